@@ -67,14 +67,14 @@ class RunFinished(_Timed):
 
 @dataclass(frozen=True, slots=True)
 class StepStarted(_Timed):
-    """A practice step begins; events of its early groups may have come before."""
+    """A step begins; events of its early groups may have come before."""
 
     step: int
     epoch: int
     groups: int
     rollouts: int
-    experiences: int
-    """In the library it is played with."""
+    experiences: int | None
+    """In the library it is played with; None in a training run, which has none."""
     done: int = 0
     """Rollouts settled before."""
     spared: int = 0
@@ -240,6 +240,19 @@ class StepFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
+class WeightsUpdated(_Timed):
+    """A step of a training run is closed: its rollouts have changed the weights."""
+
+    step: int
+    mean_reward: float | None
+    informative: int
+    loss: float
+    kl: float | None
+    """Mean divergence from the base model; None where nothing measures it."""
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class RetryWaits(_Timed):
     """A request got no usable answer, and is sent again after a wait."""
 
@@ -284,6 +297,7 @@ Event = (
     | GroupDistilled
     | GroupStored
     | StepFinished
+    | WeightsUpdated
     | RetryWaits
     | CapWaits
     | Notice

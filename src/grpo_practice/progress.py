@@ -27,6 +27,7 @@ from grpo_practice.events import (
     StepStarted,
     ToolFinished,
     ToolStarted,
+    WeightsUpdated,
 )
 from grpo_practice.stages import STAGES, Stage
 from grpo_practice.text import similar
@@ -257,7 +258,7 @@ class Tally:
             case GroupDistilled():
                 self.distilled += event.failed is None
                 self.undistilled += event.failed is not None
-            case StepFinished():
+            case StepFinished() | WeightsUpdated():
                 self.steps_closed += 1
                 self.step_open = False
             case (

@@ -12,6 +12,7 @@ from grpo_practice.app.served_agents import ServedAgents
 from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.app.traced_runs import TracedRuns
+from grpo_practice.app.training import Training
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.see.viewed_runs import VIEW_PORT as VIEW_PORT
 from grpo_practice.see.viewed_runs import ViewedRuns
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from grpo_practice.app.options import EffectOptions as EffectOptions
     from grpo_practice.app.options import EvalOptions as EvalOptions
     from grpo_practice.app.options import PracticeOptions as PracticeOptions
+    from grpo_practice.app.options import TrainOptions as TrainOptions
     from grpo_practice.app.practice_run import PracticeJob
     from grpo_practice.app.request import ConfigInput
     from grpo_practice.app.serving import Served as Served
@@ -63,7 +65,14 @@ def environment(
 
 
 class Workspace(
-    StoredRuns, ServedAgents, MeasuredExperiences, RunPages, ViewedRuns, DataExports, TracedRuns
+    StoredRuns,
+    ServedAgents,
+    MeasuredExperiences,
+    RunPages,
+    ViewedRuns,
+    DataExports,
+    TracedRuns,
+    Training,
 ):
     """A database, and what is done with it; also a context manager, sync or async.
 

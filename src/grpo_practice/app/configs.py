@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr
 from grpo_practice.app.caps import command_to_go_on
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
-from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
+from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest, RunRequest
 from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import (
     EvalConfig,
@@ -23,6 +23,8 @@ from grpo_practice.config import (
     load_eval_text,
     load_practice,
     load_practice_text,
+    load_train,
+    load_train_text,
 )
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.reading.discover import Command, config_here
@@ -102,6 +104,27 @@ def practice_config(
             hint="`grpo-practice init my-task` writes a config to start from",
         )
     return load_practice_text(stored_text(store, stored), env, overrides)
+
+
+def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
+    """Return the configuration asked for; without one, that of the latest training run.
+
+    Raises:
+        ConfigError: There is none, or it cannot be used.
+    """
+    env, overrides = request.environment(), request.overrides
+    if request.config is not None:
+        return load_train(config_file(request.config, "practice"), overrides, env)
+    latest = store.read(runs.latest, ["train"])
+    stored = store.read(runs.config, latest.name) if latest else None
+    if stored is not None:
+        return load_train_text(stored_text(store, stored), env, overrides)
+    if (here := config_here("practice")) is not None:
+        return _unnamed(load_train(here, overrides, env), here, "practice")
+    raise ConfigError(
+        "there is no training run to go on with: say what to train with --config",
+        hint="`grpo-practice init my-task` writes a config to start from",
+    )
 
 
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:

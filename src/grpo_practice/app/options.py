@@ -4,13 +4,13 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from grpo_practice.app.arms import ArmsJob, ArmsRequest, prepare_arms
 from grpo_practice.app.effect_run import EffectJob, EffectRequest, prepare_effect
 from grpo_practice.app.evaluation_run import EvalJob, prepare_eval
 from grpo_practice.app.practice_run import PracticeJob, prepare_practice
-from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest
+from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest, RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, silent, tee
@@ -19,6 +19,9 @@ from grpo_practice.redact import redactor
 from grpo_practice.store import Store
 from grpo_practice.telemetry.tracer import Tracing
 from grpo_practice.types import Library
+
+if TYPE_CHECKING:
+    from grpo_practice.app.train_run import TrainJob
 
 LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max_requests": 0}
 """Least value of the options that are counts."""
@@ -90,6 +93,10 @@ class PracticeOptions(RunOptions, total=False):
     start: str | Path | Library | None
     """Library to start from: `RUN[:STEP]`, a file of experiences, or itself; None: the run's own,
     else an empty one."""
+
+
+class TrainOptions(RunOptions, total=False):
+    """Options of a training run; nothing of it is traced."""
 
 
 class EffectOptions(RunOptions, total=False):
@@ -193,6 +200,25 @@ def practice_job(
     )
     session = replace(session, only_looks=only_looks)
     return prepare_practice(session, PracticeRequest(config=config, **fields))
+
+
+def train_job(
+    store: Store,
+    config: ConfigInput | None,
+    options: TrainOptions,
+    command: str | None,
+    *,
+    only_looks: bool = False,
+) -> "TrainJob":
+    """Return the training run that these options mean; see `eval_job`."""
+    from grpo_practice.app.train_run import prepare_train
+
+    dataset = "data.practice_dataset_name"
+    session, fields = _taken_apart(
+        store, options, dataset, command or _call(store, "train", config, options)
+    )
+    session = replace(session, only_looks=only_looks)
+    return prepare_train(session, RunRequest(config=config, **fields))
 
 
 def _call(store: Store, method: str, config: ConfigInput | None, options: Mapping[str, Any]) -> str:

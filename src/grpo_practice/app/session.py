@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
 from grpo_practice.calls import Chat
-from grpo_practice.errors import PausedError
+from grpo_practice.errors import PausedError, StoppedError
 from grpo_practice.events import Emit, Notice, RunFinished, RunStarted, reason, tee
 from grpo_practice.llm.admission import Admission
 from grpo_practice.progress import Meter
@@ -17,6 +17,18 @@ from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.store import Planner
 from grpo_practice.types import PlannedStep, Sample, Verdict
+
+
+@dataclass(slots=True)
+class StepStop:
+    """Wish that the work ends after the step under way, as a first signal leaves it."""
+
+    signal: int | None = None
+
+    def check(self) -> None:
+        """Raise StoppedError where a signal came."""
+        if self.signal is not None:
+            raise StoppedError(self.signal)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,8 @@ class Session:
     announcements: list[str] = field(default_factory=list)
     """Sentences that are not said yet, and are before the first request; one list for a run and
     its evaluations."""
+    step_stop: StepStop | None = None
+    """Wish to end after a step, where steps are long and half of one is lost; None ends at once."""
 
     def notice(self, text: str) -> None:
         """Tell a person something."""

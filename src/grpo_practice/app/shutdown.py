@@ -30,6 +30,7 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     After the first signal no request is sent. Those under way have `GRACE_S` to end, and what
     their replies lead to without another request is stored; then everything is cancelled. A
     second signal cancels at once. Rows that have queued for the database are written in any case.
+    With `Session.step_stop`, the first signal only leaves the wish to end after the step.
 
     If a loop is running already, a notebook's, the work gets a thread with a loop of its own.
     Signals reach the main thread only; called in another one, the work runs to its end.
@@ -91,7 +92,7 @@ class _Stop:
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
         # A signal may have come before there was a loop to tell.
-        if self._came:
+        if self._came and self._session.step_stop is None:
             self._begin()
         try:
             return await task
@@ -109,6 +110,11 @@ class _Stop:
         if self._patience is not None:
             self._patience.cancel()
         first = len(self._came) == 1
+        if first and self._session.step_stop is not None:
+            self._session.step_stop.signal = number
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._announce_step_stop)
+            return
         # A thread: where the loop is stuck, nothing that runs on it could end the process.
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
         self._patience.daemon = True
@@ -116,6 +122,9 @@ class _Stop:
         if self._loop is not None:
             # Not here: the handler runs between any two bytecodes, and the loop may be asleep.
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
+
+    def _announce_step_stop(self) -> None:
+        self._session.notice("stopping after this step; Ctrl-C again to leave now")
 
     def _begin(self) -> None:
         if self._ending is not None:  # a signal at the very start is seen here and in over()

@@ -7,7 +7,7 @@ from typing import Any
 
 from grpo_practice.canonical import digest
 from grpo_practice.config import Loaded
-from grpo_practice.config.identity import identity_of
+from grpo_practice.config.identity import identity_of, train_identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
 from grpo_practice.llm.prices import context_window
@@ -15,8 +15,9 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.store.bound_keys import LIBRARY_SHA
+from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL_SHA
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
+from grpo_practice.store.run_names import train_name
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
@@ -62,6 +63,33 @@ def practice_spec(
         prompts={name: prompt.text for name, prompt in prompts.items()},
         library=start,
         simulated=simulated(*config.models.values()),
+    )
+
+
+def train_spec(
+    loaded: Loaded[PracticeConfig],
+    verify: VerifyFunction,
+    dataset: DatasetRow,
+    model_sha: bytes,
+) -> RunSpec:
+    """Return the training run of this configuration, from base weights of this hash."""
+    config = loaded.config
+    judges = [config.judge] if config.evaluation.verify.may_ask else []
+    return RunSpec(
+        name=train_name(config.exp_id),
+        exp_id=config.exp_id,
+        kind="train",
+        identity=train_identity_of(config)
+        | {
+            MODEL_SHA: model_sha.hex(),
+            "verify.sha256": verify.sha.hex(),
+            "format_version": FORMAT,
+        },
+        config_text=loaded.text,
+        base_dir=loaded.base_dir,
+        dataset_id=dataset.id,
+        judge=judge_record(verify, config.judge),
+        simulated=simulated(*judges),
     )
 
 

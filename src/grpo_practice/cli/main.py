@@ -32,6 +32,7 @@ from grpo_practice.cli import (
     rollouts,
     runs,
     serve,
+    train,
     trust,
     verify,
     view,
@@ -66,6 +67,7 @@ app.command("eval", short_help="Score an agent on a dataset, with an interval.")
 app.command("practice", short_help="Let an agent learn from comparing its attempts.")(
     practice.practice
 )
+app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
 app.command("export-agent")(export.export_agent)
 app.command("export-data")(exports.export_data)
 app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)

@@ -138,7 +138,7 @@ def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment"
 
 _ON_DATABASE = re.compile(
     rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
-    r"|doctor|eval|export-agent|export-data|practice|report|serve|view)\b(?!.* --db\b)"
+    r"|doctor|eval|export-agent|export-data|practice|report|serve|train|view)\b(?!.* --db\b)"
 )
 """Command that takes `--db`, and does not name one yet."""
 

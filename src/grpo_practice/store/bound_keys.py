@@ -15,6 +15,7 @@ Identity = Mapping[str, Any]
 METHOD = "practice.method"
 AGENT_SHA = "agent.sha256"
 LIBRARY_SHA = "library.sha256"
+MODEL_SHA = "train.model_sha256"
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
 MODEL = "agent.model.model_provider.model"
@@ -48,6 +49,8 @@ _METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does 
 
 def complete(identity: Identity) -> dict[str, Any]:
     """Return the identity with the keys that came after it was stored."""
+    if MODEL_SHA in identity:  # a training run: none of these keys was ever its own
+        return {**identity}
     practises = any(key.startswith("evaluation.") for key in identity)
     later = LATER_KEYS.items()
     # An evaluation's agent has no prefix: a null under the other name would hide it in `agent_of`.

@@ -60,7 +60,9 @@ def begin(
             assert head_row is not None
             assert head is not None
             _whole_or_same(spec, step, diff(head.identity, spec.identity))
-            branch_id = _insert_branch(db, spec, head_row["branch_id"], step, None)
+            # What a judge said of an answer that training comes to again is not paid again.
+            lends = head_row if spec.kind == "train" else None
+            branch_id = _insert_branch(db, spec, head_row["branch_id"], step, lends)
         case _:
             # None for a run that reuses nothing, and where the branch was deleted since.
             lender = db.execute(
@@ -224,7 +226,9 @@ def _insert_branch(
         # One key per run, whatever is restarted: who scores the run again has the key of all of it.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
-    replaced = lender is not None and lender["run_id"] == spec.name
+    replaced = (
+        lender is not None and lender["run_id"] == spec.name and lender["branch_id"] != parent
+    )
     cause = lender["cause"] if lender and replaced else "restart" if restarted else spec.cause
     row = {
         "run_id": spec.name,

@@ -33,6 +33,7 @@ from grpo_practice.events import (
     StepStarted,
     ToolFinished,
     ToolStarted,
+    WeightsUpdated,
 )
 from grpo_practice.progress import Part, Tally
 from grpo_practice.redact import redactor
@@ -61,7 +62,9 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
         def show(event: Event) -> None:
             lines.show(event)
             # Until it is drawn again the block is of before: it would contradict the line above.
-            if isinstance(event, RunStarted | RunFinished | StepStarted | StepFinished):
+            if isinstance(
+                event, RunStarted | RunFinished | StepStarted | StepFinished | WeightsUpdated
+            ):
                 live.refresh()
 
         yield _fenced(show)
@@ -144,6 +147,8 @@ def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
             return f"  group {event.slot} taught nothing: {brief(reason, SHOWN)}", "yellow"
         case StepFinished():
             return _closed_line(event)
+        case WeightsUpdated():
+            return _trained_line(event), "green"
         case Notice():
             return f"note: {visible(event.text)}", "yellow"
         case (
@@ -179,10 +184,12 @@ def _run_line(event: RunStarted, *, inside: bool) -> str:
 
 def _step_line(event: StepStarted, tally: Tally) -> str:
     left_out = f" ({event.spared} left out)" if event.spared else ""
+    known = event.experiences
+    learnt = "" if known is None else f", {count(known, 'experience')} so far"
     return (
         f"step {event.step} (of {tally.steps}, epoch {event.epoch}):"
-        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')}{left_out},"
-        f" {count(event.experiences, 'experience')} so far"
+        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')}{left_out}"
+        f"{learnt}"
     )
 
 
@@ -206,4 +213,13 @@ def _closed_line(event: StepFinished) -> tuple[str, str | None]:
         f" {count(event.informative, 'informative group')},"
         f" {count(event.experiences, 'experience')}",
         "green",
+    )
+
+
+def _trained_line(event: WeightsUpdated) -> str:
+    kl = "" if event.kl is None else f", KL {event.kl:.3g}"
+    return (
+        f"step {event.step} closed: mean reward {reward(event.mean_reward)},"
+        f" {count(event.informative, 'informative group')}, loss {event.loss:.3g}{kl},"
+        f" {event.seconds:.1f} s"
     )

@@ -1,0 +1,86 @@
+"""What a training run would need, from one step that is played, measured and thrown away."""
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from grpo_practice.app.train_run import TrainJob, plan_of
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.training import TrainingForecast
+from grpo_practice.store import steps
+from grpo_practice.store.branches import load
+from grpo_practice.store.queries import runs
+from grpo_practice.train.checks import checkpoint_bytes, steps_planned, trained_parameters
+from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.trainer import memory_used, train
+from grpo_practice.train.work import Answer
+
+
+async def forecast_of(job: TrainJob) -> TrainingForecast:
+    """Return what is left to do, and what a step of it takes on this machine.
+
+    Raises:
+        ConfigError: Several processes were started for it.
+    """
+    if job.ranks.count > 1:
+        raise ConfigError("--dry-run measures one process", hint="start it without torchrun")
+    settings, store = settings_of(job.config), job.session.store
+    planned = steps_planned(job.config, job.sample_ids)
+    found = store.read(runs.find, job.name)
+    closed = 0
+    if found is not None and found.head_branch is not None:
+        rows = store.read(steps.on_line, store.read(load, found.head_branch))
+        closed = sum(row.closed for row in rows)
+    measured = _Measured(settings.group_size)
+    with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
+        plan = plan_of(job, planned[:1], Path(folder))
+        # One that is never saved: of the step only its numbers are kept.
+        plan = replace(plan, save_every=2)
+        await asyncio.to_thread(train, plan, job.ranks, measured)
+    trained = trained_parameters(job.model, settings)
+    device, memory = memory_used()
+    return TrainingForecast(
+        run=job.name,
+        model=settings.model,
+        steps=len(planned),
+        steps_left=len(planned) - closed,
+        rollouts=settings.prompts_per_step * settings.group_size,
+        trained=trained,
+        checkpoint_bytes=checkpoint_bytes(trained),
+        step_s=measured.ended - measured.begun,
+        tokens_in=sum(answer.tokens_in for answer in measured.answers),
+        tokens_out=sum(answer.tokens_out for answer in measured.answers),
+        memory_bytes=memory,
+        device=device,
+        judged=job.config.evaluation.verify.may_ask,
+    )
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The step, as it is measured; its rewards are made up, so that nobody is asked."""
+
+    group_size: int
+    begun: float = 0.0
+    ended: float = 0.0
+    answers: list[Answer] = field(default_factory=list)
+
+    def began(self, step: int) -> None:
+        self.begun = time.monotonic()
+
+    def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
+        self.answers += answers
+        # Half right, half wrong: a group of equal rewards would cost less.
+        return [float(answer.attempt % 2) for answer in answers]
+
+    def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
+        self.ended = time.monotonic()
+
+    def saved(self, step: int, folder: Path) -> None:
+        pass
+
+    def stopping(self) -> bool:
+        return False

@@ -1,0 +1,81 @@
+"""Where a training run goes on: at its last checkpoint that is whole."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+
+from grpo_practice.app.session import Session
+from grpo_practice.errors import ConfigError
+from grpo_practice.store import branches, steps, trained_steps
+from grpo_practice.store.queries import runs
+from grpo_practice.store.records import CheckpointRow
+from grpo_practice.train.weights import weights_sha
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """Where a command begins to train."""
+
+    session: Session
+    """Session that begins a branch there, where later steps are recorded."""
+    step: int = 0
+    """First step that it plays."""
+    folder: Path | None = None
+    """Checkpoint that it goes on from; None starts from the base model."""
+
+
+def start_of(session: Session, name: str, *, total: int) -> Start:
+    """Return where the run goes on, of which `total` steps are wanted.
+
+    Steps after the last checkpoint are played again, on a branch of their own: their updates are
+    lost with the process that made them.
+
+    Raises:
+        ConfigError: A checkpoint has other weights than were saved, or none is at the step named.
+    """
+    store = session.store
+    found = store.read(runs.find, name)
+    if found is None or found.head_branch is None:
+        return Start(session)
+    branch = store.read(branches.load, found.head_branch)
+    rows = store.read(steps.on_line, branch)
+    recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
+    wanted = session.restart_step
+    if wanted is None and recorded >= total:
+        return Start(session, recorded)  # complete: no weights are needed
+    known = store.read(trained_steps.checkpoints, branch)
+    if wanted is not None:
+        known = [row for row in known if row.step < wanted]
+        if wanted and (not known or known[-1].step != wanted - 1):
+            places = ", ".join(str(row.step + 1) for row in known)
+            raise ConfigError(
+                f"cannot restart {name} at step {wanted}: no checkpoint was saved before it",
+                hint=f"--restart-step 0{' or ' + places if places else ''}",
+            )
+    checkpoint = _last_whole(session, name, known)
+    step = checkpoint[0].step + 1 if checkpoint else 0
+    if wanted is None and step < recorded:
+        session.notice(
+            f"{name} goes on at step {step}, after its last checkpoint; steps {step} to"
+            f" {recorded - 1} are played again"
+        )
+        session = replace(session, restart_step=step, again=True)
+    return Start(session, step, checkpoint[1] if checkpoint else None)
+
+
+def _last_whole(
+    session: Session, name: str, known: list[CheckpointRow]
+) -> tuple[CheckpointRow, Path] | None:
+    """Return the last checkpoint whose folder is there, and is what was saved."""
+    for row in reversed(known):
+        folder = session.store.path.resolve().parent / row.path
+        if not folder.is_dir():
+            session.notice(f"the checkpoint of step {row.step} is gone: {row.path}")
+            continue
+        if weights_sha(folder) != row.sha256:
+            raise ConfigError(
+                f"{row.path} does not hold the weights that {name} saved at step {row.step}",
+                hint=f"put them back, or go on from an earlier checkpoint: rm -r {quote(row.path)}",
+            )
+        return row, folder
+    return None

@@ -1,0 +1,320 @@
+"""A training run from its configuration: data, plan, base model, steps, checkpoints, report."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from grpo_practice.app.clients import Connections, Models
+from grpo_practice.app.configs import train_config
+from grpo_practice.app.preflight import (
+    check_plan,
+    dataset_of,
+    scorable,
+    session_of,
+    verify_function,
+)
+from grpo_practice.app.request import RunRequest
+from grpo_practice.app.session import OpenRun, Session, StepStop, announced, open_run, to_the_end
+from grpo_practice.app.shutdown import SIGNALS
+from grpo_practice.app.specs import train_spec
+from grpo_practice.app.train_resume import Start, start_of
+from grpo_practice.calls import Scope
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.errors import Change, FingerprintError, GrpoPracticeError, RunFailedError
+from grpo_practice.events import RunStarted
+from grpo_practice.fences import Fences
+from grpo_practice.llm.ledgered import AgentChat
+from grpo_practice.reports.training import TrainReport, train_report
+from grpo_practice.rollout import Player
+from grpo_practice.store import datasets, steps
+from grpo_practice.store.records import Branch, DatasetRow, StepRow
+from grpo_practice.store.run_names import train_name
+from grpo_practice.train.checks import (
+    check_installed,
+    check_training,
+    lora_arguments,
+    prompts_of,
+    steps_planned,
+)
+from grpo_practice.train.gather import Ranks
+from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
+from grpo_practice.train.rewards import skips_uniform
+from grpo_practice.train.steps import TrainingRun
+from grpo_practice.train.trainer import dismiss, help_train, is_out_of_memory, train
+from grpo_practice.train.work import MAKING, Answer, TrainingPlan
+from grpo_practice.types import PlannedStep, Trajectory
+from grpo_practice.verify.resolve import VerifyFunction
+from grpo_practice.verify.verifier import Verifier
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """A training run with all that it names looked up and checked, ready to run."""
+
+    session: Session
+    loaded: Loaded[PracticeConfig]
+    dataset: DatasetRow
+    sample_ids: list[int]
+    verify: VerifyFunction
+    model: Path
+    """Folder of the base model."""
+    model_sha: bytes
+    ranks: Ranks
+    name: str
+
+    @property
+    def config(self) -> PracticeConfig:
+        """The run's configuration."""
+        return self.loaded.config
+
+
+def prepare_train(session: Session, request: RunRequest) -> TrainJob:
+    """Return the job; no weights are loaded and no run is recorded yet.
+
+    Raises:
+        ConfigError: The configuration, the machine, the base model or the verify function cannot
+            be used.
+        DataError: A dataset is missing, or a gold cannot be scored.
+    """
+    loaded = train_config(session.store, request)
+    config, folder = loaded.config, loaded.base_dir
+    name = train_name(config.exp_id)
+    session = session_of(session, request, loaded, name)
+    ranks = Ranks.of_environment()
+    batch_shape(settings_of(config), ranks.count)
+    verify = verify_function(session, None, config.evaluation.verify, folder)
+    dataset = dataset_of(session, config.data.practice_dataset_name, folder)
+    ids, notice = scorable(session.store, dataset, verify, config.practice)
+    if notice:
+        session.notice(notice)
+    samples = session.store.read(datasets.samples, dataset.id)
+    room = session.store.path.resolve().parent
+    model, sha = check_training(config, folder, [sample.question for sample in samples], room)
+    session = replace(session, step_stop=StepStop())
+    return TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
+
+
+def help_if_not_first() -> bool:
+    """Take part in a training that another process leads, and return True; else return False.
+
+    Signals are left to the first one: all end after the same step.
+    """
+    ranks = Ranks.of_environment()
+    if ranks.first:
+        return False
+    for number in SIGNALS:
+        signal.signal(number, signal.SIG_IGN)
+    check_installed()
+    help_train(ranks)
+    return True
+
+
+async def run_train(job: TrainJob) -> TrainReport:
+    """Train until the plan is done, and return the report.
+
+    Raises:
+        FingerprintError: The run was begun under another configuration.
+        RunFailedError: The loss is no number, memory ran out, or nothing was left to learn.
+        StoppedError: A signal ended it after a step, with a checkpoint.
+    """
+    job.loaded.remember()
+    spec = replace(train_spec(job.loaded, job.verify, job.dataset, job.model_sha), name=job.name)
+    start = start_of(job.session, job.name, total=len(steps_planned(job.config, job.sample_ids)))
+    session = start.session
+    with open_run(session, spec, partial(planned, job)) as run:
+        store = session.store
+        rows = store.read(steps.on_line, run.branch)
+        left = [row for row in rows if not row.closed]
+        done = sum(row.rollouts for row in rows if row.closed)
+        total = sum(row.rollouts for row in rows)
+        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
+        with announced(session, begun):
+            if left:
+                session.announce()
+                await _work(job, run, rows, start)
+                stop = session.step_stop
+                if stop is not None:
+                    stop.check()
+            else:
+                dismiss(job.ranks)
+            return train_report(store, run.branch, run.invocation, simulated=spec.simulated)
+
+
+def planned(
+    job: TrainJob, branch: Branch, rows: Sequence[StepRow]
+) -> tuple[list[PlannedStep], list[str]]:
+    """Return the steps it should have, and notices; of the samples it was started with.
+
+    Raises:
+        FingerprintError: A sample is missing, or fewer steps are asked for than planned.
+    """
+    own = [row.plan for row in rows if row.branch_id == branch.id]
+    played = sorted({i for plan in own for i, _ in plan.slots})
+    notices = check_plan(job.session.store, branch, job.dataset, played)
+    ids = job.sample_ids
+    if branch.dataset_id != job.dataset.id:
+        was = job.session.store.read(datasets.by_id, branch.dataset_id)
+        ids, _ = scorable(job.session.store, was, job.verify, job.config.practice)
+    plan = steps_planned(job.config, ids)
+    if len(plan) < len(rows):
+        raise FingerprintError(
+            f"{branch.run} has {len(rows)} steps planned; their number can only grow",
+            [Change("train.steps", len(rows), len(plan))],
+            hint="undo the change, or give the run another exp_id",
+        )
+    return plan, notices
+
+
+async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Start) -> None:
+    """Train on a thread, which tells this loop of its steps and waits for it."""
+    session = job.session
+    async with _scoring(job, run) as player:
+        read = partial(session.store.read, datasets.samples_of)
+        work = TrainingRun(
+            branch=run.branch,
+            store=session.store,
+            player=player,
+            rows={row.plan.step: row for row in rows},
+            samples={sample.id: sample for row in rows for sample in read(row.plan)},
+            instructions=job.config.evaluation.agent.agent.instructions,
+            seed=settings_of(job.config).seed,
+            update_epochs=settings_of(job.config).update_epochs,
+            max_failed_share=job.config.practice.max_failed_share,
+            land=session.admission.land,
+            ranks=job.ranks.count,
+            folder=session.store.path.resolve().parent,
+        )
+        folder = checkpoints_folder(session.store.path, run.branch)
+        plan = plan_of(job, [row.plan for row in rows], folder, start.folder)
+        telling = _OnLoop(asyncio.get_running_loop(), work, session.step_stop or StepStop())
+        thread = asyncio.ensure_future(asyncio.to_thread(train, plan, job.ranks, telling))
+        try:
+            await asyncio.shield(thread)
+        except asyncio.CancelledError:
+            # The thread cannot be ended between two steps; a second signal leaves without it.
+            telling.stop.signal = telling.stop.signal or 2
+            with suppress(Exception):
+                await thread
+            raise
+        except GrpoPracticeError:
+            raise
+        except Exception as e:
+            raise _explained(e, run.branch.run) from e
+
+
+def _explained(error: Exception, run: str) -> Exception:
+    """Return the error as a person can use it; an unknown one as it is."""
+    if is_out_of_memory(error):
+        return RunFailedError(
+            f"the device ran out of memory while {run} was trained; its last checkpoint is whole",
+            hint="--set train.memory=low, a smaller train.group_size or max_output_tokens, or a"
+            " smaller model",
+        )
+    return error
+
+
+@dataclass(frozen=True, slots=True)
+class _OnLoop:
+    """The run's steps as the training thread tells of them: each call waits for the loop."""
+
+    loop: asyncio.AbstractEventLoop
+    run: TrainingRun
+    stop: StepStop
+
+    def began(self, step: int) -> None:
+        self._wait(self.run.began(step))
+
+    def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
+        return self._wait(self.run.score(step, answers))
+
+    def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
+        self._wait(self.run.updated(step, inner, logs))
+
+    def saved(self, step: int, folder: Path) -> None:
+        self._wait(self.run.saved(step, folder))
+
+    def stopping(self) -> bool:
+        return self.stop.signal is not None
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+
+@asynccontextmanager
+async def _scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
+    """Open what scores answers; nothing here plays: the weights do."""
+    session, config = job.session, job.config
+    fences = Fences(run.branch.fence_key)
+    connections = Connections(
+        run.emit,
+        concurrency=(1, config.evaluation.judge_concurrency),
+        admission=session.admission,
+    )
+    async with connections, Verifier(job.verify, fences) as verifier:
+        await verifier.start()
+        judge: Any = _no_model
+        if config.evaluation.verify.may_ask:
+            models = Models(connections, run.ledger, run.emit, config.evaluation.prices)
+            judge = await models.chats(config.judge, "judge")
+        yield Player(
+            agent=_no_agent,
+            student=_no_model,
+            judge=judge,
+            verify=to_the_end(session, verifier),
+            run_seed=settings_of(config).seed,
+            task_timeout_s=config.practice.task_timeout,
+            emit=run.emit,
+        )
+
+
+def _no_model(scope: Scope) -> AgentChat:
+    """Return what nothing of a training run asks: a verify function without a judge does not."""
+    return _Nobody()  # type: ignore[return-value]
+
+
+class _Nobody:
+    async def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise AssertionError("no model is asked here")
+
+
+async def _no_agent(question: str, system: str, context: object) -> Trajectory:
+    raise AssertionError("answers are sampled from the weights")
+
+
+def plan_of(
+    job: TrainJob, planned: Sequence[PlannedStep], folder: Path, resume: Path | None = None
+) -> TrainingPlan:
+    """Return the work of all ranks; checkpoints go into the folder."""
+    config, settings = job.config, settings_of(job.config)
+    read = partial(job.session.store.read, datasets.samples_of)
+    questions = [sample.question for plan in planned for sample in read(plan)]
+    shape = batch_shape(settings, job.ranks.count)
+    making = str(folder / MAKING)
+    return TrainingPlan(
+        arguments=grpo_arguments(config, shape, steps=len(planned), folder=making),
+        lora=None if settings.lora is None else lora_arguments(settings.lora),
+        model=job.model,
+        prompts=prompts_of(config, questions),
+        prompts_per_step=settings.prompts_per_step,
+        save_every=settings.save_every,
+        checkpoints=folder,
+        resume=resume,
+        seed=settings.seed,
+        scale_rewards=settings.scale_rewards,
+        skip_uniform=skips_uniform(settings),
+        device=settings.device,
+    )
+
+
+def checkpoints_folder(database: Path, branch: Branch) -> Path:
+    """Return the folder of a branch's checkpoints, beside the database."""
+    run = branch.run.replace("/", ".")
+    return database.resolve().with_name(f"{database.name}.train") / run / f"b{branch.id}"

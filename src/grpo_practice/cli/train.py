@@ -1,0 +1,95 @@
+"""`train`: the same questions and verify function, with weights that change."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.cap_options import (
+    MaxCostOption,
+    MaxRequestsOption,
+    MaxTokensOption,
+    given,
+)
+from grpo_practice.cli.completion import dataset_names
+from grpo_practice.cli.options import (
+    ConfigOption,
+    DbOption,
+    JsonOption,
+    RestartOption,
+    SetOption,
+    TrustHostOption,
+    TrustOption,
+    VerboseOption,
+    trusting,
+    workspace,
+)
+from grpo_practice.cli.terminal.formatting import print_json
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import TrainOptions
+
+
+def train(
+    config: ConfigOption = None,
+    exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
+    dataset: Annotated[
+        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to train on.")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Folder of the base model, or its name on the hub.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the run.")] = None,
+    max_cost: MaxCostOption = None,
+    max_tokens: MaxTokensOption = None,
+    max_requests: MaxRequestsOption = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Measure one step, keep nothing of it, and say what is needed."
+        ),
+    ] = False,
+    restart_step: RestartOption = None,
+    trust: TrustOption = None,
+    trust_host: TrustHostOption = None,
+    set_: SetOption = None,
+    verbose: VerboseOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Train a model's weights by GRPO, on the questions and with the scores of practice.
+
+    Running the command again goes on at the last checkpoint. Without --config the latest training
+    run is continued; where there is none, the practice.yaml of this folder is used.
+
+    Example: grpo-practice train --config math.yaml --model ./my-model
+    """
+    from grpo_practice.cli.terminal.progress_view import progress
+    from grpo_practice.cli.terminal.training_view import show_training, show_training_forecast
+
+    flags = {
+        "exp_id": exp_id,
+        "data.practice_dataset_name": dataset,
+        "train.model": model,
+        "train.steps": steps,
+    }
+    ws = workspace(db)
+    with progress(json=json) as emit:
+        options: TrainOptions = {
+            "sets": set_ or [],
+            "overrides": given(flags),
+            "max_cost": max_cost,
+            "max_tokens": max_tokens,
+            "max_requests": max_requests,
+            "restart_step": restart_step,
+            "env": trusting(trust, trust_host),
+            "verbose": verbose,
+            "on_event": emit,
+        }
+        if dry_run:
+            needed = ws.forecast_training(config, **options)
+        else:
+            report = ws.train(config, **options)
+    if dry_run:
+        print_json(needed.document()) if json else show_training_forecast(needed)
+    elif report is not None:
+        print_json(report.document()) if json else show_training(report)

@@ -1,0 +1,184 @@
+"""Report of a training run that was just worked on."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.run_reports import Invocation
+from grpo_practice.store import Store, steps, trained_steps
+from grpo_practice.store.records import Branch, CheckpointRow, StepRow, UpdateRow
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainReport(Report):
+    """A training run as it stands."""
+
+    run: str
+    branch: Branch
+    simulated: bool
+    steps: Sequence[StepRow]
+    updates: Sequence[UpdateRow]
+    checkpoints: Sequence[CheckpointRow]
+    seconds: float
+    """Wall time of this command."""
+
+    @property
+    def closed(self) -> int:
+        """Number of steps that are done."""
+        return sum(row.closed for row in self.steps)
+
+    @property
+    def rewards(self) -> list[float | None]:
+        """Mean rewards of the steps that are done, in order."""
+        return [(row.stats or {}).get("mean_reward") for row in self.steps if row.closed]
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return steps, mean rewards and the last checkpoint."""
+        rewards = self.rewards
+        last = self.checkpoints[-1] if self.checkpoints else None
+        return [
+            (f"{self.run}{' (simulated judge)' if self.simulated else ''}",),
+            ("steps", f"{self.closed} of {len(self.steps)}"),
+            *(
+                [("mean reward", f"{number(rewards[0])} to {number(rewards[-1])}")]
+                if rewards
+                else []
+            ),
+            *([("checkpoint", f"{last.path} (step {last.step})")] if last else []),
+        ]
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.train/1`."""
+        return {
+            "schema": "grpo-practice.train/1",
+            "run": self.run,
+            "branch": self.branch.id,
+            "simulated": self.simulated,
+            "steps": [
+                {
+                    "step": row.plan.step,
+                    "epoch": row.plan.epoch,
+                    "status": row.status,
+                    "mean_reward": (row.stats or {}).get("mean_reward"),
+                    "informative": (row.stats or {}).get("informative"),
+                    "tokens_in": (row.stats or {}).get("tokens_in"),
+                    "tokens_out": (row.stats or {}).get("tokens_out"),
+                    "seconds": (row.stats or {}).get("seconds"),
+                    "updates": [
+                        update_document(update)
+                        for update in self.updates
+                        if update.step == row.plan.step
+                    ],
+                }
+                for row in self.steps
+            ],
+            "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
+            "seconds": round(self.seconds, 3),
+            "exit": 0,
+        }
+
+
+def update_document(update: UpdateRow) -> dict[str, Any]:
+    """Return one update of the weights as JSON."""
+    return {
+        "loss": update.loss,
+        "learning_rate": update.learning_rate,
+        "grad_norm": update.grad_norm,
+        "entropy": update.entropy,
+        "kl": update.kl,
+        "clip_low": update.clip_low,
+        "clip_high": update.clip_high,
+        "uniform_share": update.uniform_share,
+        "seconds": round(update.seconds, 3),
+    }
+
+
+def checkpoint_document(row: CheckpointRow) -> dict[str, Any]:
+    """Return a checkpoint as JSON."""
+    return {"step": row.step, "path": row.path, "sha256": row.sha256.hex(), "bytes": row.bytes}
+
+
+def train_report(
+    store: Store, branch: Branch, invocation: Invocation, *, simulated: bool
+) -> TrainReport:
+    """Return a training run as it stands."""
+    return TrainReport(
+        run=branch.run,
+        branch=branch,
+        simulated=simulated,
+        steps=store.read(steps.on_line, branch),
+        updates=store.read(trained_steps.updates, branch),
+        checkpoints=store.read(trained_steps.checkpoints, branch),
+        seconds=invocation.seconds,
+    )
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TrainingForecast(Report):
+    """Needs of a training run, from one step that was measured and thrown away."""
+
+    run: str
+    model: str
+    steps: int
+    steps_left: int
+    rollouts: int
+    """Rollouts of a step."""
+    trained: int
+    """Parameters that are trained."""
+    checkpoint_bytes: int
+    step_s: float
+    """Wall time of a step, without scoring."""
+    tokens_in: int
+    """Tokens of a step's prompts."""
+    tokens_out: int
+    memory_bytes: int
+    """Most memory that the process, or its GPU, has used."""
+    device: str
+    judged: bool
+    """Whether a judge is asked about each rollout, which is not in these numbers."""
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return what a step takes, and what is left."""
+        minutes = self.step_s * self.steps_left / 60
+        return [
+            (f"{self.run}: {self.steps_left} of {self.steps} steps are left",),
+            ("model", f"{self.model}, {self.trained:,} parameters trained, on {self.device}"),
+            ("a step", f"{self.rollouts} rollouts, {self.step_s:.1f} s without scoring"),
+            ("tokens", f"{self.tokens_in:,} in, {self.tokens_out:,} out in the step measured"),
+            ("time", f"about {minutes:,.0f} minutes for the steps left, without scoring"),
+            ("memory", f"{self.memory_bytes / 1e9:.1f} GB at most so far"),
+            ("checkpoint", f"{self.checkpoint_bytes / 1e6:.1f} MB"),
+            *(
+                [("judge", f"asked {self.rollouts * self.steps_left:,} times; not counted above")]
+                if self.judged
+                else []
+            ),
+        ]
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.train-forecast/1`."""
+        return {
+            "schema": "grpo-practice.train-forecast/1",
+            "run": self.run,
+            "model": self.model,
+            "device": self.device,
+            "steps": self.steps,
+            "steps_left": self.steps_left,
+            "rollouts_per_step": self.rollouts,
+            "trained_parameters": self.trained,
+            "checkpoint_bytes": self.checkpoint_bytes,
+            "step_s": round(self.step_s, 3),
+            "left_s": round(self.step_s * self.steps_left, 1),
+            "tokens_in_per_step": self.tokens_in,
+            "tokens_out_per_step": self.tokens_out,
+            "memory_bytes": self.memory_bytes,
+            "judge_calls": self.rollouts * self.steps_left if self.judged else 0,
+            "exit": 0,
+        }

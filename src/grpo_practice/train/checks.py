@@ -1,0 +1,189 @@
+"""Checks before weights are loaded: the extra, the base model, its template, room and disk."""
+
+import importlib.util
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.config.schema.train import LoraSettings, TrainSettings
+from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.groups.plan import plan_practice
+from grpo_practice.text import brief
+from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.weights import check_no_code, model_folder, weights_sha
+from grpo_practice.train.work import Message
+from grpo_practice.types import PlannedStep
+
+NEEDED = ("torch", "trl", "peft")
+"""Modules of the extra `[train]`."""
+_FLOAT = 4
+"""Bytes of a parameter in single precision."""
+
+
+def check_installed() -> None:
+    """Raise ConfigError where the extra is not installed; nothing is imported for it."""
+    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+    if missing:
+        raise ConfigError(
+            f"training needs {', '.join(NEEDED)}, and {' and '.join(missing)} cannot be found",
+            hint="pip install 'grpo-practice[train]'; on Linux plain torch is the CUDA build, some"
+            " 3 GB in 28 packages: without a GPU install its CPU build first",
+        )
+
+
+def check_training(
+    config: PracticeConfig, base_dir: Path, questions: Sequence[str], room: Path
+) -> tuple[Path, bytes]:
+    """Return the folder of the base model, and its hash; `room` is where checkpoints go.
+
+    Raises:
+        ConfigError: The agent cannot be trained so, or the model cannot be used.
+        DataError: A question is longer than the model's window, or there are too few.
+    """
+    check_installed()
+    _check_agent(config)
+    settings = settings_of(config)
+    folder = model_folder(settings.model, settings.revision, base_dir)
+    check_no_code(folder)
+    if (folder / "adapter_config.json").is_file():
+        raise ConfigError(
+            f"train.model {folder} is an adapter, and not a whole model",
+            hint="export it with --merge, or name the model that it was made for",
+        )
+    _check_prompts(config, folder, questions)
+    _check_disk(config, folder, len(questions), room)
+    return folder, weights_sha(folder)
+
+
+def _check_agent(config: PracticeConfig) -> None:
+    agent = config.evaluation.agent
+    if agent.type != "simple" or agent.toolkits:
+        what = f"of type {agent.type}" if agent.type != "simple" else "with tools"
+        raise ConfigError(
+            f"an agent {what} cannot be trained: a rollout is one question and one reply",
+            hint="practise it: grpo-practice practice",
+        )
+
+
+def steps_planned(config: PracticeConfig, sample_ids: Sequence[int]) -> list[PlannedStep]:
+    """Return the steps of the run: as many as `steps` says, else as `epochs` make.
+
+    Raises:
+        DataError: The questions do not fill one step.
+    """
+    settings = settings_of(config)
+    per_epoch = len(sample_ids) // settings.prompts_per_step
+    if per_epoch == 0:
+        raise DataError(
+            f"{len(sample_ids)} questions do not fill a step of {settings.prompts_per_step}",
+            hint=f"--set train.prompts_per_step={max(len(sample_ids), 1)}",
+        )
+    epochs = -(-settings.steps // per_epoch) if settings.steps else settings.epochs
+    plan = plan_practice(
+        sample_ids,
+        epochs=epochs,
+        batch_size=settings.prompts_per_step,
+        attempts=settings.group_size,
+        seed=settings.seed,
+        drop_last=True,
+    )
+    return plan[: settings.steps]
+
+
+def prompts_of(config: PracticeConfig, questions: Sequence[str]) -> list[list[Message]]:
+    """Return the messages of each question: those that practice and `eval` send."""
+    instructions = config.evaluation.agent.agent.instructions
+    system: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
+    return [[*system, {"role": "user", "content": question}] for question in questions]
+
+
+def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str]) -> None:
+    """Raise unless the model has a template for chats, and each question leaves room to answer."""
+    from transformers import AutoConfig
+
+    from grpo_practice.train.loading import load_tokenizer
+
+    try:
+        tokenizer = load_tokenizer(folder)
+        known = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    except (OSError, ValueError, KeyError) as e:
+        raise ConfigError(f"the model in {folder} cannot be read: {brief(str(e), 300)}") from e
+    if not tokenizer.chat_template:
+        raise ConfigError(
+            f"the tokenizer in {folder} has no chat template: nobody knows how the model is asked",
+            hint="choose a model for chats (its name often ends in -Instruct), or put"
+            " chat_template.jinja beside it",
+        )
+    settings = settings_of(config)
+    window = getattr(known.get_text_config(), "max_position_embeddings", None)
+    if window is None:
+        return
+    for question, messages in zip(questions, prompts_of(config, questions), strict=True):
+        length = len(
+            tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+        )
+        if length + settings.max_output_tokens > window:
+            raise DataError(
+                f"a question of {length} tokens and an answer of {settings.max_output_tokens} do"
+                f" not fit into the model's window of {window}: {brief(question, 80)}",
+                hint=f"--set train.max_output_tokens={max(window - length, 1)}, or leave the"
+                " question out",
+            )
+
+
+def _check_disk(config: PracticeConfig, folder: Path, questions: int, room: Path) -> None:
+    settings = settings_of(config)
+    steps = settings.steps or settings.epochs * (questions // settings.prompts_per_step)
+    saves = -(-steps // settings.save_every)
+    each = checkpoint_bytes(trained_parameters(folder, settings))
+    free = shutil.disk_usage(room).free
+    if each * saves > free:
+        raise ConfigError(
+            f"{saves} checkpoints of {each / 1e9:.1f} GB do not fit on the disk of {room}, where"
+            f" {free / 1e9:.1f} GB are free",
+            hint=f"--set train.save_every={settings.save_every * max(2, each * saves // free + 1)},"
+            " or another --db",
+        )
+
+
+def checkpoint_bytes(trained: int) -> int:
+    """Return the size of a checkpoint: the weights, and the two moments of the optimiser."""
+    return 3 * _FLOAT * trained
+
+
+def trained_parameters(folder: Path, settings: TrainSettings) -> int:
+    """Return how many parameters are trained; no weights are loaded to count them."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    known = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    with torch.device("meta"):
+        model: Any = AutoModelForCausalLM.from_config(known)
+        if settings.lora is not None:
+            model = _with_adapter(model, settings.lora)
+    return sum(p.numel() for p in model.parameters() if p.requires_grad)
+
+
+def _with_adapter(model: Any, lora: LoraSettings) -> Any:
+    from peft import LoraConfig, get_peft_model
+
+    try:
+        return get_peft_model(model, LoraConfig(**lora_arguments(lora)))
+    except ValueError as e:
+        raise ConfigError(
+            f"train.lora.targets {', '.join(lora.targets)}: {brief(str(e), 200)}",
+            hint="--set train.lora.targets=all-linear",
+        ) from e
+
+
+def lora_arguments(lora: LoraSettings) -> dict[str, Any]:
+    """Return the arguments of PEFT's `LoraConfig`."""
+    names = list(lora.targets)
+    return {
+        "r": lora.r,
+        "lora_alpha": lora.alpha,
+        "target_modules": names[0] if names == ["all-linear"] else names,
+        "task_type": "CAUSAL_LM",
+    }

@@ -1,0 +1,74 @@
+"""The processes of one run, which `torchrun` started: the first one scores, stores and tells."""
+
+import os
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from grpo_practice.errors import ConfigError
+
+T = TypeVar("T")
+PATIENCE = timedelta(hours=2)
+"""Longest wait of a rank for another: for one that scores with a slow judge, say."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranks:
+    """Place of this process among those of a run."""
+
+    rank: int = 0
+    count: int = 1
+
+    @property
+    def first(self) -> bool:
+        """Whether this process writes; all others only compute."""
+        return self.rank == 0
+
+    @classmethod
+    def of_environment(cls) -> "Ranks":
+        """Return the place that `torchrun` has given this process; alone without it.
+
+        Raises:
+            ConfigError: Its variables are no numbers.
+        """
+        rank, count = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
+        if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
+            raise ConfigError(
+                f"RANK {rank!r} of WORLD_SIZE {count!r} is no place among processes",
+                hint="start several with torchrun: torchrun --nproc-per-node 2 -m grpo_practice"
+                " train --config FILE",
+            )
+        return cls(int(rank), int(count))
+
+    def join(self) -> None:
+        """Begin the process group, where there are several; they wait for each other here."""
+        if self.count == 1:
+            return
+        from torch import cuda
+        from torch.distributed import init_process_group, is_initialized
+
+        if not is_initialized():
+            # Values of Python go over gloo, also where tensors go over NCCL.
+            backend = "cpu:gloo,cuda:nccl" if cuda.is_available() else "gloo"
+            init_process_group(backend, timeout=PATIENCE)
+
+    def gather(self, value: T) -> list[T] | None:
+        """Return the values of all ranks in their order to the first one; None to the others."""
+        if self.count == 1:
+            return [value]
+        from torch.distributed import gather_object
+
+        values: list[T | None] = [None] * self.count
+        gather_object(value, values if self.first else None)
+        return [v for v in values if v is not None] if self.first else None
+
+    def broadcast(self, value: T | None) -> T:
+        """Return to all what the first rank gives."""
+        box: list[T | None] = [value]
+        if self.count > 1:
+            from torch.distributed import broadcast_object_list
+
+            broadcast_object_list(box)
+        (given,) = box
+        assert given is not None, "the first rank sends a value"
+        return given

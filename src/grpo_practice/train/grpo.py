@@ -1,0 +1,77 @@
+"""The subclass of TRL's trainer: checkpoints aside, and no work for groups that teach nothing."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+
+@cache
+def trainer_class() -> Any:
+    """Return the class; made here, since importing TRL takes seconds."""
+    import torch
+    from trl import GRPOTrainer
+
+    class StepTrainer(GRPOTrainer):  # type: ignore[misc]  # of a library without types
+        """Args: `skip_uniform`; `on_saved`, told of each checkpoint; and those of TRL."""
+
+        def __init__(
+            self, *args: Any, skip_uniform: bool, on_saved: Callable[[int], None], **more: Any
+        ) -> None:
+            super().__init__(*args, **more)
+            self._skip_uniform, self._on_saved = skip_uniform, on_saved
+            self._buffered_inputs: Any
+            self._idle = 0
+            """Number of the first batches of a step whose answers have no advantage."""
+
+        def _prepare_inputs(self, generation_batch: Any) -> Any:
+            before: Any = self._buffered_inputs
+            inputs = super()._prepare_inputs(generation_batch)
+            batches: Any = self._buffered_inputs
+            if not self._skip_uniform or batches is before:
+                return inputs
+            self._buffered_inputs = batches = self._idle_first(batches)
+            return batches[self._step % len(batches)]
+
+        def _idle_first(self, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+            """Return a step's answers in another order: those without advantage come first.
+
+            First, not last: of several ranks, the last batch is the one that shares gradients.
+            """
+            rows = batches[0]["advantages"].shape[0]
+            advantages = torch.cat([batch["advantages"] for batch in batches])
+            order = torch.argsort((advantages != 0).int(), stable=True)
+            mixed = {
+                key: torch.cat([batch[key] for batch in batches])[order]
+                if value.dim() and value.shape[0] == rows
+                else value
+                for key, value in batches[0].items()
+            }
+            idle = torch.tensor(int((advantages == 0).sum()) // rows, device=advantages.device)
+            # The least of all ranks: each has to take part in what they compute together.
+            self._idle = min(int(self.accelerator.gather(idle).min()), len(batches) - 1)
+            return [
+                {
+                    key: value[i * rows : (i + 1) * rows]
+                    if value.dim() and value.shape[0] == len(order)
+                    else value
+                    for key, value in mixed.items()
+                }
+                for i in range(len(batches))
+            ]
+
+        def _compute_loss(self, model: Any, inputs: Any) -> Any:
+            if self.model.training and self._step % self.args.steps_per_generation < self._idle:
+                # Its share of the gradient is 0; that of the others is divided as before.
+                return next(p for p in model.parameters() if p.requires_grad).sum() * 0.0
+            return super()._compute_loss(model, inputs)
+
+        def create_model_card(self, *args: Any, **more: Any) -> None:
+            """Write none: what a checkpoint is made of stands in the database."""
+
+        def _save_checkpoint(self, model: Any, trial: Any) -> None:
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            self._on_saved(self.state.global_step)
+            self.accelerator.wait_for_everyone()
+
+    return StepTrainer

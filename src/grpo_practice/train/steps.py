@@ -1,0 +1,216 @@
+"""Steps of a training run as they are scored, told and stored: the event loop's half of it."""
+
+import asyncio
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.calls import Usage
+from grpo_practice.errors import RunFailedError
+from grpo_practice.events import RolloutFinished, RolloutStarted, StepStarted, WeightsUpdated
+from grpo_practice.failure_limit import FailureLimit, Land
+from grpo_practice.groups.informative import status_of
+from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
+from grpo_practice.rollout import AttemptKey, Player
+from grpo_practice.store import Store
+from grpo_practice.store.records import (
+    Branch,
+    CheckpointRow,
+    RolloutPrompt,
+    StepRow,
+    TrainedStep,
+    UpdateRow,
+)
+from grpo_practice.train.rewards import is_uniform
+from grpo_practice.train.weights import folder_size, weights_sha
+from grpo_practice.train.work import Answer
+from grpo_practice.types import Group, Rollout, Sample, Trajectory
+
+NOTHING_LEARNT = 20
+"""Steps in a row without a group that teaches, after which a run ends."""
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """A step that is played, and whose updates are under way."""
+
+    groups: Sequence[Group]
+    stats: dict[str, Any]
+    began: float
+    updates: list[UpdateRow] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A run that trains, and the parts that score and store its steps."""
+
+    branch: Branch
+    store: Store
+    player: Player
+    rows: Mapping[int, StepRow]
+    """Steps by number."""
+    samples: Mapping[int, Sample]
+    """Samples of the steps by id."""
+    instructions: str
+    seed: int
+    update_epochs: int
+    max_failed_share: float
+    land: Land
+    ranks: int
+    folder: Path
+    """Folder of the database, which paths of checkpoints are relative to."""
+    begun: dict[int, float] = field(default_factory=dict)
+    """Step → when it began."""
+    open: dict[int, OpenStep] = field(default_factory=dict)
+    uniform: list[int] = field(default_factory=list)
+    """Steps of late without a group that teaches."""
+
+    async def began(self, step: int) -> None:
+        """Tell that a step begins to be played."""
+        plan = self.rows[step].plan
+        groups = len(plan.slots)
+        self.player.emit(StepStarted(step, plan.epoch, groups, plan.rollouts, None))
+        self.begun[step] = time.monotonic()
+
+    async def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
+        """Score a step's answers, at once as far as the verify function allows.
+
+        Raises:
+            RunFailedError: Too many cannot be scored.
+        """
+        began = self.begun.pop(step)
+        plan = self.rows[step].plan
+        emit, run = self.player.emit, self.branch.run
+        n, seconds = len(answers), time.monotonic() - began
+        limit = FailureLimit(f"step {step}", n, self.max_failed_share, self.land, step)
+
+        async def scored(answer: Answer) -> Rollout:
+            slot = answer.place % len(plan.slots)
+            key = AttemptKey(
+                self.branch.id,
+                step,
+                plan.epoch,
+                slot,
+                answer.attempt,
+                self.samples[plan.slots[slot][0]],
+            )
+            emit(RolloutStarted(run, step, slot, answer.attempt))
+            rollout = Rollout(slot, answer.attempt, key.sample, _trajectory(answer, seconds / n))
+            rollout = await self.player.score(rollout, self.player.scope(key))
+            emit(RolloutFinished.from_rollout(run, step, rollout))
+            await limit.see(rollout)
+            return rollout
+
+        rollouts = await asyncio.gather(*map(scored, answers))
+        self.open[step] = self._opened(rollouts, began)
+        return [rollout.reward for rollout in rollouts]
+
+    def _opened(self, rollouts: Sequence[Rollout], began: float) -> OpenStep:
+        by_slot = defaultdict[int, list[Rollout]](list)
+        for rollout in rollouts:
+            by_slot[rollout.slot].append(rollout)
+        groups = [Group(slot, got[0].sample, got) for slot, got in sorted(by_slot.items())]
+        usage = [rollout.played.usage for rollout in rollouts]
+        stats = {
+            "mean_reward": mean_reward(groups),
+            "tokens_in": sum(u.tokens_in or 0 for u in usage),
+            "tokens_out": sum(u.tokens_out or 0 for u in usage),
+            "ranks": self.ranks,
+        }
+        return OpenStep(groups, stats, began)
+
+    async def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
+        """Take an update; with the last one of a step, store all of it.
+
+        Raises:
+            RunFailedError: The loss is no number, or nothing has been learnt for long.
+        """
+        opened, now = self.open[step], time.monotonic()
+        loss, norm = logs["loss"], logs["grad_norm"]
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise RunFailedError(
+                f"the loss of step {step} is {loss:g}, its gradient's norm {norm:g}: the weights"
+                " are spoilt from here on, and are not kept",
+                hint="go on from the last checkpoint with a smaller train.learning_rate:"
+                " --restart-step N, where `runs show` has the steps of the checkpoints",
+            )
+        rewards = [[rollout.reward for rollout in group.rollouts] for group in opened.groups]
+        opened.updates.append(
+            UpdateRow(
+                step=step,
+                inner=inner,
+                loss=loss,
+                learning_rate=logs["learning_rate"],
+                grad_norm=norm,
+                entropy=logs.get("entropy"),
+                kl=logs.get("kl"),
+                clip_low=logs.get("clip_ratio/low_mean"),
+                clip_high=logs.get("clip_ratio/high_mean", logs.get("cispo_clip_ratio")),
+                uniform_share=sum(map(is_uniform, rewards)) / len(rewards),
+                tokens=opened.stats["tokens_in"] + opened.stats["tokens_out"],
+                seconds=now - opened.began - sum(u.seconds for u in opened.updates),
+            )
+        )
+        if len(opened.updates) == self.update_epochs:
+            await self._close(step, self.open.pop(step))
+
+    async def _close(self, step: int, opened: OpenStep) -> None:
+        size = len(opened.groups[0].rollouts)
+        groups = [
+            group_row(group, status_of(group, truth=True), None, planned=size, library_id=None)
+            for group in opened.groups
+        ]
+        seconds = sum(update.seconds for update in opened.updates)
+        stats = step_stats(opened.groups, groups) | opened.stats | {"seconds": round(seconds, 3)}
+        prompt = RolloutPrompt(self.seed, self.instructions, None)
+        rollouts = [rollout for group in opened.groups for rollout in group.rollouts]
+        last = opened.updates[-1]
+        # No await between the event and the row's queue: see `events`.
+        self.player.emit(
+            WeightsUpdated(
+                step,
+                opened.stats["mean_reward"],
+                sum(row.informative for row in groups),
+                last.loss,
+                last.kl,
+                seconds,
+            )
+        )
+        await self.store.close_trained(
+            self.branch, step, TrainedStep(rollouts, prompt, groups, opened.updates, stats)
+        )
+        self._check_learning(step, any(row.informative for row in groups))
+
+    def _check_learning(self, step: int, taught: bool) -> None:
+        if taught:
+            self.uniform.clear()
+        else:
+            self.uniform.append(step)
+        if len(self.uniform) >= NOTHING_LEARNT:
+            raise RunFailedError(
+                f"in none of the last {NOTHING_LEARNT} steps did the rewards of a question differ:"
+                " there is nothing to learn from",
+                hint=f"grpo-practice runs show {self.branch.run} has the mean reward: near 0 the"
+                " questions are too hard for the model, near 1 too easy; else a larger"
+                " train.group_size or temperature may help",
+            )
+
+    async def saved(self, step: int, folder: Path) -> None:
+        """Record a checkpoint that is on disk."""
+        sha, size = await asyncio.to_thread(lambda: (weights_sha(folder), folder_size(folder)))
+        at = folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder
+        await self.store.add_checkpoint(self.branch, CheckpointRow(step, str(at), sha, size))
+
+
+def _trajectory(answer: Answer, seconds: float) -> Trajectory:
+    return Trajectory(
+        outcome="truncated" if answer.truncated else "ok" if answer.text.strip() else "empty",
+        response=answer.text,
+        turns=1,
+        usage=Usage(tokens_in=answer.tokens_in, tokens_out=answer.tokens_out),
+        model_s=seconds,
+    )

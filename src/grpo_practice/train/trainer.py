@@ -1,0 +1,276 @@
+"""TRL's trainer with our plan, our rewards, our checkpoints; runs on a thread of its own."""
+
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from grpo_practice.train.gather import Ranks
+from grpo_practice.train.rewards import given_rewards
+from grpo_practice.train.work import MAKING, Answer, Observer, TrainingPlan, checkpoint_name
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+
+class OtherRankFailedError(Exception):
+    """The first rank could not go on, and has said why."""
+
+
+def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
+    """Train until all steps are done or the observer stops it; only the first rank has one.
+
+    Raises:
+        OtherRankFailedError: The first rank has failed; only on the others.
+    """
+    _quiet()
+    ranks.join()
+    if ranks.first:
+        ranks.broadcast(plan)
+    trainer = _trainer(plan, ranks, observer)
+    trainer.train(resume_from_checkpoint=str(plan.resume) if plan.resume else None)
+    shutil.rmtree(plan.checkpoints / MAKING, ignore_errors=True)
+
+
+def help_train(ranks: Ranks) -> None:
+    """Take part in the training that the first rank begins, until it ends it."""
+    ranks.join()
+    plan: TrainingPlan | str = ranks.broadcast(None)
+    if isinstance(plan, TrainingPlan):
+        train(plan, ranks, None)
+
+
+def dismiss(ranks: Ranks) -> None:
+    """Tell the other ranks that nothing is left to do."""
+    if ranks.count > 1:
+        ranks.join()
+        ranks.broadcast("nothing is left to do")
+
+
+def _quiet() -> None:
+    """Keep the libraries from writing between the lines of the display."""
+    import warnings
+
+    import datasets
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|peft|accelerate)\b")
+
+
+def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GRPOTrainer":
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import PrinterCallback
+    from trl import GRPOConfig
+
+    from grpo_practice.train.grpo import trainer_class
+    from grpo_practice.train.loading import load_model, load_tokenizer
+
+    # The arguments first: they begin the process group that all else needs.
+    made = GRPOConfig(**plan.arguments, **_device_arguments(plan.device, ranks))
+    tokenizer = load_tokenizer(plan.model)
+    model = load_model(plan.model, trains_all=plan.lora is None, cpu=made.use_cpu)
+    rows = Dataset.from_dict(
+        {
+            "prompt": [list(map(dict, messages)) for messages in plan.prompts],
+            "place": list(range(len(plan.prompts))),
+        }
+    )
+    step_of = partial(_step_of, plan.arguments["num_iterations"])
+    rewards = RewardFunction(plan, ranks, observer, step_of)
+    callbacks = [_make_callback(plan, ranks, observer, step_of)]
+    trainer = trainer_class()(
+        model=model,
+        reward_funcs=rewards,
+        args=made,
+        train_dataset=rows,
+        processing_class=tokenizer,
+        callbacks=callbacks,
+        peft_config=LoraConfig(**plan.lora) if plan.lora else None,
+        skip_uniform=plan.skip_uniform,
+        on_saved=partial(_saved, plan, ranks, observer, step_of),
+    )
+    rewards.eos = frozenset(trainer.eos_token_ids)
+    rewards.length_of = lambda messages: len(
+        tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
+    """Return the arguments of `GRPOConfig` that depend on the machine."""
+    import torch
+
+    found = torch.cuda.is_available() or torch.backends.mps.is_available()
+    cpu = device == "cpu" or (device == "auto" and not found)
+    several = {"ddp_backend": "gloo"} if cpu and ranks.count > 1 else {}
+    return {
+        "use_cpu": cpu,
+        "bf16": not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "dataloader_pin_memory": not cpu,
+        **several,
+    }
+
+
+def _step_of(update_epochs: int, updates: int) -> tuple[int, int]:
+    """Return step and place in it of the update that comes after this many."""
+    return divmod(updates, update_epochs)
+
+
+@dataclass(slots=True)
+class RewardFunction:
+    """TRL's reward function: the answers of all ranks go to the first, and rewards come back."""
+
+    plan: TrainingPlan
+    ranks: Ranks
+    observer: Observer | None
+    step_of: Any
+    eos: frozenset[int] = frozenset()
+    length_of: Any = None
+    __name__ = "reward"
+
+    def __call__(
+        self,
+        prompts: Sequence[Sequence[Mapping[str, str]]],
+        completions: Sequence[Sequence[Mapping[str, str]]],
+        completion_ids: Sequence[Sequence[int]],
+        place: Sequence[int],
+        **more: Any,
+    ) -> list[float | None]:
+        """Return the rewards of this rank's answers, as TRL is given them.
+
+        Raises:
+            OtherRankFailedError: The first rank has failed.
+        """
+        seen = dict[int, int]()
+        own = list[Answer]()
+        for at, messages, ids in zip(place, completions, completion_ids, strict=True):
+            attempt = seen[at] = seen.get(at, -1) + 1
+            text = messages[-1]["content"] if messages else ""
+            own.append(self._answer(at, attempt, text, prompts[len(own)], ids))
+        gathered = self.ranks.gather(own)
+        scored: list[float | None] | None = None
+        if gathered is not None:
+            assert self.observer is not None, "the first rank scores"
+            answers = [answer for part in gathered for answer in part]
+            step, _ = self.step_of(more["trainer_state"].global_step)
+            try:
+                scored = self.observer.score(step, answers)
+            except BaseException as e:
+                # Else the other ranks would wait until the process group gives up.
+                self.ranks.broadcast(type(e).__name__)
+                raise
+        shared: list[float | None] | str = self.ranks.broadcast(scored)
+        if isinstance(shared, str):
+            raise OtherRankFailedError(shared)
+        start = self.ranks.rank * len(own)
+        return self._given(shared[start : start + len(own)])
+
+    def _answer(
+        self, place: int, attempt: int, text: str, prompt: Any, ids: Sequence[int]
+    ) -> Answer:
+        most = self.plan.arguments["max_completion_length"]
+        cut = len(ids) >= most and ids[-1] not in self.eos
+        return Answer(place, attempt, text, self.length_of(prompt), len(ids), cut)
+
+    def _given(self, rewards: Sequence[float | None]) -> list[float | None]:
+        size = self.plan.arguments["num_generations"]
+        groups = [rewards[i : i + size] for i in range(0, len(rewards), size)]
+        return [r for group in groups for r in given_rewards(group, self.plan.scale_rewards)]
+
+
+def _make_callback(
+    plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any
+) -> Any:
+    """Return the callback that seeds each update, tells of it, and says when to save and stop."""
+    from transformers import TrainerCallback, set_seed
+
+    class Steps(TrainerCallback):  # type: ignore[misc]  # of a library without types
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            """Seed the update by its number, so that one that is repeated comes out as before."""
+            set_seed(_seed(plan.seed, state.global_step, ranks.rank))
+            step, inner = step_of(state.global_step)
+            if observer is not None and inner == 0:
+                observer.began(step)
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            step, inner = step_of(state.global_step - 1)
+            if inner + 1 < args.num_iterations:
+                return
+            stop = ranks.broadcast(observer.stopping() if observer else None)
+            last = state.global_step >= state.max_steps
+            control.should_save = stop or last or (step + 1) % plan.save_every == 0
+            control.should_training_stop = control.should_training_stop or stop
+
+        def on_log(
+            self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any
+        ) -> None:
+            if observer is not None and "loss" in logs:  # the summary at the end has none
+                step, inner = step_of(state.global_step - 1)
+                observer.updated(step, inner, logs)
+
+    return Steps()
+
+
+def _seed(seed: int, update: int, rank: int) -> int:
+    """Return the seed of an update: of 32 bits, and another for each rank."""
+    return int.from_bytes(sha256(f"{seed}|{update}|{rank}".encode()).digest()[:4], "big")
+
+
+def _saved(
+    plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any, updates: int
+) -> None:
+    """Give a checkpoint that is written its name, all at once; called on all ranks."""
+    if not ranks.first:
+        return
+    step, _ = step_of(updates - 1)
+    made = plan.checkpoints / MAKING / f"checkpoint-{updates}"
+    final = plan.checkpoints / checkpoint_name(step)
+    _to_disk(made)
+    # One that was renamed before a kill, and never recorded.
+    shutil.rmtree(final, ignore_errors=True)
+    made.replace(final)
+    _sync(plan.checkpoints)
+    if observer is not None:
+        observer.saved(step, final)
+
+
+def _to_disk(folder: Path) -> None:
+    """Wait until every file of a folder is on disk: a rename must not come before its bytes."""
+    for path in folder.rglob("*"):
+        if path.is_file():
+            _sync(path)
+    _sync(folder)
+
+
+def _sync(path: Path) -> None:
+    at = os.open(path, os.O_RDONLY)
+    with suppress(OSError):  # a file system that cannot, as some of containers
+        os.fsync(at)
+    os.close(at)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the device had no memory left."""
+    return type(error).__name__ == "OutOfMemoryError" or "out of memory" in str(error).lower()
+
+
+def memory_used() -> tuple[str, int]:
+    """Return the device, and the most bytes in use: of a GPU, or of this process."""
+    import torch
+
+    if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
+        return torch.cuda.get_device_name(), torch.cuda.max_memory_allocated()
+    scale = 1 if sys.platform == "darwin" else 1024
+    return "the CPU", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

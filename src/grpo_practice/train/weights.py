@@ -1,0 +1,83 @@
+"""Weights on disk: their hash and size, and what a folder of them may not hold."""
+
+import hashlib
+import json
+from pathlib import Path
+
+from grpo_practice.errors import ConfigError
+
+
+def weights_sha(folder: Path) -> bytes:
+    """Hash the names and contents of a folder's `*.safetensors`. Shape: [32] bytes.
+
+    Raises:
+        ConfigError: There are none.
+    """
+    files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
+    if not files:
+        raise ConfigError(
+            f"{folder} has no weights (*.safetensors)",
+            hint="pickled weights are never loaded: convert them, or name another model",
+        )
+    total = hashlib.sha256()
+    for path in files:
+        total.update(path.name.encode() + b"\0" + _file_sha(path))
+    return total.digest()
+
+
+def _file_sha(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()
+
+
+def folder_size(folder: Path) -> int:
+    """Return the bytes of all files of a folder."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def check_no_code(folder: Path) -> None:
+    """Raise ConfigError where a model would need Python code of its own to be loaded."""
+    for name in ("config.json", "tokenizer_config.json"):
+        path = folder / name
+        if not path.is_file():
+            continue
+        try:
+            found = json.loads(path.read_text("utf-8"))
+        except ValueError as e:
+            raise ConfigError(f"{path} is no JSON: {e}") from e
+        if isinstance(found, dict) and "auto_map" in found:
+            raise ConfigError(
+                f"{path} names Python code of the model's own (auto_map), which is never run",
+                hint="choose a model that transformers knows by itself",
+            )
+
+
+def model_folder(model: str, revision: str | None, base_dir: Path) -> Path:
+    """Return the folder of a base model: the one named, else the hub's copy of that name.
+
+    Raises:
+        ConfigError: There is none, or the hub cannot be reached.
+    """
+    path = Path(model).expanduser()
+    path = path if path.is_absolute() else base_dir / path
+    if (path / "config.json").is_file():
+        return path.resolve()
+    if path.is_dir() or model.startswith((".", "/", "~")):
+        raise ConfigError(f"train.model {model}: the folder {path} has no config.json")
+    return _of_hub(model, revision)
+
+
+def _of_hub(model: str, revision: str | None) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    wanted = ["*.safetensors", "*.safetensors.index.json", "*.json", "*.txt", "*.model", "*.jinja"]
+    try:
+        return Path(snapshot_download(model, revision=revision, allow_patterns=wanted))
+    except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as e:
+        raise ConfigError(
+            f"train.model {model} is no folder, and the hub's copy cannot be had:"
+            f" {type(e).__name__}",
+            hint="name a folder with config.json and *.safetensors, or load it once while the"
+            " network is there",
+        ) from e
