@@ -28,6 +28,7 @@ from grpo_practice.events import (
     RunStarted,
     ToolFinished,
     ToolStarted,
+    WeightsUpdated,
     tee,
 )
 from grpo_practice.llm.budget import Caps
@@ -37,8 +38,8 @@ from tests.app.project import Project, served
 from tests.app.test_caps import Capped
 from tests.fakes import cancelling
 
-ELSEWHERE = {Aborted, CapWaits, Notice, RetryWaits}
-"""Events that a run in which nothing goes wrong need not emit: other tests see them."""
+ELSEWHERE = {Aborted, CapWaits, Notice, RetryWaits, WeightsUpdated}
+"""Events that a run of practice in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")
 TOOLS = (

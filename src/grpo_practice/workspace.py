@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from grpo_practice.app.data_exports import DataExports
 from grpo_practice.app.measured_experiences import MeasuredExperiences
@@ -13,6 +13,7 @@ from grpo_practice.app.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.app.stored_runs import StoredRuns
 from grpo_practice.app.traced_runs import TracedRuns
 from grpo_practice.app.training import Training
+from grpo_practice.app.without_database import WithoutDatabase
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.see.viewed_runs import VIEW_PORT as VIEW_PORT
 from grpo_practice.see.viewed_runs import ViewedRuns
@@ -40,11 +41,8 @@ if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.reports.scored_answer import ScoredAnswer
-    from grpo_practice.reports.trust_report import TrustReport
     from grpo_practice.see.server import Viewed as Viewed
     from grpo_practice.store.queries.spending import Piloted as Piloted
-    from grpo_practice.types import Sample
 
 
 def environment(
@@ -73,6 +71,7 @@ class Workspace(
     DataExports,
     TracedRuns,
     Training,
+    WithoutDatabase,
 ):
     """A database, and what is done with it; also a context manager, sync or async.
 
@@ -124,41 +123,6 @@ class Workspace(
         unmade = file is not None and not self.path.exists()
         open_store = None if unmade else self._store
         return config_report(load_config(config, sets, known(env), open_store, agent=file))
-
-    def trust(
-        self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
-    ) -> "TrustReport":
-        """Remember that you trust files and folders of others; return all that you trust.
-
-        Args:
-            paths: Files, trusted while their texts stay what they are: an agent's, used from the
-                current folder, or a database with the configurations in it; and whole folders.
-            hosts: Hosts that may be sent each of the keys.
-            keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
-
-        Raises:
-            ConfigError: There is no such file, or it cannot be remembered.
-        """
-        from grpo_practice.app.trusting import trust
-
-        return trust([Path(path) for path in paths], hosts, keys)
-
-    def score_answer(
-        self,
-        function: str,
-        sample: "Sample",
-        response: str,
-        params: "Mapping[str, Any] | None" = None,
-        *,
-        env: "Mapping[str, str] | None" = None,
-        on_event: Emit = silent,
-    ) -> "ScoredAnswer":
-        """Score one response by itself; see `app.score_answer`. Nothing is stored."""
-        from grpo_practice.app.blocking import run_blocking
-        from grpo_practice.app.score_answer import score_answer
-
-        scored = score_answer(function, sample, response, params, env=env, on_event=on_event)
-        return run_blocking(scored)
 
     def doctor(
         self,

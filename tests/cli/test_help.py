@@ -27,6 +27,7 @@ ALL = list(commands(app))
 def test_all_commands_are_there() -> None:
     assert {" ".join(words) for words in ALL} == {
         *("init", "demo", "doctor", "verify", "eval", "practice", "export-agent", "serve", "trust"),
+        "train",
         *("report", "view"),
         "data download",
         *("data upload", "data list", "data show", "data export", "data delete"),

@@ -1,4 +1,4 @@
-"""What a training run would need, from one step that is played, measured and thrown away."""
+"""Needs of a training run, from one step that is played, measured and thrown away."""
 
 import asyncio
 import tempfile
@@ -46,7 +46,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         run=job.name,
         model=settings.model,
         steps=len(planned),
-        steps_left=len(planned) - closed,
+        steps_left=max(len(planned) - closed, 0),
         rollouts=settings.prompts_per_step * settings.group_size,
         trained=trained,
         checkpoint_bytes=checkpoint_bytes(trained),
@@ -55,7 +55,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         tokens_out=sum(answer.tokens_out for answer in measured.answers),
         memory_bytes=memory,
         device=device,
-        judged=job.config.evaluation.verify.may_ask,
+        judged=job.verify.is_judge,
     )
 
 

@@ -1,4 +1,4 @@
-"""Where a training run goes on: at its last checkpoint that is whole."""
+"""Resume of a training run: at its last checkpoint that is whole."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +14,7 @@ from grpo_practice.train.weights import weights_sha
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Where a command begins to train."""
+    """Step and weights that a command begins with."""
 
     session: Session
     """Session that begins a branch there, where later steps are recorded."""

@@ -26,7 +26,13 @@ from grpo_practice.app.train_resume import Start, start_of
 from grpo_practice.calls import Scope
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.errors import Change, FingerprintError, GrpoPracticeError, RunFailedError
+from grpo_practice.errors import (
+    Change,
+    ConfigError,
+    FingerprintError,
+    GrpoPracticeError,
+    RunFailedError,
+)
 from grpo_practice.events import RunStarted
 from grpo_practice.fences import Fences
 from grpo_practice.llm.ledgered import AgentChat
@@ -91,6 +97,11 @@ def prepare_train(session: Session, request: RunRequest) -> TrainJob:
     ranks = Ranks.of_environment()
     batch_shape(settings_of(config), ranks.count)
     verify = verify_function(session, None, config.evaluation.verify, folder)
+    if verify.is_judge and not config.judge.model_provider.model:
+        raise ConfigError(
+            f"verify {verify.name} asks a judge, and no model is named",
+            hint="set evaluation.judge_model, or JUDGE_LLM_MODEL (in .env, say)",
+        )
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = scorable(session.store, dataset, verify, config.practice)
     if notice:
@@ -261,7 +272,7 @@ async def _scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
     async with connections, Verifier(job.verify, fences) as verifier:
         await verifier.start()
         judge: Any = _no_model
-        if config.evaluation.verify.may_ask:
+        if job.verify.is_judge:
             models = Models(connections, run.ledger, run.emit, config.evaluation.prices)
             judge = await models.chats(config.judge, "judge")
         yield Player(

@@ -11,6 +11,7 @@ from grpo_practice.config.schema.train import LoraSettings, TrainSettings
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.groups.plan import plan_practice
 from grpo_practice.text import brief
+from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.weights import check_no_code, model_folder, weights_sha
 from grpo_practice.train.work import Message
@@ -44,6 +45,7 @@ def check_training(
     """
     check_installed()
     _check_agent(config)
+    keep_quiet()
     settings = settings_of(config)
     folder = model_folder(settings.model, settings.revision, base_dir)
     check_no_code(folder)
@@ -102,8 +104,6 @@ def prompts_of(config: PracticeConfig, questions: Sequence[str]) -> list[list[Me
 def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str]) -> None:
     """Raise unless the model has a template for chats, and each question leaves room to answer."""
     from transformers import AutoConfig
-
-    from grpo_practice.train.loading import load_tokenizer
 
     try:
         tokenizer = load_tokenizer(folder)

@@ -25,3 +25,16 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
         local_files_only=True,
         use_safetensors=True,
     )
+
+
+def keep_quiet() -> None:
+    """Keep the libraries from writing between the lines of the display."""
+    import warnings
+
+    import datasets
+    import transformers
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
+    warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|peft|accelerate)\b")

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.train.gather import Ranks
+from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
 from grpo_practice.train.rewards import given_rewards
 from grpo_practice.train.work import MAKING, Answer, Observer, TrainingPlan, checkpoint_name
 
@@ -30,7 +31,7 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
     Raises:
         OtherRankFailedError: The first rank has failed; only on the others.
     """
-    _quiet()
+    keep_quiet()
     ranks.join()
     if ranks.first:
         ranks.broadcast(plan)
@@ -54,19 +55,6 @@ def dismiss(ranks: Ranks) -> None:
         ranks.broadcast("nothing is left to do")
 
 
-def _quiet() -> None:
-    """Keep the libraries from writing between the lines of the display."""
-    import warnings
-
-    import datasets
-    import transformers
-
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    datasets.disable_progress_bars()
-    warnings.filterwarnings("ignore", module=r"(torch|transformers|trl|peft|accelerate)\b")
-
-
 def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GRPOTrainer":
     from datasets import Dataset
     from peft import LoraConfig
@@ -74,7 +62,6 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
     from trl import GRPOConfig
 
     from grpo_practice.train.grpo import trainer_class
-    from grpo_practice.train.loading import load_model, load_tokenizer
 
     # The arguments first: they begin the process group that all else needs.
     made = GRPOConfig(**plan.arguments, **_device_arguments(plan.device, ranks))
@@ -114,7 +101,11 @@ def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
 
     found = torch.cuda.is_available() or torch.backends.mps.is_available()
     cpu = device == "cpu" or (device == "auto" and not found)
-    several = {"ddp_backend": "gloo"} if cpu and ranks.count > 1 else {}
+    several: dict[str, Any] = {}
+    if ranks.count > 1:
+        several["ddp_find_unused_parameters"] = False
+        if cpu:
+            several["ddp_backend"] = "gloo"
     return {
         "use_cpu": cpu,
         "bf16": not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(),

@@ -1,4 +1,4 @@
-"""What a training run plays and tells, as plain values between its thread and the event loop."""
+"""Plan and answers of a training run: values between its thread and the event loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class Answer:
 
 
 class Observer(Protocol):
-    """What the first rank tells of its work; called on the training thread, and waited for."""
+    """Listener of the first rank's work; called on the training thread, and waited for."""
 
     def began(self, step: int) -> None:
         """Take that a step begins to be played."""

@@ -196,10 +196,16 @@ def _step_line(event: StepStarted, tally: Tally) -> str:
 def _whole_line(whole: Part, part: Part, tally: Tally) -> str:
     failed = f", {whole.failed} failed" if whole.failed else ""
     where = "" if part is tally.run else f" in {part.name}"
-    left = tally.left_s
+    left, used = tally.left_s, tally.usage
+    # Weights that are trained here are asked without a call.
+    paid = (
+        ""
+        if tally.step and tally.step.experiences is None and not tally.new
+        else (f", {tokens(used.tokens_in)} tokens in, {tokens(used.tokens_out)} out")
+    )
     return (
-        f"{whole.done}/{whole.planned} rollouts{failed}, mean reward {reward(part.mean)}{where},"
-        f" {tokens(tally.usage.tokens_in)} tokens in, {tokens(tally.usage.tokens_out)} out"
+        f"{whole.done}/{whole.planned} rollouts{failed}, mean reward {reward(part.mean)}{where}"
+        + paid
         + (f", about {coarse(left)} left" if left and left >= 1 else "")
     )
 

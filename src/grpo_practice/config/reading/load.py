@@ -211,7 +211,7 @@ def _practice(
     if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in draft.data:
         evaluation["exp_id"] = draft.data["exp_id"]
     config = draft.validate(PracticeConfig)
-    if trains and not config.evaluation.verify.may_ask:
+    if trains and not _asks_while_training(config, source.env):
         return _loaded(draft, config)  # without any model that is asked, none needs an address
     roles = draft.roles()
     agent, evaluation = _eval_models(config.evaluation, roles, ("evaluation",))
@@ -229,6 +229,17 @@ def _practice(
     return _loaded(
         draft, config.model_copy(update={"practice": practice, "evaluation": evaluation})
     )
+
+
+def _asks_while_training(config: PracticeConfig, env: Environment) -> bool:
+    """Return whether the judge has to be resolved: nobody else is asked.
+
+    A function of the user's may do without one, as most do, and then none has to be named.
+    """
+    evaluation = config.evaluation
+    named = evaluation.student.model_provider.model or evaluation.judge.model_provider.model
+    known = named or env.get("UTU_LLM_MODEL") or env.get("JUDGE_LLM_MODEL")
+    return evaluation.verify.name == "judge" or (evaluation.verify.may_ask and bool(known))
 
 
 def _train(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
