@@ -38,7 +38,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         plan = plan_of(job, planned[:1], Path(folder))
         # One that is never saved: of the step only its numbers are kept.
-        plan = replace(plan, save_every=2)
+        plan = replace(plan, save_every=2, selection=None)
         await asyncio.to_thread(train, plan, job.ranks, measured)
     trained = trained_parameters(job.model, settings)
     device, memory = memory_used()
@@ -80,6 +80,9 @@ class _Measured:
         self.ended = time.monotonic()
 
     def saved(self, step: int, folder: Path) -> None:
+        pass
+
+    def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
         pass
 
     def stopping(self) -> bool:

@@ -22,6 +22,11 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import OpenRun, Session, StepStop, announced, open_run, to_the_end
 from grpo_practice.app.shutdown import SIGNALS
 from grpo_practice.app.specs import train_spec
+from grpo_practice.app.train_evaluation import (
+    WeightsEvaluation,
+    score_weights,
+    weights_evaluation,
+)
 from grpo_practice.app.train_resume import Start, start_of
 from grpo_practice.calls import Scope
 from grpo_practice.config import Loaded
@@ -75,6 +80,10 @@ class TrainJob:
     model_sha: bytes
     ranks: Ranks
     name: str
+    selects: WeightsEvaluation | None = None
+    """Evaluation on the way; None without `eval_every`."""
+    every: int = 0
+    """Steps between these evaluations."""
 
     @property
     def config(self) -> PracticeConfig:
@@ -110,7 +119,26 @@ def prepare_train(session: Session, request: RunRequest) -> TrainJob:
     room = session.store.path.resolve().parent
     model, sha = check_training(config, folder, [sample.question for sample in samples], room)
     session = replace(session, step_stop=StepStop())
-    return TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
+    job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
+    every = settings_of(config).eval_every
+    return selecting(job, every) if every else job
+
+
+def selecting(job: TrainJob, every: int) -> TrainJob:
+    """Return the job with evaluations on `practice.select_dataset` on its way.
+
+    Raises:
+        ConfigError: No such dataset is named.
+        DataError: There is none.
+    """
+    dataset = job.config.practice.select_dataset
+    if dataset is None:
+        raise ConfigError(
+            "practice.select_dataset is not set: there are no questions to choose weights by",
+            hint="--set practice.select_dataset=NAME, other questions than those evaluated on",
+        )
+    found = weights_evaluation(job.session, job.loaded, job.verify, dataset, job.name)
+    return replace(job, selects=found, every=every)
 
 
 def help_if_not_first() -> bool:
@@ -205,7 +233,8 @@ async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Sta
         )
         folder = checkpoints_folder(session.store.path, run.branch)
         plan = plan_of(job, [row.plan for row in rows], folder, start.folder)
-        telling = _OnLoop(asyncio.get_running_loop(), work, session.step_stop or StepStop())
+        stop = session.step_stop or StepStop()
+        telling = _OnLoop(asyncio.get_running_loop(), work, stop, job.selects)
         thread = asyncio.ensure_future(asyncio.to_thread(train, plan, job.ranks, telling))
         try:
             await asyncio.shield(thread)
@@ -239,6 +268,7 @@ class _OnLoop:
     loop: asyncio.AbstractEventLoop
     run: TrainingRun
     stop: StepStop
+    selects: WeightsEvaluation | None
 
     def began(self, step: int) -> None:
         self._wait(self.run.began(step))
@@ -251,6 +281,11 @@ class _OnLoop:
 
     def saved(self, step: int, folder: Path) -> None:
         self._wait(self.run.saved(step, folder))
+
+    def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
+        if self.selects is not None:
+            sha, player = self.run.shas[step], self.run.player
+            self._wait(score_weights(self.selects, player, answers, sha=sha, step=step))
 
     def stopping(self) -> bool:
         return self.stop.signal is not None
@@ -322,6 +357,7 @@ def plan_of(
         scale_rewards=settings.scale_rewards,
         skip_uniform=skips_uniform(settings),
         device=settings.device,
+        selection=job.selects.selection(job.every) if job.selects else None,
     )
 
 

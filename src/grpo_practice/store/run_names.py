@@ -31,6 +31,11 @@ def train_name(exp_id: str) -> str:
     return f"{exp_id}/train"
 
 
+def weights_eval_name(run: str, dataset: str, sha: bytes) -> str:
+    """Return `EXP/train/eval/NAME/1a2b3c4d`: an evaluation of weights by their hash."""
+    return f"{run}/eval/{select_variant(dataset)}/{sha.hex()[:8]}"
+
+
 def trial_name(exp_id: str, number: int) -> str:
     """Return `EXP/tune/3`: a trial of a search for better settings of training."""
     return f"{exp_id}/tune/{number}"

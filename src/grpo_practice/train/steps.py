@@ -66,6 +66,8 @@ class TrainingRun:
     begun: dict[int, float] = field(default_factory=dict)
     """Step → when it began."""
     open: dict[int, OpenStep] = field(default_factory=dict)
+    shas: dict[int, bytes] = field(default_factory=dict)
+    """Step → hash of its checkpoint."""
     uniform: list[int] = field(default_factory=list)
     """Steps of late without a group that teaches."""
 
@@ -99,7 +101,7 @@ class TrainingRun:
                 self.samples[plan.slots[slot][0]],
             )
             emit(RolloutStarted(run, step, slot, answer.attempt))
-            rollout = Rollout(slot, answer.attempt, key.sample, _trajectory(answer, seconds / n))
+            rollout = Rollout(slot, answer.attempt, key.sample, trajectory(answer, seconds / n))
             rollout = await self.player.score(rollout, self.player.scope(key))
             emit(RolloutFinished.from_rollout(run, step, rollout))
             await limit.see(rollout)
@@ -203,10 +205,12 @@ class TrainingRun:
         """Record a checkpoint that is on disk."""
         sha, size = await asyncio.to_thread(lambda: (weights_sha(folder), folder_size(folder)))
         at = folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder
+        self.shas[step] = sha
         await self.store.add_checkpoint(self.branch, CheckpointRow(step, str(at), sha, size))
 
 
-def _trajectory(answer: Answer, seconds: float) -> Trajectory:
+def trajectory(answer: Answer, seconds: float) -> Trajectory:
+    """Return the outcome of an answer that took so many seconds to sample."""
     return Trajectory(
         outcome="truncated" if answer.truncated else "ok" if answer.text.strip() else "empty",
         response=answer.text,

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.train.gather import Ranks
+from grpo_practice.train.generate import Sampler
 from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
 from grpo_practice.train.rewards import given_rewards
 from grpo_practice.train.work import MAKING, Answer, Observer, TrainingPlan, checkpoint_name
@@ -75,6 +76,7 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
     )
     step_of = partial(_step_of, plan.arguments["num_iterations"])
     rewards = RewardFunction(plan, ranks, observer, step_of)
+    saving = Saving(plan, ranks, observer, step_of)
     callbacks = [_make_callback(plan, ranks, observer, step_of)]
     trainer = trainer_class()(
         model=model,
@@ -85,9 +87,11 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
         callbacks=callbacks,
         peft_config=LoraConfig(**plan.lora) if plan.lora else None,
         skip_uniform=plan.skip_uniform,
-        on_saved=partial(_saved, plan, ranks, observer, step_of),
+        on_saved=saving,
     )
     rewards.eos = frozenset(trainer.eos_token_ids)
+    own = trainer.accelerator.unwrap_model(trainer.model)
+    saving.sampler = Sampler(own, tokenizer, rewards.eos, ranks)
     rewards.length_of = lambda messages: len(
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     )
@@ -201,7 +205,8 @@ def _make_callback(
                 return
             stop = ranks.broadcast(observer.stopping() if observer else None)
             last = state.global_step >= state.max_steps
-            control.should_save = stop or last or (step + 1) % plan.save_every == 0
+            due = (step + 1) % plan.save_every == 0 or plan.evaluates(step, last=last)
+            control.should_save = stop or last or due
             control.should_training_stop = control.should_training_stop or stop
 
         def on_log(
@@ -219,22 +224,37 @@ def _seed(seed: int, update: int, rank: int) -> int:
     return int.from_bytes(sha256(f"{seed}|{update}|{rank}".encode()).digest()[:4], "big")
 
 
-def _saved(
-    plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any, updates: int
-) -> None:
-    """Give a checkpoint that is written its name, all at once; called on all ranks."""
-    if not ranks.first:
-        return
-    step, _ = step_of(updates - 1)
-    made = plan.checkpoints / MAKING / f"checkpoint-{updates}"
-    final = plan.checkpoints / checkpoint_name(step)
-    _to_disk(made)
-    # One that was renamed before a kill, and never recorded.
-    shutil.rmtree(final, ignore_errors=True)
-    made.replace(final)
-    _sync(plan.checkpoints)
-    if observer is not None:
-        observer.saved(step, final)
+@dataclass(slots=True)
+class Saving:
+    """Checkpoints, and the evaluations after some of them; on all ranks."""
+
+    plan: TrainingPlan
+    ranks: Ranks
+    observer: Observer | None
+    step_of: Any
+    sampler: Sampler | None = None
+
+    def __call__(self, updates: int) -> None:
+        """Give a checkpoint that is written its name, all at once; then evaluate it, if due."""
+        step, _ = self.step_of(updates - 1)
+        if self.ranks.first:
+            made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
+            final = self.plan.checkpoints / checkpoint_name(step)
+            _to_disk(made)
+            # One that was renamed before a kill, and never recorded.
+            shutil.rmtree(final, ignore_errors=True)
+            made.replace(final)
+            _sync(self.plan.checkpoints)
+            if self.observer is not None:
+                self.observer.saved(step, final)
+        selection, last = self.plan.selection, updates >= self.plan.arguments["max_steps"]
+        if selection is None or not self.plan.evaluates(step, last=last):
+            return
+        assert self.sampler is not None, "set before the first step"
+        seed = _seed(self.plan.seed, -1 - step, self.ranks.rank)
+        answers = self.sampler.answers(selection.prompts, selection.sampling, seed)
+        if answers is not None and self.observer is not None:
+            self.observer.evaluated(step, answers)
 
 
 def _to_disk(folder: Path) -> None:

@@ -11,6 +11,26 @@ Message = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
+class Sampling:
+    """Way in which answers of an evaluation are sampled."""
+
+    attempts: int
+    """Answers to each question."""
+    temperature: float
+    max_output_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Questions that weights are evaluated on while they are trained."""
+
+    prompts: Sequence[Sequence[Message]]
+    sampling: Sampling
+    every: int
+    """Steps between evaluations; the last step has one in any case."""
+
+
+@dataclass(frozen=True, slots=True)
 class TrainingPlan:
     """Work of all ranks; the first one sends it to the others."""
 
@@ -33,6 +53,13 @@ class TrainingPlan:
     scale_rewards: str
     skip_uniform: bool
     device: str
+    selection: Selection | None = None
+    """Questions of the evaluations on the way; None evaluates nothing."""
+
+    def evaluates(self, step: int, *, last: bool) -> bool:
+        """Return whether an evaluation follows a step."""
+        every = self.selection.every if self.selection else 0
+        return bool(every) and (last or (step + 1) % every == 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,10 @@ class Observer(Protocol):
 
     def saved(self, step: int, folder: Path) -> None:
         """Take a checkpoint, which is whole and on disk."""
+        ...
+
+    def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
+        """Score the answers of an evaluation after a step, whose checkpoint is saved."""
         ...
 
     def stopping(self) -> bool:

@@ -31,8 +31,6 @@ class TuneSettings(Model):
 
     space: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Key of `train:` → a list of values, or `{low, high, log}`."""
-    metric_rollouts: int = Field(1, ge=1)
-    """Attempts at each question of the selection dataset, when a trial is scored."""
     seed: int = 0
     """Seed of the search."""
 

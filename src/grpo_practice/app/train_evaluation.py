@@ -1,0 +1,191 @@
+"""Evaluations of weights on the way of a training run: sampled in its process, stored as runs."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.app.preflight import eval_dataset, unscorable
+from grpo_practice.app.session import OpenRun, Session, announced, open_run
+from grpo_practice.app.specs import FORMAT, judge_record, simulated
+from grpo_practice.config import Loaded
+from grpo_practice.config.identity import temperature_of, train_identity_of
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.evaluate import plan_eval
+from grpo_practice.events import RolloutFinished, RolloutStarted, RunStarted
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.rollout import AttemptKey, Player
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL
+from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.records import DatasetRow, RolloutPrompt, RunSpec
+from grpo_practice.store.run_names import selects, weights_eval_name
+from grpo_practice.train.checks import prompts_of
+from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.steps import trajectory
+from grpo_practice.train.work import Answer, Sampling, Selection
+from grpo_practice.types import Library, PlannedStep, Rollout, Sample
+from grpo_practice.verify.resolve import VerifyFunction
+
+WEIGHTS_SHA = "weights.sha256"
+"""Key of an evaluation's identity: the hash of the checkpoint that answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class WeightsEvaluation:
+    """An evaluation of weights on a dataset, whichever weights they are."""
+
+    session: Session
+    loaded: Loaded[PracticeConfig]
+    verify: VerifyFunction
+    dataset: DatasetRow
+    samples: Sequence[Sample]
+    """Questions that can be scored, in the dataset's order."""
+    run: str
+    """Training run that the weights are of."""
+
+    @property
+    def sampling(self) -> Sampling:
+        """Way of sampling: the agent's temperature, else that of training."""
+        config = self.loaded.config
+        own = config.student.model_settings.temperature
+        return Sampling(
+            attempts=config.evaluation.pass_k,
+            temperature=temperature_of(config) if own is None else own,
+            max_output_tokens=settings_of(config).max_output_tokens,
+        )
+
+    def selection(self, every: int) -> Selection:
+        """Return the questions as the training process asks them."""
+        prompts = prompts_of(self.loaded.config, [sample.question for sample in self.samples])
+        return Selection(prompts, self.sampling, every)
+
+    def spec(self, sha: bytes, step: int) -> RunSpec:
+        """Return the run that evaluates weights of this hash, saved after a step."""
+        config = self.loaded.config
+        bound = train_identity_of(config)
+        sampling = self.sampling
+        identity: dict[str, Any] = {
+            key.removeprefix("evaluation."): value
+            for key, value in bound.items()
+            if key.startswith("evaluation.")
+        }
+        identity |= {
+            "agent.type": "simple",
+            MODEL: settings_of(config).model,
+            "agent.model.model_settings.temperature": sampling.temperature,
+            "agent.model.model_settings.max_tokens": sampling.max_output_tokens,
+            WEIGHTS_SHA: sha.hex(),
+            "data.dataset": self.dataset.name,
+            "seed": settings_of(config).seed,
+            "verify.sha256": self.verify.sha.hex(),
+            LIBRARY_SHA: library_sha(Library()).hex(),
+            "format_version": FORMAT,
+        }
+        judges = [config.judge] if self.verify.is_judge else []
+        return RunSpec(
+            name=weights_eval_name(self.run, self.dataset.name, sha),
+            exp_id=config.exp_id,
+            kind="eval",
+            identity=identity,
+            config_text=self.loaded.text,
+            base_dir=self.loaded.base_dir,
+            dataset_id=self.dataset.id,
+            judge=judge_record(self.verify, config.judge),
+            role="in_run",
+            parent_run=self.run,
+            parent_step=step,
+            simulated=simulated(*judges),
+        )
+
+
+def weights_evaluation(
+    session: Session,
+    loaded: Loaded[PracticeConfig],
+    verify: VerifyFunction,
+    dataset: str,
+    run: str,
+) -> WeightsEvaluation:
+    """Return the evaluation of a training run's weights on a dataset; nothing is asked yet.
+
+    Raises:
+        DataError: There is no such dataset.
+    """
+    data = loaded.config.evaluation.data.model_copy(update={"dataset": dataset})
+    row = eval_dataset(session, data, loaded.base_dir)
+    bad = unscorable(session.store, row, verify)
+    samples = session.store.read(datasets.samples, row.id)
+    kept = [sample for at, sample in enumerate(samples) if at not in bad]
+    return WeightsEvaluation(session, loaded, verify, row, kept, run)
+
+
+async def score_weights(
+    evaluation: WeightsEvaluation,
+    player: Player,
+    answers: Sequence[Answer],
+    *,
+    sha: bytes,
+    step: int,
+) -> float | None:
+    """Score and store the answers of weights, unless they were before; return the mean reward."""
+    session, config = evaluation.session, evaluation.loaded.config
+    store, spec = session.store, evaluation.spec(sha, step)
+    batch, attempts = config.evaluation.batch_size, config.evaluation.pass_k
+    plan = plan_eval([s.id for s in evaluation.samples], batch_size=batch, attempts=attempts)
+    with open_run(session, spec, lambda _, rows: ([] if rows else plan, [])) as run:
+        branch = run.branch
+        total = len(answers)
+        settled = sum(store.read(scores.settled_counts, branch).values())
+        begun = RunStarted(branch.run, branch.id, len(plan), total, settled, spec.simulated)
+        with announced(session, begun):
+            if settled < total:
+                await _play(evaluation, player, run, plan, answers)
+        await store.flushed()
+        return store.read(scores.mean_score, branch)
+
+
+async def _play(
+    evaluation: WeightsEvaluation,
+    player: Player,
+    run: OpenRun,
+    plan: Sequence[PlannedStep],
+    answers: Sequence[Answer],
+) -> None:
+    config, store = evaluation.loaded.config.evaluation, evaluation.session.store
+    branch, batch = run.branch, config.batch_size
+    prompt = RolloutPrompt(player.run_seed, config.agent.agent.instructions, None)
+    failed = Counter[int]()
+
+    async def scored(answer: Answer) -> None:
+        step, slot = divmod(answer.place, batch)
+        sample = evaluation.samples[answer.place]
+        key = AttemptKey(branch.id, step, 0, slot, answer.attempt, sample)
+        run.emit(RolloutStarted(branch.run, step, slot, answer.attempt))
+        rollout = Rollout(slot, answer.attempt, sample, trajectory(answer, 0.0))
+        rollout = await player.score(rollout, player.scope(key))
+        failed[step] += rollout.verdict is None
+        run.emit(RolloutFinished.from_rollout(branch.run, step, rollout))
+        await store.save_rollout(branch, step, rollout, prompt)
+
+    await asyncio.gather(*map(scored, answers))
+    for planned in plan:
+        stats = {"planned": planned.rollouts, "failed": failed[planned.step]}
+        await store.close_eval(branch, planned.step, stats)
+
+
+def scored_steps(store: Store, run: str) -> dict[int, float]:
+    """Return step → mean reward of the training run's weights on the selection dataset.
+
+    A step that was trained again has the score of its newest weights.
+    """
+    found = dict[int, float]()
+    for row in store.read(runs.all_runs):
+        if row.parent_run != run or row.parent_step is None or row.head_branch is None:
+            continue
+        if row.kind != "eval" or selects(row.name.rpartition("/")[0]) is None:
+            continue
+        mean = store.read(scores.mean_score, store.read(branches.load, row.head_branch))
+        if mean is not None:
+            found[row.parent_step] = mean
+    return found

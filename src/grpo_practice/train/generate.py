@@ -1,0 +1,82 @@
+"""Answers sampled from weights in this process, as an evaluation needs them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.train.gather import Ranks
+from grpo_practice.train.work import Answer, Message, Sampling
+
+AT_ONCE = 32
+"""Most answers that are sampled at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sampler:
+    """A model that answers, whether it is being trained or not."""
+
+    model: Any
+    tokenizer: Any
+    eos: frozenset[int]
+    ranks: Ranks
+
+    def answers(
+        self, prompts: Sequence[Sequence[Message]], sampling: Sampling, seed: int
+    ) -> list[Answer] | None:
+        """Return the answers to all prompts to the first rank, which had a part of them to give.
+
+        Shape: [prompts * attempts], in the order of the prompts.
+        """
+        import torch
+        from transformers import set_seed
+
+        set_seed(seed)
+        wanted = [(at, n) for at in range(len(prompts)) for n in range(sampling.attempts)]
+        own = wanted[self.ranks.rank :: self.ranks.count]
+        trained = self.model.training
+        self.model.eval()
+        made = list[Answer]()
+        with torch.no_grad():
+            for i in range(0, len(own), AT_ONCE):
+                made += self._batch(own[i : i + AT_ONCE], prompts, sampling)
+        self.model.train(trained)
+        gathered = self.ranks.gather(made)
+        if gathered is None:
+            return None
+        return sorted((a for part in gathered for a in part), key=lambda a: (a.place, a.attempt))
+
+    def _batch(
+        self,
+        wanted: Sequence[tuple[int, int]],
+        prompts: Sequence[Sequence[Message]],
+        sampling: Sampling,
+    ) -> list[Answer]:
+        asked = self.tokenizer.apply_chat_template(
+            [list(map(dict, prompts[at])) for at, _ in wanted],
+            add_generation_prompt=True,
+            padding=True,
+            return_tensors="pt",
+            return_dict=True,
+        ).to(self.model.device)
+        # A temperature of 0 is the likeliest answer; transformers refuses it as a number.
+        how = (
+            {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
+            if sampling.temperature
+            else {"do_sample": False}
+        )
+        most = sampling.max_output_tokens
+        out = self.model.generate(
+            **asked, **how, max_new_tokens=most, pad_token_id=self.tokenizer.pad_token_id
+        )
+        width = asked["input_ids"].shape[1]
+        lengths = asked["attention_mask"].sum(dim=1).tolist()
+        return [
+            self._answer(place, ids, length, most)
+            for place, ids, length in zip(wanted, out[:, width:].tolist(), lengths, strict=True)
+        ]
+
+    def _answer(self, place: tuple[int, int], ids: list[int], length: int, most: int) -> Answer:
+        end = next((i for i, token in enumerate(ids) if token in self.eos), len(ids))
+        text = self.tokenizer.decode(ids[:end], skip_special_tokens=True)
+        used = min(end + 1, len(ids))
+        return Answer(*place, text, length, used, truncated=end == len(ids) >= most)
