@@ -25,6 +25,7 @@ from grpo_practice.app.specs import train_spec
 from grpo_practice.app.train_evaluation import (
     WeightsEvaluation,
     score_weights,
+    scored_steps,
     weights_evaluation,
 )
 from grpo_practice.app.train_resume import Start, start_of
@@ -184,7 +185,13 @@ async def run_train(job: TrainJob) -> TrainReport:
                     stop.check()
             else:
                 dismiss(job.ranks)
-            return train_report(store, run.branch, run.invocation, simulated=spec.simulated)
+            return train_report(
+                store,
+                run.branch,
+                run.invocation,
+                scored_steps(store, job.name),
+                simulated=spec.simulated,
+            )
 
 
 def planned(

@@ -1,6 +1,6 @@
 """Report of a training run that was just worked on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,8 @@ class TrainReport(Report):
     steps: Sequence[StepRow]
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
+    selection: Mapping[int, float]
+    """Step → mean reward of its weights on the questions that they are chosen by."""
     seconds: float
     """Wall time of this command."""
 
@@ -48,6 +50,7 @@ class TrainReport(Report):
                 if rewards
                 else []
             ),
+            *([("selection", _scores(self.selection))] if self.selection else []),
             *([("checkpoint", f"{last.path} (step {last.step})")] if last else []),
         ]
 
@@ -78,9 +81,19 @@ class TrainReport(Report):
                 for row in self.steps
             ],
             "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
+            "selection": [
+                {"step": step, "mean_reward": mean} for step, mean in self.selection.items()
+            ],
             "seconds": round(self.seconds, 3),
             "exit": 0,
         }
+
+
+def _scores(selection: Mapping[int, float]) -> str:
+    best = max(selection, key=lambda step: selection[step])
+    last = max(selection)
+    text = f"{number(selection[last])} after step {last}"
+    return text if best == last else f"{text}, best {number(selection[best])} after step {best}"
 
 
 def update_document(update: UpdateRow) -> dict[str, Any]:
@@ -104,7 +117,12 @@ def checkpoint_document(row: CheckpointRow) -> dict[str, Any]:
 
 
 def train_report(
-    store: Store, branch: Branch, invocation: Invocation, *, simulated: bool
+    store: Store,
+    branch: Branch,
+    invocation: Invocation,
+    selection: Mapping[int, float],
+    *,
+    simulated: bool,
 ) -> TrainReport:
     """Return a training run as it stands."""
     return TrainReport(
@@ -114,6 +132,7 @@ def train_report(
         steps=store.read(steps.on_line, branch),
         updates=store.read(trained_steps.updates, branch),
         checkpoints=store.read(trained_steps.checkpoints, branch),
+        selection=selection,
         seconds=invocation.seconds,
     )
 

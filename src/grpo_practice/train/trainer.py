@@ -66,6 +66,8 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
 
     # The arguments first: they begin the process group that all else needs.
     made = GRPOConfig(**plan.arguments, **_device_arguments(plan.device, ranks))
+    if made.use_cpu:
+        _leave_a_core()
     tokenizer = load_tokenizer(plan.model)
     model = load_model(plan.model, trains_all=plan.lora is None, cpu=made.use_cpu)
     rows = Dataset.from_dict(
@@ -116,6 +118,18 @@ def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
         "dataloader_pin_memory": not cpu,
         **several,
     }
+
+
+def _leave_a_core() -> None:
+    """Compute on all cores but one, unless the user has said on how many.
+
+    The threads of torch wait for each other in loops: where anything else needs a core, such as
+    the workers that score, a step takes up to 30 times as long.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max((os.cpu_count() or 2) - 1, 1))
 
 
 def _step_of(update_epochs: int, updates: int) -> tuple[int, int]:
