@@ -103,6 +103,8 @@ class FakeTrainer:
         made = plan.checkpoints / MAKING
         made.mkdir(parents=True)
         (made / "adapter_model.safetensors").write_text(weights)
+        (made / "adapter_config.json").write_text("{}")
+        (made / "optimizer.pt").write_text("moments")
         (made / "trainer_state.json").write_text(json.dumps({"step": step}))
         final = plan.checkpoints / checkpoint_name(step)
         shutil.rmtree(final, ignore_errors=True)

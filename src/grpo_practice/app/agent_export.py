@@ -39,7 +39,7 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
     config = AgentConfig.model_validate(_nested(record.identity))
     _check_prompt(store, found, config.agent.instructions)
     settings = config.model.model_settings.model_dump(exclude_none=True)
-    written = _model_as_written(record.config_text)
+    written = model_as_written(record.config_text)
     timeout = written.at("model_settings").at("extra_args").data.get("timeout")
     if timeout is not None:  # no part of the identity, yet without it long answers are cut off
         settings["extra_args"] = {**settings.get("extra_args", {}), "timeout": timeout}
@@ -49,10 +49,10 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
         instructions=config.agent.instructions,
         library=found.library,
         model=config.model.model_provider.model,
-        model_settings=_without_secrets(settings, "model_settings", left_out),
+        model_settings=without_secrets(settings, "model_settings", left_out),
         toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
         max_turns=config.max_turns,
-        endpoint=_endpoint(written.at("model_provider").data),
+        endpoint=endpoint_written(written.at("model_provider").data),
         more=_more(config),
         provenance=_provenance(store, found, known, tuple(left_out)),
     )
@@ -148,7 +148,7 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _model_as_written(config_text: str) -> Tree:
+def model_as_written(config_text: str) -> Tree:
     """Return the agent's model as it was configured, variables not filled in."""
     part = parse_yaml(config_text, "the stored config")
     for name in ("evaluation", "agent", "model"):
@@ -156,7 +156,7 @@ def _model_as_written(config_text: str) -> Tree:
     return part
 
 
-def _endpoint(written: Mapping[str, Any]) -> dict[str, Any]:
+def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
     """Return address and key of a model as its config has them, where they tell no secret.
 
     A key goes along where the config names the variable that holds it, and only beside its address.
@@ -173,7 +173,7 @@ def _is_public(url: str) -> bool:
     return not ("${" in url or REDACTED in url or url_secrets(url) or redactor.holds(url))
 
 
-def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
+def without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
     """Return the value without what was hidden in it, whose keys are added to `left_out`."""
     if not isinstance(value, dict):
         return value
@@ -182,5 +182,5 @@ def _without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
         if REDACTED in str(inner) and not isinstance(inner, dict):
             left_out.append(f"{key}.{name}")
         else:
-            kept[name] = _without_secrets(inner, f"{key}.{name}", left_out)
+            kept[name] = without_secrets(inner, f"{key}.{name}", left_out)
     return kept

@@ -1,5 +1,6 @@
 """The part of `Workspace` that trains weights."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_practice.app.run_calls import RunCalls
@@ -9,6 +10,7 @@ if TYPE_CHECKING:
 
     from grpo_practice.app.options import TrainOptions
     from grpo_practice.app.request import ConfigInput
+    from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
 
 
@@ -37,6 +39,42 @@ class Training(RunCalls):
             return None
         with self._job(train_job, config, options) as job:
             return self._wait(job.session, run_train(job))
+
+    def export_trained(
+        self,
+        run: str,
+        step: str | int = "last",
+        *,
+        output: str | Path | None = None,
+        whole: bool = False,
+        force: bool = False,
+    ) -> "TrainedExport":
+        """Write the weights of a training run, and the file of the agent that has them.
+
+        Args:
+            run: Training run.
+            step: `last`, `best` (on the selection questions) or the number of a saved step.
+            output: Folder to write; None: `EXP-trained` in the current one.
+            whole: Whether to write the whole model, in place of the adapter.
+            force: Whether to replace a folder that an earlier export has written.
+
+        Raises:
+            ConfigError: There are no such weights, or the folder cannot be written.
+        """
+        from grpo_practice.app.trained_export import export_trained
+
+        with self._store() as store:
+            exp = run.partition("/")[0]
+            target = Path(f"{exp}-trained" if output is None else output)
+            return export_trained(store, run, str(step), target, whole=whole, force=force)
+
+    def is_training(self, run: str) -> bool:
+        """Return whether it is a training run; False for one that is not there."""
+        from grpo_practice.store.queries import runs
+
+        with self._store() as store:
+            found = store.read(runs.find, run)
+            return found is not None and found.kind == "train"
 
     def forecast_training(
         self, config: "ConfigInput | None" = None, **options: "Unpack[TrainOptions]"

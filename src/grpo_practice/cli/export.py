@@ -2,14 +2,19 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
 from grpo_practice.cli.terminal.formatting import note, note_next, print_json
+from grpo_practice.cli.terminal.training_view import show_trained_export
+from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import FORMATS
+
+if TYPE_CHECKING:
+    from grpo_practice.workspace import Workspace
 
 
 def export_agent(
@@ -37,19 +42,33 @@ def export_agent(
         Path | None,
         typer.Option("--output", "-o", metavar="PATH", help="Default, and `-`: stdout."),
     ] = None,
+    merge: Annotated[
+        bool,
+        typer.Option("--merge", help="Of a training run: the whole model, not only the adapter."),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
     """Write the agent with what it learnt to a file or a folder.
 
-    The prompt is byte for byte the one that was measured.
+    The prompt is byte for byte the one that was measured. The run of `train` becomes a folder: the
+    adapter, or with --merge the whole model, and the agent's file.
 
     Example: grpo-practice export-agent --run math --step last -o agent.yaml
     """
     if output == Path("-"):
         output = None
-    exported = workspace(db).export(run, step, format=format_, output=output, force=force)
+    ws = workspace(db)
+    if run is not None and ws.is_training(run):
+        _export_weights(ws, run, step, output, format_=format_, merge=merge, force=force, json=json)
+        return
+    if merge:
+        raise ConfigError(
+            "--merge is for a training run: others have no weights",
+            hint="name one with --run: grpo-practice runs list",
+        )
+    exported = ws.export(run, step, format=format_, output=output, force=force)
     if json:
         print_json(exported.document())
         return
@@ -65,3 +84,16 @@ def export_agent(
         note_next(exported.next_command)
     if exported.measure and exported.renew_command:
         note(f"then, with the scores in the file: {on_database(exported.renew_command)}")
+
+
+def _export_weights(
+    ws: "Workspace", run: str, step: str, output: Path | None, **options: Any
+) -> None:
+    if options["format_"] is not None:
+        raise ConfigError(f"{run} is exported as a folder", hint="leave --format out")
+    whole, force = options["merge"], options["force"]
+    exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
+    if options["json"]:
+        print_json(exported.document())
+    else:
+        show_trained_export(exported)

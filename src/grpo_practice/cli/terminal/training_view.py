@@ -3,10 +3,12 @@
 from shlex import quote
 from typing import TYPE_CHECKING
 
+from grpo_practice.cli.options import on_database
 from grpo_practice.cli.terminal.formatting import say, say_next
 from grpo_practice.cli.terminal.tables import facts
 
 if TYPE_CHECKING:
+    from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
 
 
@@ -21,7 +23,16 @@ def show_training_forecast(needed: "TrainingForecast") -> None:
     _show(needed)
 
 
-def _show(report: "TrainReport | TrainingForecast") -> None:
+def show_trained_export(exported: "TrainedExport") -> None:
+    """Print what was written, how it is served, and the next commands."""
+    _show(exported)
+    if exported.library:
+        library = f"--library {quote(exported.library)}"
+        say(f"with what was practised on top: {on_database(exported.next_command)} {library}")
+    say_next(exported.next_command)
+
+
+def _show(report: "TrainReport | TrainingForecast | TrainedExport") -> None:
     (title,), *rows = report.summary()
     say(title, style="bold")
     facts([(row[0], row[1]) for row in rows])

@@ -1,0 +1,192 @@
+"""Trained weights to ship: an adapter or a whole model, and the agent that asks for it."""
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from grpo_practice import __version__
+from grpo_practice.app.agent_export import endpoint_written, model_as_written, without_secrets
+from grpo_practice.app.trained_weights import TrainedWeights, trained_weights
+from grpo_practice.config.reading.interpolate import escaped
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.errors import ConfigError
+from grpo_practice.export.plain import one_line
+from grpo_practice.export.yamlfile import to_document
+from grpo_practice.plain_file import plain_file
+from grpo_practice.reports.trained_export import TrainedExport
+from grpo_practice.store import Store
+from grpo_practice.store.bound_keys import MODEL_SHA
+from grpo_practice.store.queries import references, runs
+from grpo_practice.train.checks import check_installed
+from grpo_practice.train.merge import merge
+from grpo_practice.train.weights import check_no_code, folder_size, model_folder, weights_sha
+
+SCHEMA = "grpo-practice.trained/1"
+ABOUT = "training.json"
+"""File that says where the weights are from, and that the folder is ours."""
+_ASIDE = ".making"
+_INSTRUCTIONS = "evaluation.agent.agent.instructions"
+_OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
+_NOT_OF_MODEL = frozenset({"trainer_state.json"})
+
+
+def export_trained(
+    store: Store, run: str, step: str, target: Path, *, whole: bool, force: bool
+) -> TrainedExport:
+    """Write the weights, and the file of the agent that has them, into a folder.
+
+    `whole` writes the base model with the adapter in it; a run that trained all weights has no
+    adapter, and is whole in any case.
+
+    Raises:
+        ConfigError: There is no such checkpoint, it has changed, the base is another one, or the
+            folder cannot be written.
+    """
+    found = trained_weights(store, run, step)
+    found.check()
+    _check_free(target, force=force)
+    record = store.read(references.record, found.branch.id)
+    base = _base(record.config_text)
+    is_adapter = (found.folder / "adapter_config.json").is_file()
+    name = "model" if whole or not is_adapter else "adapter"
+    aside = target.with_name(f"{target.name}{_ASIDE}")
+    shutil.rmtree(aside, ignore_errors=True)
+    try:
+        aside.mkdir(parents=True)
+        if whole and is_adapter:
+            _merge(store, found, record.identity, aside / name)
+        else:
+            _copy(found.folder, aside / name)
+        weights = target.absolute() / name
+        model = str(weights) if name == "model" else f"{found.run.exp_id}-trained"
+        serve = _serve(weights, model, base, whole=name == "model")
+        about = _about(found, record.identity, base)
+        (aside / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
+        agent = _agent(record.identity, record.config_text, model, [*_facts(found, base), serve])
+        (aside / "agent.yaml").write_text(agent, "utf-8")
+        shutil.rmtree(target, ignore_errors=True)
+        aside.rename(target)
+    except OSError as e:
+        raise ConfigError(f"cannot write {target}: {e.strerror or e}") from e
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return TrainedExport(
+        run=found.run.name,
+        step=found.checkpoint.step,
+        sha256=found.checkpoint.sha256.hex(),
+        path=target,
+        weights=target / name,
+        bytes=folder_size(target / name),
+        model=model,
+        serve=serve,
+        library=_practised(store, found.run.exp_id),
+    )
+
+
+def _check_free(target: Path, *, force: bool) -> None:
+    """Raise unless nothing is there, or a folder that this command has written."""
+    if not os.path.lexists(target):
+        return
+    ours = target.is_dir() and not target.is_symlink() and (target / ABOUT).is_file()
+    if not (ours and force):
+        why = "is there already" if ours else "is there, and was not written by this command"
+        hint = "--force replaces it" if ours else "name another folder with -o"
+        raise ConfigError(f"{target} {why}", hint=hint)
+
+
+def _base(config_text: str) -> tuple[str, str | None]:
+    """Return name and revision of the base model, as they were configured."""
+    train = parse_yaml(config_text, "the stored config").at("train").data
+    return str(train.get("model", "")), train.get("revision")
+
+
+def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], target: Path) -> None:
+    check_installed()
+    config = store.read(runs.config, found.run.name)
+    assert config is not None, "its branch has just been read"
+    name, revision = _base(config.text)
+    base = model_folder(name, revision, Path(config.base_dir))
+    check_no_code(base)
+    if weights_sha(base).hex() != identity.get(MODEL_SHA):
+        raise ConfigError(
+            f"{base} does not hold the weights that {found.run.name} was trained from",
+            hint="put them back, or export the adapter without --merge",
+        )
+    size = folder_size(base)
+    free = shutil.disk_usage(target.parent).free
+    if size > free:
+        raise ConfigError(
+            f"{size / 1e9:.1f} GB of whole weights do not fit on the disk of {target.parent},"
+            f" where {free / 1e9:.1f} GB are free",
+            hint="name a folder on another disk with -o, or leave --merge out",
+        )
+    merge(base, found.folder, target)
+
+
+def _copy(folder: Path, target: Path) -> None:
+    """Copy what a model is made of; what only training needs stays."""
+    target.mkdir()
+    for pattern in _OF_MODEL:
+        for path in folder.glob(pattern):
+            if path.name not in _NOT_OF_MODEL and plain_file(path) is not None:
+                shutil.copyfile(path, target / path.name)
+
+
+def _serve(weights: Path, model: str, base: tuple[str, str | None], *, whole: bool) -> str:
+    if whole:
+        return f"transformers serve {quote(str(weights))}"
+    return f"vllm serve {quote(base[0])} --enable-lora --lora-modules {quote(f'{model}={weights}')}"
+
+
+def _facts(found: TrainedWeights, base: tuple[str, str | None]) -> list[str]:
+    at = f"{base[0]} {base[1]}" if base[1] else base[0]
+    return [
+        f"exported by grpo-practice {__version__} from run {found.run.name}"
+        f" (branch {found.branch.id}), after step {found.checkpoint.step}",
+        f"trained from {at}; sha256 of the trained weights {found.checkpoint.sha256.hex()}",
+        "an endpoint has to serve them, for instance:",
+    ]
+
+
+def _about(
+    found: TrainedWeights, identity: Mapping[str, Any], base: tuple[str, str | None]
+) -> dict[str, Any]:
+    settings = {k: v for k, v in identity.items() if k.startswith("train.") and k != MODEL_SHA}
+    return {
+        "schema": SCHEMA,
+        "run": found.run.name,
+        "branch": found.branch.id,
+        "step": found.checkpoint.step,
+        "sha256": found.checkpoint.sha256.hex(),
+        "base": {"model": base[0], "revision": base[1], "sha256": identity.get(MODEL_SHA)},
+        "selection": found.selection,
+        "settings": settings,
+    }
+
+
+def _agent(identity: Mapping[str, Any], config_text: str, model: str, facts: list[str]) -> str:
+    """Return the agent's file: the instructions of training, and the weights' name."""
+    written = model_as_written(config_text)
+    settings = without_secrets(dict(written.at("model_settings").data), "model_settings", [])
+    document = {
+        "type": "simple",
+        "model": {
+            "model_provider": {
+                "type": "chat.completions",
+                "model": model.replace("${", r"\${"),
+                **endpoint_written(written.at("model_provider").data),
+            },
+            **({"model_settings": settings} if settings else {}),
+        },
+        "agent": {"instructions": escaped(str(identity.get(_INSTRUCTIONS, "")))},
+    }
+    return "".join(f"# {one_line(fact)}\n" for fact in facts) + to_document(document)
+
+
+def _practised(store: Store, exp_id: str) -> str | None:
+    run = store.read(runs.find, exp_id)
+    return exp_id if run is not None and run.kind == "practice" and run.steps_closed else None

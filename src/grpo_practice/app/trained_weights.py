@@ -1,0 +1,81 @@
+"""Weights that a training run has saved, found by its name and a step."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from shlex import quote
+
+from grpo_practice.app.library_refs import parse_step
+from grpo_practice.app.train_evaluation import scored_steps
+from grpo_practice.errors import ConfigError
+from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store.queries import runs
+from grpo_practice.store.records import Branch, CheckpointRow, RunRow
+from grpo_practice.train.weights import weights_sha
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedWeights:
+    """A checkpoint of a training run."""
+
+    run: RunRow
+    branch: Branch
+    checkpoint: CheckpointRow
+    folder: Path
+    selection: float | None
+    """Mean reward on the selection questions; None where it was not evaluated on them."""
+
+    def check(self) -> None:
+        """Raise ConfigError unless the folder holds the weights that were saved."""
+        if not self.folder.is_dir():
+            raise ConfigError(
+                f"the checkpoint {self.checkpoint.path} is gone",
+                hint=f"grpo-practice runs show {quote(self.run.name)} has those that were saved",
+            )
+        if weights_sha(self.folder) != self.checkpoint.sha256:
+            raise ConfigError(
+                f"{self.checkpoint.path} does not hold the weights that {self.run.name} saved",
+                hint="put them back, or name another step with --step",
+            )
+
+
+def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeights:
+    """Return the checkpoint that a training run saved after a step: `last`, `best` or a number.
+
+    Raises:
+        ConfigError: The run is of another kind, or has no such checkpoint.
+    """
+    run = store.read(runs.get, name)
+    if run.kind != "train" or run.head_branch is None:
+        raise ConfigError(
+            f"{name} is of kind {run.kind}: it trains no weights",
+            hint="grpo-practice runs list has those of kind train",
+        )
+    branch = store.read(branches.load, run.head_branch)
+    saved = {row.step: row for row in store.read(trained_steps.checkpoints, branch)}
+    if not saved:
+        raise ConfigError(
+            f"{name} has saved no checkpoint yet",
+            hint="grpo-practice train goes on with it",
+        )
+    scores = {at: mean for at, mean in scored_steps(store, name).items() if at in saved}
+    wanted = parse_step(step)
+    if wanted == "best" and not scores:
+        raise ConfigError(
+            f"the best step of {name} is not known: its weights were not evaluated",
+            hint="train with --set train.eval_every=N and practice.select_dataset, or name a step",
+        )
+    # Of equal scores the earlier step: it has moved less from the base.
+    match wanted:
+        case "last":
+            at = max(saved)
+        case "best":
+            at = max(scores, key=lambda s: (scores[s], -s))
+        case number:
+            at = number
+    if at not in saved:
+        raise ConfigError(
+            f"{name} has no checkpoint of step {at}",
+            hint=f"--step {' or '.join(map(str, sorted(saved)))}",
+        )
+    folder = store.path.resolve().parent / saved[at].path
+    return TrainedWeights(run, branch, saved[at], folder, scores.get(at))
