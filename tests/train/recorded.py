@@ -5,7 +5,6 @@ log-softmax in float64, advantages by `stats`, loss and derivative by the oracle
 the derivative from log-probabilities to parameters.
 """
 
-from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cache
@@ -15,6 +14,7 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from grpo_practice.stats.rewards import EPSILON, advantages
+from grpo_practice.train.rewards import Rewards, given_rewards
 from tests.train.oracle import Batch, Floats, Objective, Update, update
 
 GROUP = 4
@@ -22,8 +22,6 @@ TEMPERATURE = 0.9
 NOISE = 0.25
 """Deviation of made-up old log-probabilities, of a completion and of each of its tokens."""
 TAUGHT = ("prompt_ids", "prompt_mask", "completion_ids", "completion_mask")
-
-Rewards = Sequence[float | None]
 
 
 @dataclass(frozen=True)
@@ -41,8 +39,8 @@ class Plan:
     """Place of a completion that has no end; such are masked."""
     rewards: tuple[Rewards, ...] = ((1.0, 0.0, 0.25, 1.0), (0.1, 0.7, 0.3, 0.3))
     scale: Literal["group", "batch", "none"] = "group"
-    centred: bool = True
-    """Whether rewards are given minus the mean of their group."""
+    given_for: Literal["group", "batch", "none"] | None = None
+    """Scale for which rewards are given to the trainer; None: the one that it has."""
 
 
 @dataclass(frozen=True)
@@ -65,25 +63,21 @@ class Step:
     """Log-probability of each token, as the trainer has it."""
 
 
-def centred(rewards: Rewards) -> list[float | None]:
-    """Return rewards minus their mean, in float64, and exactly 0 where all are equal."""
-    known = [reward for reward in rewards if reward is not None]
-    if not known or max(known) == min(known):
-        return [None if reward is None else 0.0 for reward in rewards]
-    mean = float(np.mean(known))
-    return [None if reward is None else reward - mean for reward in rewards]
-
-
 def exact_advantages(plan: Plan) -> list[float]:
     """Return what the advantages of the plan's rewards are to be: 0 where there is no reward."""
     known = [[reward for reward in group if reward is not None] for group in plan.rewards]
     if plan.scale == "group":
-        found = [iter(advantages(group)) for group in known]
+        found = [advantages(group) for group in known]
     else:
         spread = np.std([reward for group in known for reward in group], ddof=1) + EPSILON
         divisor = float(spread) if plan.scale == "batch" else 1.0
-        found = [iter([cast(float, r) / divisor for r in centred(group)]) for group in known]
-    pairs = zip(plan.rewards, found, strict=True)
+        found = [[(r - float(np.mean(group))) / divisor for r in group] for group in known]
+        found = [
+            values if len(set(group)) > 1 else [0.0] * len(group)
+            for group, values in zip(known, found, strict=True)
+        ]
+    left = [iter(values) for values in found]
+    pairs = zip(plan.rewards, left, strict=True)
     return [0.0 if r is None else next(values) for group, values in pairs for r in group]
 
 
@@ -208,7 +202,8 @@ def recorded_steps(folder: Path, output: Path, plan: Plan) -> list[Step]:
             steps.append(step_of(trainer.model, trainer.seen, plan))
             trainer.seen = []
 
-    given = [r for group in plan.rewards for r in (centred(group) if plan.centred else group)]
+    scale = plan.given_for or plan.scale
+    given = [reward for group in plan.rewards for reward in given_rewards(group, scale)]
     texts = [f"{'And ' * i}{i} + 2?" for i in range(len(plan.rewards))]
     trainer = Trainer(
         model=model,

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from grpo_practice.stats.rewards import advantages
+from grpo_practice.train.rewards import Rewards
 from tests.train.oracle import Loss, Objective, update
-from tests.train.recorded import Plan, Rewards, Step, recorded_steps
+from tests.train.recorded import Plan, Step, recorded_steps
 from tests.train.tiny import tiny_model_folder
 
 torch = pytest.importorskip("torch")
@@ -163,9 +164,9 @@ def test_advantages_are_ours_and_exactly_zero_for_equal_rewards(
 
 def test_advantages_scaled_by_the_batch_need_raw_rewards(folder: Path, tmp_path: Path) -> None:
     groups = GROUPS[6:8] + GROUPS[10:]
-    step = scored(folder, tmp_path, groups, scale="batch", centred=False)
+    step = scored(folder, tmp_path, groups, scale="batch")
     assert step.advantages == pytest.approx(step.batch.advantages, rel=1e-6)
-    other = scored(folder, tmp_path, groups, scale="batch", centred=True)
+    other = scored(folder, tmp_path, groups, scale="batch", given_for="group")
     assert np.abs(other.advantages / other.batch.advantages - 1).min() > 1e-3
 
 
