@@ -11,12 +11,6 @@ transformers = pytest.importorskip("transformers")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
 
-@pytest.fixture(autouse=True)
-def no_hub(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setenv("TRANSFORMERS_OFFLINE", "1")
-
-
 def test_a_tiny_folder_is_loaded_offline_and_answers(tmp_path: Path) -> None:
     folder = tiny_model_folder(tmp_path / "model")
     assert (folder / "model.safetensors").is_file()
