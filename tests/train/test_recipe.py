@@ -97,6 +97,7 @@ def test_each_setting_reaches_trl() -> None:
         assert {k: v for k, v in made.items() if usual[k] != v} == changed, key
     assert TrainSettings.model_fields.keys() - others.keys() <= READ_ELSEWHERE
     assert usual["trust_remote_code"] is False
+    assert usual["use_bias_correction_kl"] is False
     assert usual["temperature"] == config().practice.rollout_temperature
 
 

@@ -78,6 +78,8 @@ def grpo_arguments(
         "epsilon": low,
         "epsilon_high": high,
         "beta": train.beta,
+        # By default TRL weights the divergence by the ratio (DeepSeek-V3.2), unlike the GRPO paper.
+        "use_bias_correction_kl": False,
         "loss_type": train.loss,
         "importance_sampling_level": train.importance,
         "scale_rewards": train.scale_rewards,
