@@ -7,6 +7,7 @@ that goes on with other weights than it saved, or that counts a step twice, come
 import hashlib
 import json
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -82,6 +83,8 @@ class FakeTrainer:
                 observer.updated(step, inner, logs)
             if self.stop == step:
                 self.request_stop()
+                while not observer.stopping():  # the main thread takes it when it comes to it
+                    time.sleep(0.01)
             stop, last = observer.stopping(), step == total - 1
             due = (step + 1) % plan.save_every == 0 or plan.evaluates(step, last=last)
             if due or stop or last:

@@ -1,6 +1,8 @@
 """A training run as it is stored, goes on, and ends."""
 
 import shutil
+import signal
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -195,14 +197,12 @@ def test_a_full_device_is_a_sentence(project: TrainProject) -> None:
 
 
 def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(
-    project: TrainProject, unbroken: TrainProject, monkeypatch: pytest.MonkeyPatch
+    project: TrainProject, unbroken: TrainProject
 ) -> None:
-    import os
-    import signal
-
     project.workspace._signals = True
-    fake = FakeTrainer(stop=2, request_stop=lambda: os.kill(os.getpid(), signal.SIGTERM))
-    fake.request_stop = _and_wait(fake.request_stop)
+    main = threading.main_thread().ident
+    assert main is not None
+    fake = FakeTrainer(stop=2, request_stop=lambda: signal.pthread_kill(main, signal.SIGTERM))
     with pytest.raises(StoppedError):
         project.train(fake)
     assert fake.trained == [0, 1, 2]
@@ -210,16 +210,6 @@ def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(
     assert project.query("SELECT max(step) FROM checkpoints") == [(2,)]
     project.train()
     assert project.line() == unbroken.line()
-
-
-def _and_wait(kill: Callable[[], None]) -> Callable[[], None]:
-    import time
-
-    def both() -> None:
-        kill()
-        time.sleep(0.2)  # the main thread takes it between two bytecodes
-
-    return both
 
 
 def test_weights_are_evaluated_on_the_selection_questions(project: TrainProject) -> None:
