@@ -295,6 +295,10 @@ class _OnLoop:
             self._wait(score_weights(self.selects, player, answers, sha=sha, step=step))
 
     def stopping(self) -> bool:
+        # By way of the loop: a signal that came while it slept is taken when its thread wakes.
+        return self._wait(self._stopping())
+
+    async def _stopping(self) -> bool:
         return self.stop.signal is not None
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
