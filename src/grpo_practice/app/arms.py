@@ -24,6 +24,16 @@ from grpo_practice.app.preflight import give_notices, session_of
 from grpo_practice.app.python_objects import python_objects
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import Session
+from grpo_practice.app.trained_arms import (
+    TRAINING_ARMS,
+    WEIGHTS,
+    WITHOUT,
+    Exported,
+    check_trained_arms,
+    compare_trained,
+    exported_weights,
+    of_weights,
+)
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, Event, Notice, silent
 from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
@@ -34,9 +44,20 @@ from grpo_practice.store.queries import runs
 from grpo_practice.text import nearest
 from grpo_practice.types import Library
 
-Known = Literal["none", "full", "aa", "direct", "filler"]
+Known = Literal[
+    "none",
+    "full",
+    "aa",
+    "direct",
+    "filler",
+    "base",
+    "practised",
+    "trained",
+    "trained+practised",
+]
 """`none`: no library. `full`: the library. `aa`: the same under another seed, which shows how much
-chance does. `direct` and `filler`: see `practice/untaught.py`."""
+chance does. `direct` and `filler`: see `practice/untaught.py`. `base` and `practised` are `none`
+and `full` beside weights that were trained: see `trained_arms.py`."""
 
 KNOWN: tuple[str, ...] = get_args(Known)
 
@@ -64,6 +85,8 @@ class ArmsJob:
     written, it is that of `full`."""
     direct: DirectJob | None = None
     """Library of `direct`, where it is still to be written."""
+    weights: Exported | None = None
+    """Trained weights, where an arm has them."""
 
     def within(self, session: Session) -> "ArmsJob":
         """Return the job as one of another session."""
@@ -84,12 +107,15 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         base = learnt.run if learnt else _base(session.store, request)
         request = replace(request, evaluation=replace(request.evaluation, run=base))
     once = replace(session, emit=each_once(session.emit))
+    weights = _weights(session.store, request, learnt)
     jobs = {
-        name: _evaluation(once, name, request, learnt.library if learnt else None)
+        name: _evaluation(once, name, request, learnt.library if learnt else None, weights)
         for name in request.names
         if name != "filler"
     }
     _check_comparable(jobs)
+    if weights is not None:
+        check_trained_arms(jobs, weights)
     direct = None
     if learnt is not None and "direct" in request.names:
         environment = request.evaluation.environment()
@@ -125,7 +151,21 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     # Which key goes where is said once, although each arm says it.
     together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
     ordered = {name: replace(jobs[name], session=together) for name in request.names}
-    return ArmsJob(together, request, ordered, direct)
+    return ArmsJob(together, request, ordered, direct, weights)
+
+
+def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> Exported | None:
+    """Return the trained weights that arms have; None where none has any."""
+    if not set(request.names) & set(TRAINING_ARMS):
+        return None
+    asked = request.evaluation
+    if learnt is not None:
+        exp_id = store.read(runs.get, learnt.run).exp_id
+    elif asked.config is not None or asked.run is None:
+        exp_id = eval_config(store, asked, python_objects(None, asked.verify))[0].config.exp_id
+    else:
+        exp_id = store.read(runs.get, asked.run).exp_id
+    return exported_weights(store, exp_id)
 
 
 def each_once(emit: Emit) -> Emit:
@@ -208,7 +248,7 @@ def _learnt(store: Store, request: ArmsRequest) -> LibraryRef | None:
     Raises:
         ConfigError: There is none, or it is empty.
     """
-    needed = [name for name in request.names if name in KNOWN and name != "none"]
+    needed = [n for n in request.names if n in KNOWN and n not in ("none", *WITHOUT)]
     if not needed:
         return None
     named = request.evaluation.run
@@ -245,7 +285,11 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
 
 
 def _evaluation(
-    session: Session, name: str, request: ArmsRequest, library: Library | None
+    session: Session,
+    name: str,
+    request: ArmsRequest,
+    library: Library | None,
+    weights: Exported | None = None,
 ) -> EvalJob:
     """Return the evaluation that an arm is, with at least the attempts that it has already."""
     store, asked = session.store, request.evaluation
@@ -253,8 +297,10 @@ def _evaluation(
         asked = replace(asked, library=name)
     elif name not in KNOWN:
         asked = replace(asked, agent=Path(name))
-    elif name != "none":
+    elif name not in ("none", *WITHOUT):
         asked = replace(asked, library=library)
+    if weights is not None and name in WEIGHTS:
+        asked = replace(asked, agent=weights.agent)
     objects = python_objects(asked.agent, asked.verify)
     loaded, target = eval_config(store, asked, objects)
     more = dict[str, int]()
@@ -266,7 +312,8 @@ def _evaluation(
     if more:
         asked = replace(asked, values={**asked.values, **more})
         loaded, _ = eval_config(store, asked, objects)
-    return eval_job(session, loaded, target, objects, limit=asked.limit)
+    job = eval_job(session, loaded, target, objects, limit=asked.limit)
+    return of_weights(job, weights) if weights is not None and name in WEIGHTS else job
 
 
 def planned_attempts(store: Store, name: str) -> int:
@@ -302,6 +349,8 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 def compared(job: ArmsJob) -> ComparisonReport:
     """Return how the arms compare: the full library, or else the last arm, less each other one."""
     named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
+    if job.weights is not None:
+        return compare_trained(job.session.store, named, job.weights.run)
     against = "full" if "full" in named else job.request.names[-1]
     contrasts = [(other, against) for other in named if other != against]
     return compare_evaluations(job.session.store, named, contrasts=contrasts)

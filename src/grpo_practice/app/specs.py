@@ -15,7 +15,7 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL_SHA
+from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL_SHA, WEIGHTS_SHA
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
 from grpo_practice.store.run_names import train_name
 from grpo_practice.types import Library
@@ -136,6 +136,8 @@ class EvalTarget:
     parent_step: int | None = None
     rejudge: Branch | None = None
     """Branch whose rollouts are scored again; None plays its own."""
+    weights: bytes | None = None
+    """Hash of the trained weights that the endpoint serves under the model's name."""
 
 
 def eval_spec(
@@ -152,7 +154,8 @@ def eval_spec(
         exp_id=config.exp_id,
         kind="eval",
         identity=_identity(config, agent_sha, verify, target.library)
-        | {"data.dataset": dataset.name},
+        | {"data.dataset": dataset.name}
+        | ({WEIGHTS_SHA: target.weights.hex()} if target.weights else {}),
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,

@@ -17,7 +17,7 @@ from grpo_practice.events import RolloutFinished, RolloutStarted, RunStarted
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.rollout import AttemptKey, Player
 from grpo_practice.store import Store, branches, datasets
-from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL
+from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import DatasetRow, RolloutPrompt, RunSpec
 from grpo_practice.store.run_names import selects, weights_eval_name
@@ -27,9 +27,6 @@ from grpo_practice.train.steps import trajectory
 from grpo_practice.train.work import Answer, Sampling, Selection
 from grpo_practice.types import Library, PlannedStep, Rollout, Sample
 from grpo_practice.verify.resolve import VerifyFunction
-
-WEIGHTS_SHA = "weights.sha256"
-"""Key of an evaluation's identity: the hash of the checkpoint that answers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,6 @@
 """The part of `Workspace` that trains weights."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,6 +11,7 @@ if TYPE_CHECKING:
 
     from grpo_practice.app.options import TrainOptions
     from grpo_practice.app.request import ConfigInput
+    from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
 
@@ -67,6 +69,22 @@ class Training(RunCalls):
             exp = run.partition("/")[0]
             target = Path(f"{exp}-trained" if output is None else output)
             return export_trained(store, run, str(step), target, whole=whole, force=force)
+
+    def compare_arms(self, exp_id: str, arms: Sequence[str]) -> "ComparisonReport":
+        """Compare what practice and training have done to an agent; nothing is played.
+
+        Args:
+            exp_id: Experiment.
+            arms: Two or more of `base`, `practised`, `trained` and `trained+practised`, which
+                `evaluate_arms` has played.
+
+        Raises:
+            ConfigError: One was not played, or not asked like the others.
+        """
+        from grpo_practice.app.trained_arms import compare_stored
+
+        with self._store() as store:
+            return compare_stored(store, exp_id, arms)
 
     def is_training(self, run: str) -> bool:
         """Return whether it is a training run; False for one that is not there."""

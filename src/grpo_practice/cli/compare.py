@@ -1,6 +1,6 @@
 """`runs compare`: is one run better than another, on the same questions?"""
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -8,6 +8,9 @@ from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.comparison import ComparisonReport
 
 Required = Literal["better", "worse"]
 
@@ -36,6 +39,14 @@ def compare(
             help="Show the answers to the N that moved most.",
         ),
     ] = 0,
+    arms: Annotated[
+        str | None,
+        typer.Option(
+            metavar="A,B,…",
+            help="Of one experiment: base, practised, trained, trained+practised, as eval --arms"
+            " has played them.",
+        ),
+    ] = None,
     require: Annotated[
         Required | None,
         typer.Option(metavar="better|worse", help="Exit with 1 unless this is the verdict."),
@@ -47,16 +58,26 @@ def compare(
 
     Example: grpo-practice runs compare math/eval math
     """
+    if arms is not None:
+        if len(runs) != 1:
+            raise ConfigError("--arms compares within one experiment", hint="name that alone")
+        names = [name.strip() for name in arms.split(",")]
+        _show(workspace(db).compare_arms(runs[0], names), json=json)
+        return
     if len(runs) < 2:
         raise ConfigError("one run is compared with nothing", hint="grpo-practice runs list")
     if not 0 < detect <= 100:
         raise ConfigError(f"--detect {detect:g}: points are above 0 and at most 100")
     report = workspace(db).compare(*runs, detect=detect / 100, require=require, answers=show)
+    _show(report, json=json)
+    if not report.required:
+        raise typer.Exit(1)
+
+
+def _show(report: "ComparisonReport", *, json: bool) -> None:
     if json:
         print_json(report.document())
     else:
         from grpo_practice.cli.terminal.comparison_view import show_comparison
 
         show_comparison(report)
-    if not report.required:
-        raise typer.Exit(1)

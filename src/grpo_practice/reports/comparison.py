@@ -9,6 +9,7 @@ from typing_extensions import override
 
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import score_document, usd
+from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.stats import Score
 from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
@@ -16,6 +17,12 @@ from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.text import count
 
+CANNOT_SAY = (
+    "how another seed would have trained or practised: each arm was made once",
+    "how it goes on other questions than these, or with another endpoint's way of sampling",
+    "what a longer training or practice would have come to",
+)
+"""Limits of a table of practice and training."""
 MOST_MOVED = 10
 """Questions of a contrast that are shown: those that moved most."""
 
@@ -218,6 +225,8 @@ class ComparisonReport(Report):
     """Whether it found what was required, if something was."""
     answers: Mapping[tuple[str, int], Sequence[RolloutRow]] = field(default_factory=dict)
     """(run, sample) → its rollouts, for the questions whose answers were asked for."""
+    learning: Mapping[str, LearningCost] = field(default_factory=dict)
+    """Arm → what was spent to make it, where practice is compared with training."""
 
     def name_of(self, run: str) -> str:
         """Return what an arm goes by."""
@@ -321,6 +330,14 @@ class ComparisonReport(Report):
             ],
             "detect": self.detect,
             "practice_cost_usd": usd(self.practice_micro),
+            **(
+                {
+                    "learning": {arm: cost.document() for arm, cost in self.learning.items()},
+                    "cannot_say": list(CANNOT_SAY),
+                }
+                if self.learning
+                else {}
+            ),
             "next": self.next_command,
             "exit": 0 if self.required else 1,
         }

@@ -293,7 +293,7 @@ class CheckpointRow:
     sha256: bytes
     """Hash of its weights: of the adapter, or of the whole model."""
     bytes: int
-    """Size of the folder."""
+    """Size of its weights."""
     made_at: str = ""
 
 

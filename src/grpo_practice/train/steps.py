@@ -26,7 +26,7 @@ from grpo_practice.store.records import (
     UpdateRow,
 )
 from grpo_practice.train.rewards import is_uniform
-from grpo_practice.train.weights import folder_size, weights_sha
+from grpo_practice.train.weights import weights_sha, weights_size
 from grpo_practice.train.work import Answer
 from grpo_practice.types import Group, Rollout, Sample, Trajectory
 
@@ -203,7 +203,7 @@ class TrainingRun:
 
     async def saved(self, step: int, folder: Path) -> None:
         """Record a checkpoint that is on disk."""
-        sha, size = await asyncio.to_thread(lambda: (weights_sha(folder), folder_size(folder)))
+        sha, size = await asyncio.to_thread(lambda: (weights_sha(folder), weights_size(folder)))
         at = folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder
         self.shas[step] = sha
         await self.store.add_checkpoint(self.branch, CheckpointRow(step, str(at), sha, size))

@@ -30,6 +30,11 @@ def _file_sha(path: Path) -> bytes:
         return hashlib.file_digest(file, "sha256").digest()
 
 
+def weights_size(folder: Path) -> int:
+    """Return the bytes of a folder's `*.safetensors`."""
+    return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
+
+
 def folder_size(folder: Path) -> int:
     """Return the bytes of all files of a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -2,9 +2,16 @@
 
 from typing import TYPE_CHECKING
 
-from grpo_practice.cli.terminal.formatting import count, reward, say, say_next
+from grpo_practice.cli.terminal.formatting import (
+    count,
+    duration,
+    file_size,
+    reward,
+    say,
+    say_next,
+)
 from grpo_practice.cli.terminal.tables import GAP, room, table
-from grpo_practice.reports.comparison import MOST_MOVED, points
+from grpo_practice.reports.comparison import CANNOT_SAY, MOST_MOVED, points
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
@@ -21,13 +28,17 @@ NUMBERS = 24
 
 def show_comparison(report: "ComparisonReport") -> None:
     """Print a row for each arm, then each contrast with the questions that moved most."""
-    _show_arms(report)
+    _show_learning(report) if report.learning else _show_arms(report)
     for contrast in report.contrasts:
         say("")
         _show_contrast(report, contrast)
         _show_answers(report, contrast)
     if len(report.contrasts) > 1:
         say(f"\nEach p is adjusted for {len(report.contrasts)} contrasts, no interval is.")
+    if report.learning:
+        say("\nThis table cannot say:")
+        for limit in CANNOT_SAY:
+            say(f"  {limit}")
     if report.simulated:
         say("simulated: says nothing about a real model")
     say_next(report.next_command)
@@ -49,6 +60,36 @@ def _show_arms(report: "ComparisonReport") -> None:
         zip(*names.values(), *told.values(), strict=True),
         right=[*told],
         least=[*SHARES, "scored", "cost", "tokens"],
+    )
+
+
+def _show_learning(report: "ComparisonReport") -> None:
+    """Print a row for each arm: its score, what it gained, and what that has cost."""
+    gains = {contrast.arm: contrast.judged for contrast in report.contrasts}
+    rows = []
+    for arm in report.arms:
+        cost, gain, within = report.learning[arm.named], gains.get(arm.run), arm.score.ci95
+        rows.append(
+            (
+                arm.named,
+                reward(arm.score.mean)
+                + (f" ({within[0]:.3f} to {within[1]:.3f})" if within else ""),
+                f"{points(gain.mean, signed=True)} ({points(gain.ci95[0])} to"
+                f" {points(gain.ci95[1])})"
+                if gain
+                else "-",
+                f"{cost.rollouts:,}",
+                f"{arm.score.scored:,}",
+                f"{cost.tokens:,}",
+                "unknown" if cost.cost_micro is None else f"${cost.cost_micro / 1e6:,.2f}",
+                duration(cost.device_s) if cost.device_s else "-",
+                duration(cost.wall_s) if cost.wall_s else "-",
+                file_size(cost.shipped_bytes) if cost.shipped_bytes else "-",
+            )
+        )
+    names = ["arm", "score", "points", "learning", "asked", "tokens", "cost", "device", "wall"]
+    table(
+        [*names, "shipped"], rows, right=[*names[3:], "shipped"], least=["wall", "asked", "tokens"]
     )
 
 

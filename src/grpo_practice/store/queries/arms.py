@@ -75,6 +75,16 @@ def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
     return found
 
 
+def seconds_worked(db: sqlite3.Connection, run: str) -> float:
+    """Return the wall time of all commands on a run that have ended, in seconds."""
+    (seconds,) = db.execute(
+        """SELECT coalesce(sum(julianday(ended_at) - julianday(started_at)), 0) * 86400
+             FROM invocations WHERE run_id = ? AND ended_at IS NOT NULL""",
+        (run,),
+    ).fetchone()
+    return float(seconds)
+
+
 def question_texts(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int, str]:
     """Return sample → its question."""
     rows = db.execute(

@@ -23,7 +23,7 @@ CREATE TABLE checkpoints (
   step      INTEGER NOT NULL,                -- the last step that is in it
   path      TEXT NOT NULL,                   -- relative to the database's folder, where it lies below
   sha256    BLOB NOT NULL CHECK (length(sha256) = 32), -- of the weights
-  bytes     INTEGER NOT NULL,
+  bytes     INTEGER NOT NULL,                -- of the weights
   made_at   TEXT NOT NULL,
   PRIMARY KEY (branch_id, step),
   FOREIGN KEY (branch_id, step) REFERENCES steps

@@ -1,0 +1,256 @@
+"""`eval --arms base,practised,trained,trained+practised`: what practice does, and what training.
+
+All four are asked at an endpoint, on the same questions, by the same evaluation. The trained arms
+are the folder that `export-agent --run EXP/train` has written.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from shlex import quote
+from typing import Any
+
+from grpo_practice.app.evaluation_run import EvalJob, spec_of
+from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.trained_export import ABOUT, SCHEMA
+from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.prompts.system import library_sha
+from grpo_practice.reports.compared import compare_evaluations
+from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.reports.learning_cost import (
+    LearningCost,
+    cost_of_practice,
+    cost_of_training,
+    training_branch,
+)
+from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
+from grpo_practice.store.queries import runs
+from grpo_practice.store.run_names import eval_name, library_variant, train_name
+from grpo_practice.text import nearest
+from grpo_practice.train.weights import weights_sha
+
+WITHOUT = ("base", "trained")
+"""Arms without a library."""
+WEIGHTS = ("trained", "trained+practised")
+"""Arms that are asked for the trained weights."""
+TRAINING_ARMS = ("base", "practised", "trained", "trained+practised")
+_MAY_DIFFER = frozenset({MODEL, LIBRARY_SHA, WEIGHTS_SHA, "agent.sha256"})
+"""Keys of an evaluation's identity in which these arms differ; all others have to be equal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """A folder of trained weights, as `export-agent` has written it."""
+
+    agent: Path
+    """File of the agent that has them."""
+    run: str
+    sha: bytes
+    base: str
+    """Name of the base model, as it was configured."""
+    base_sha: str
+    """Hash of its weights, in hex."""
+
+
+def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> Exported:
+    """Return the trained weights of an experiment, which lie in `EXP-trained` or in `folder`.
+
+    Raises:
+        ConfigError: There are none, or they are of no checkpoint of its training run.
+    """
+    name, folder = train_name(exp_id), folder or Path(f"{exp_id}-trained")
+    again = f"grpo-practice export-agent --run {quote(name)} --merge -o {quote(str(folder))}"
+    run = store.read(runs.find, name)
+    if run is None or run.head_branch is None:
+        raise ConfigError(
+            f"there is no training run {name}, so nothing is trained",
+            hint="grpo-practice train --config FILE",
+        )
+    try:
+        about: Any = json.loads((folder / ABOUT).read_text("utf-8"))
+    except (OSError, ValueError):
+        about = None
+    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+        raise ConfigError(
+            f"the weights of {name} are not exported to {folder}",
+            hint=f"{again}, then serve them",
+        )
+    sha = about.get("sha256")
+    branch = store.read(branches.load, run.head_branch)
+    known = {row.sha256.hex() for row in store.read(trained_steps.checkpoints, branch)}
+    if about.get("run") != name or sha not in known:
+        raise ConfigError(
+            f"{folder} holds weights that {name} has not saved",
+            hint=f"{again} --force",
+        )
+    base = about.get("base", {})
+    return Exported(folder / "agent.yaml", name, bytes.fromhex(sha), base["model"], base["sha256"])
+
+
+def trained_name(exp_id: str, sha: bytes) -> str:
+    """Return `EXP/eval/trained-1a2b3c4d`: the evaluation of trained weights at an endpoint."""
+    return eval_name(exp_id, f"trained-{sha.hex()[:8]}")
+
+
+def of_weights(job: EvalJob, weights: Exported) -> EvalJob:
+    """Return an arm's evaluation as that of trained weights: named and bound by their hash."""
+    name, library = trained_name(job.config.exp_id, weights.sha), job.target.library
+    if library:
+        name = f"{name}/{library_variant(library)}"
+    return replace(job, target=replace(job.target, name=name, weights=weights.sha))
+
+
+def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
+    """Raise unless the arms differ in their weights and their library alone.
+
+    Raises:
+        FingerprintError: Prompt, dataset, scoring or sampling of two arms differ.
+        ConfigError: The base arm is asked for another model than the one that was trained.
+    """
+    named = {name: job for name, job in jobs.items() if name in TRAINING_ARMS}
+    (first, one), *others = named.items()
+    spec = spec_of(one)
+    for name, job in others:
+        other = spec_of(job)
+        same_judge = spec.judge.sha == other.judge.sha
+        changes = _changes(spec.identity, other.identity, same_judge=same_judge)
+        if changes:
+            raise FingerprintError(
+                f"the arms {first} and {name} are not asked alike: their difference would not be"
+                " that of practice or training",
+                changes,
+                hint="give both the same settings: in the config, or in"
+                f" {quote(str(weights.agent))}",
+            )
+    for name, job in named.items():
+        if name not in WEIGHTS:
+            _check_base(name, job, weights)
+
+
+def _changes(one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool) -> list[Change]:
+    """Return what two arms differ in, and should not.
+
+    A judge that is not asked is by default the arm's own model.
+    """
+    return [
+        change
+        for change in diff(one, other)
+        if change.key not in _MAY_DIFFER
+        and not (same_judge and change.key.startswith("judge_model."))
+    ]
+
+
+def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
+    asked = job.config.student.model_provider.model
+    folder = job.loaded.base_dir / Path(asked).expanduser()
+    if (folder / "config.json").is_file():
+        same = weights_sha(folder).hex() == weights.base_sha
+    else:
+        same = asked == weights.base
+    if not same:
+        raise ConfigError(
+            f"the arm {name} is asked for {asked}, and {weights.run} was trained from"
+            f" {weights.base}",
+            hint=f"--set agent.model.model_provider.model={quote(weights.base)} in all arms, or"
+            " serve the base model under that name",
+        )
+
+
+def arm_runs(store: Store, exp_id: str, library_hash: bytes | None) -> dict[str, str]:
+    """Return training arm → its stored evaluation, for those that there are."""
+    all_runs = {run.name for run in store.read(runs.all_runs)}
+    found = {"base": eval_name(exp_id)}
+    if library_hash is not None:
+        found["practised"] = eval_name(exp_id, f"L{library_hash.hex()[:8]}")
+    run = store.read(runs.find, train_name(exp_id))
+    if run is not None and run.head_branch is not None:
+        branch = store.read(branches.load, run.head_branch)
+        for row in store.read(trained_steps.checkpoints, branch):  # the last one counts
+            name = trained_name(exp_id, row.sha256)
+            if name in all_runs:
+                found["trained"] = name
+            if library_hash is not None:
+                both = f"{name}/L{library_hash.hex()[:8]}"
+                if both in all_runs:
+                    found["trained+practised"] = both
+    return {arm: name for arm, name in found.items() if name in all_runs}
+
+
+def compare_trained(store: Store, named: Mapping[str, str], training: str) -> ComparisonReport:
+    """Return how arms compare with the first of them, and what each has cost to learn.
+
+    Args:
+        store: The database.
+        named: Arm → its evaluation; `base` is the baseline, where it is among them.
+        training: Training run behind the weights.
+    """
+    baseline = "base" if "base" in named else next(iter(named))
+    contrasts = [(baseline, other) for other in named if other != baseline]
+    report = compare_evaluations(store, named, contrasts=contrasts)
+    costs = {arm: _learning_cost(store, run, training) for arm, run in named.items()}
+    return replace(report, learning=costs)
+
+
+def _learning_cost(store: Store, evaluation: str, training: str) -> LearningCost:
+    """Return what was spent before an arm could be asked."""
+    run = store.read(runs.get, evaluation)
+    branch = store.read(branches.load, run.head_branch or 0)
+    cost = LearningCost()
+    sha = branch.identity.get(WEIGHTS_SHA)
+    if sha is not None and (found := training_branch(store, training)) is not None:
+        cost = cost.plus(cost_of_training(store, *found, bytes.fromhex(sha)))
+    practised = store.read(runs.find, run.exp_id)
+    if branch.library and practised is not None and practised.kind == "practice":
+        cost = cost.plus(cost_of_practice(store, practised, branch.library.id))
+    return cost
+
+
+def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> ComparisonReport:
+    """Return how the arms of an experiment compare, as they are stored; nothing is played.
+
+    Raises:
+        ConfigError: An arm is unknown, was not evaluated, or is not asked like the others.
+    """
+    for name in names:
+        if name not in TRAINING_ARMS:
+            raise ConfigError(
+                f"--arms {name}: there is no such arm",
+                hint=nearest(name, TRAINING_ARMS, most=1) or f"arms: {', '.join(TRAINING_ARMS)}",
+            )
+    sha = None
+    if set(names) - set(WITHOUT):
+        sha = library_sha(library_of(store, exp_id).library)
+    found = arm_runs(store, exp_id, sha)
+    missing = [name for name in names if name not in found]
+    if missing or len(names) < 2:
+        raise ConfigError(
+            f"{exp_id} has no evaluation of {', '.join(missing)}"
+            if missing
+            else "one arm is compared with nothing",
+            hint=f"grpo-practice eval --arms {','.join(TRAINING_ARMS)} --run {quote(exp_id)}",
+        )
+    chosen = {name: found[name] for name in names}
+    _check_stored(store, chosen)
+    return compare_trained(store, chosen, train_name(exp_id))
+
+
+def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
+    """Raise FingerprintError where two arms differ in more than weights and library."""
+    sides = {}
+    for name, run in chosen.items():
+        row = store.read(runs.get, run)
+        sides[name] = store.read(branches.load, row.head_branch or 0)
+    (first, one), *others = sides.items()
+    for name, branch in others:
+        same_judge = one.judge_id == branch.judge_id
+        changes = _changes(one.identity, branch.identity, same_judge=same_judge)
+        if one.dataset_id != branch.dataset_id:
+            changes.append(Change("dataset revision", one.dataset_id, branch.dataset_id))
+        if changes:
+            raise FingerprintError(
+                f"the arms {first} and {name} were not asked alike",
+                changes,
+                hint=f"play them together: grpo-practice eval --again --arms {','.join(chosen)}",
+            )

@@ -1,0 +1,91 @@
+"""Cost of what an agent has learnt, by practice or by training: what a table of both needs."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from grpo_practice.prompts.system import render_library
+from grpo_practice.reports.documents import usd
+from grpo_practice.store import Store, branches, libraries, steps, trained_steps
+from grpo_practice.store.queries import arms, runs, scores
+from grpo_practice.store.records import Branch, RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class LearningCost:
+    """What was spent to make an arm what it is, and the size of what is shipped."""
+
+    rollouts: int = 0
+    tokens: int = 0
+    cost_micro: int | None = 0
+    """Micro-dollars; None where a part is unknown, 0 where nobody is paid."""
+    device_s: float = 0.0
+    """Seconds of the machine that trains, times its processes."""
+    wall_s: float = 0.0
+    shipped_bytes: int = 0
+    """Library in the prompt, adapter or weights."""
+
+    def plus(self, other: "LearningCost") -> "LearningCost":
+        """Return the sum of both."""
+        known = self.cost_micro is not None and other.cost_micro is not None
+        return LearningCost(
+            self.rollouts + other.rollouts,
+            self.tokens + other.tokens,
+            (self.cost_micro or 0) + (other.cost_micro or 0) if known else None,
+            self.device_s + other.device_s,
+            self.wall_s + other.wall_s,
+            self.shipped_bytes + other.shipped_bytes,
+        )
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return {
+            "rollouts": self.rollouts,
+            "tokens": self.tokens,
+            "cost_usd": usd(self.cost_micro),
+            "device_s": round(self.device_s, 1),
+            "wall_s": round(self.wall_s, 1),
+            "shipped_bytes": self.shipped_bytes,
+        }
+
+
+def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> LearningCost:
+    """Return what a practice run has spent, over all branches."""
+    usage = store.read(scores.usage, run.name, children=False)
+    unpriced = store.read(scores.unpriced, run.name, children=False)
+    branch = store.read(branches.load, run.head_branch or 0)
+    rows = store.read(steps.on_line, branch)
+    text = render_library(store.read(libraries.load, library_id)) if library_id else ""
+    return LearningCost(
+        rollouts=sum(row.rollouts for row in rows if row.closed),
+        tokens=(usage.tokens_in or 0) + (usage.tokens_out or 0),
+        cost_micro=None if unpriced else usage.cost_micro or 0,
+        wall_s=store.read(arms.seconds_worked, run.name),
+        shipped_bytes=len(text.encode()),
+    )
+
+
+def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> LearningCost:
+    """Return what a training run has spent until it saved the weights of this hash."""
+    saved = store.read(trained_steps.checkpoints, branch)
+    last = max((row.step for row in saved if row.sha256 == sha), default=-1)
+    rows = [row for row in store.read(steps.on_line, branch) if row.plan.step <= last]
+    stats = [row.stats or {} for row in rows]
+    usage = store.read(scores.usage, run.name, children=False)  # a judge's, if any
+    unpriced = store.read(scores.unpriced, run.name, children=False)
+    size = next((row.bytes for row in saved if row.sha256 == sha), 0)
+    return LearningCost(
+        rollouts=sum(row.rollouts for row in rows),
+        tokens=sum(s.get("tokens_in", 0) + s.get("tokens_out", 0) for s in stats),
+        cost_micro=None if unpriced else usage.cost_micro or 0,
+        device_s=sum(s.get("seconds", 0.0) * s.get("ranks", 1) for s in stats),
+        wall_s=store.read(arms.seconds_worked, run.name),
+        shipped_bytes=size,
+    )
+
+
+def training_branch(store: Store, name: str) -> tuple[RunRow, Branch] | None:
+    """Return a training run with its branch; None where it was never begun."""
+    run = store.read(runs.find, name)
+    if run is None or run.head_branch is None:
+        return None
+    return run, store.read(branches.load, run.head_branch)
