@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test train-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -48,6 +48,10 @@ canary: $(READY)  ## Every command under every fault, and no key in anything it 
 
 trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs several GB below .programs
 	$(BIN)/python -m tests.programs trl
+
+train-test: $(READY)  ## Training with torch, TRL and PEFT; installs them below .programs, once
+	$(BIN)/python -m tests.train.install
+	OMP_NUM_THREADS=1 .programs/train/bin/python -m pytest -q -n 2 -o filterwarnings=default tests/train
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix

@@ -1,6 +1,7 @@
 """A training run from its configuration: data, plan, base model, steps, checkpoints, report."""
 
 import asyncio
+import shutil
 import signal
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -239,6 +240,8 @@ async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Sta
             folder=session.store.path.resolve().parent,
         )
         folder = checkpoints_folder(session.store.path, run.branch)
+        for half in folder.parent.glob(f"*/{MAKING}"):  # of a save that a kill has ended
+            shutil.rmtree(half, ignore_errors=True)
         plan = plan_of(job, [row.plan for row in rows], folder, start.folder)
         stop = session.step_stop or StepStop()
         telling = _OnLoop(asyncio.get_running_loop(), work, stop, job.selects)

@@ -38,7 +38,9 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
         ranks.broadcast(plan)
     trainer = _trainer(plan, ranks, observer)
     trainer.train(resume_from_checkpoint=str(plan.resume) if plan.resume else None)
-    shutil.rmtree(plan.checkpoints / MAKING, ignore_errors=True)
+    trainer.accelerator.wait_for_everyone()  # the others look into the folder as they end
+    if ranks.first:
+        shutil.rmtree(plan.checkpoints / MAKING, ignore_errors=True)
 
 
 def help_train(ranks: Ranks) -> None:

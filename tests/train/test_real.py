@@ -1,0 +1,176 @@
+"""Training with the libraries themselves: killed, on two ranks, with what goes wrong in it."""
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.train.real import RealProject, end, wait_for
+
+pytest.importorskip("trl")
+pytestmark = [pytest.mark.slow]
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> RealProject:
+    project = RealProject(tmp_path_factory.mktemp("unbroken"))
+    code, said = project.train()
+    assert code == 0, said
+    return project
+
+
+def test_a_run_is_stored_with_what_each_update_did(unbroken: RealProject) -> None:
+    rows = unbroken.rows()
+    assert len(rows["rollouts"]) == 8 * 16
+    assert [(step, inner) for step, inner, *_ in rows["updates"]] == [
+        (step, inner) for step in range(8) for inner in (0, 1)
+    ]
+    assert sorted(unbroken.weights()) == [1, 3, 5, 7]
+    # On the policy's own answers nothing is clipped, and the second update may clip.
+    assert all(low == high == 0 for _, inner, _, _, low, high in rows["updates"] if inner == 0)
+    base = {path.name for path in (unbroken.folder / "base").iterdir()}
+    assert "model.safetensors" in base
+
+
+@pytest.mark.parametrize("saved", [0, 1, 3], ids=lambda n: f"{n} checkpoints")
+def test_a_killed_run_comes_to_the_same_weights(
+    tmp_path: Path, unbroken: RealProject, saved: int
+) -> None:
+    project = RealProject(tmp_path / "p")
+    process = project.begin()
+    name = f"t.db.train/*/b*/step-{2 * saved - 1:06}" if saved else "t.db"
+    wait_for(project.folder, name, process)
+    end(process)
+    code, said = project.train()
+    assert code == 0, said
+    assert project.weights()[7] == unbroken.weights()[7]
+    assert project.rows() == unbroken.rows()
+
+
+def test_a_kill_in_the_middle_of_a_save_leaves_no_half_of_one(
+    tmp_path: Path, unbroken: RealProject
+) -> None:
+    project = RealProject(tmp_path / "p")
+    process = project.begin()
+    wait_for(project.folder, "t.db.train/*/b*/.making/checkpoint-*/*.safetensors", process)
+    end(process)
+    for folder in project.folder.glob("t.db.train/*/b*/step-*"):
+        assert {"adapter_model.safetensors", "optimizer.pt", "trainer_state.json"} <= {
+            path.name for path in folder.iterdir()
+        }
+    code, said = project.train()
+    assert code == 0, said
+    assert project.weights()[7] == unbroken.weights()[7]
+    assert not list(project.folder.glob("t.db.train/*/b*/.making"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_it_after_a_step_with_a_checkpoint(
+    tmp_path: Path, unbroken: RealProject, number: signal.Signals
+) -> None:
+    project = RealProject(tmp_path / "p")
+    process = project.begin("--steps", "40")
+    wait_for(project.folder, "t.db.train/*/b*/step-000001", process)
+    said = end(process, number)
+    assert process.returncode == 128 + number, said
+    assert "stopping after this step" in said
+    with closing(sqlite3.connect(project.db)) as db:
+        (status,) = db.execute("SELECT status FROM runs").fetchone()
+        ((last,),) = db.execute("SELECT max(step) FROM steps WHERE status = 'closed'").fetchall()
+        ((saved,),) = db.execute("SELECT max(step) FROM checkpoints").fetchall()
+    assert (status, saved) == ("stopped", last)
+
+
+def test_two_ranks_train_and_one_of_them_stores(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train(ranks=2)
+    assert code == 0, said
+    rows = project.rows()
+    assert len(rows["rollouts"]) == 8 * 16
+    assert len({(step, slot, attempt) for step, slot, attempt, *_ in rows["rollouts"]}) == 8 * 16
+    assert said.count("step 7 closed") == 1
+    # Other seeds for other ranks: the same answers twice would be half the rollouts paid for.
+    first = [text for step, slot, _, _, text, _ in rows["rollouts"] if (step, slot) == (0, 0)]
+    third = [text for step, slot, _, _, text, _ in rows["rollouts"] if (step, slot) == (0, 2)]
+    assert first != third
+
+
+def test_a_rank_that_is_killed_ends_all_of_them_and_the_run_goes_on(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    process = project.begin("--steps", "60", ranks=2)
+    wait_for(project.folder, "t.db.train/*/b*/step-000001", process)
+    listed = subprocess.run(
+        ["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True, check=True
+    ).stdout
+    ranks = [
+        int(line.split()[0])
+        for line in listed.splitlines()
+        if line.split()[1] == str(process.pid) and "grpo_practice" in line
+    ]
+    assert len(ranks) == 2, listed
+    other = next(pid for pid in ranks if "RANK=1" in _environ(pid))
+    os.kill(other, signal.SIGKILL)
+    said, _ = process.communicate(timeout=100)
+    assert process.returncode != 0, said
+    code, said = project.train("--steps", "60")
+    assert code == 0, said
+    assert len(project.rows()["rollouts"]) == 60 * 16
+
+
+def _environ(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/environ").read_bytes().decode(errors="replace").split("\0")
+
+
+def test_a_loss_that_is_no_number_is_a_sentence(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train("--set", "train.learning_rate=1.0e+30", "--set", "train.lora=null")
+    assert code == 1, said
+    assert "the weights are spoilt from here on" in said
+    assert "Traceback" not in said
+
+
+def test_a_dry_run_measures_a_step_and_leaves_nothing(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train("--dry-run", "--json")
+    assert code == 0, said
+    found = json.loads(said[said.index("{") :])
+    assert (found["steps"], found["steps_left"], found["rollouts_per_step"]) == (8, 8, 16)
+    assert found["step_s"] > 0
+    assert found["trained_parameters"] == 8192
+    assert not project.db.exists()
+    assert not list(project.folder.glob("*.train"))
+
+
+def test_all_weights_are_trained_without_an_adapter(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train("--set", "train.lora=null", "--steps", "2")
+    assert code == 0, said
+    (folder,) = project.folder.glob("t.db.train/*/b*/step-000001")
+    assert (folder / "model.safetensors").is_file()
+
+
+def test_a_model_that_asks_for_code_or_has_only_pickles_is_refused(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    config = project.folder / "base/config.json"
+    kept = config.read_text()
+    config.write_text(json.dumps(json.loads(kept) | {"auto_map": {"AutoModel": "evil.Model"}}))
+    code, said = project.train()
+    assert (code, "names Python code of the model's own" in said) == (2, True), said
+    config.write_text(kept)
+    (project.folder / "base/model.safetensors").rename(project.folder / "base/pytorch_model.bin")
+    code, said = project.train()
+    assert (code, "has no weights (*.safetensors)" in said) == (2, True), said
+
+
+def test_what_does_not_fit_is_said_before_weights_are_loaded(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train("--set", "train.max_output_tokens=600")
+    assert (code, "do not fit into the model's window of 512" in said) == (4, True), said
+    (project.folder / "base/chat_template.jinja").unlink()
+    code, said = project.train()
+    assert (code, "has no chat template" in said) == (2, True), said
