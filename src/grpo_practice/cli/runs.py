@@ -175,6 +175,7 @@ def _show(report: "RunReport") -> None:
         say_shortfalls,
         show_steps,
     )
+    from grpo_practice.cli.terminal.training_view import show_trained
     from grpo_practice.reports.documents import unscorable_count
 
     run, health, traffic = report.run, report.health, report.traffic
@@ -202,10 +203,13 @@ def _show(report: "RunReport") -> None:
             ("groups", shrunk_groups(health) if health else ""),
             *(funnel(report.steps, run.name) if practice else ()),
             ("held", held(report.held, run.name)),
+            ("base", f"sha256 {report.trained.base_sha[:16]}…" if report.trained else ""),
         ]
     )
     if practice:
         show_steps(report.steps, {})
+    if report.trained is not None:
+        show_trained(report.steps, report.trained)
     table(
         ["evaluation", "score", "95 % interval", "questions", "coverage"],
         [
@@ -235,7 +239,7 @@ def _asked(report: "RunReport") -> str:
     """Return the dataset, and how often each of how many questions is asked."""
     if report.dataset is None:
         return ""
-    if report.run.kind == "practice":
+    if report.run.kind in ("practice", "train"):
         return f"{report.dataset.name}, {count(report.dataset.n, 'question')}"
     asked, there = sum(len(row.plan.slots) for row in report.steps), report.dataset.n
     of = "" if asked == there else f"{asked} of "

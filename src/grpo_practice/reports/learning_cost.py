@@ -12,7 +12,7 @@ from grpo_practice.store.records import Branch, RunRow
 
 @dataclass(frozen=True, slots=True)
 class LearningCost:
-    """What was spent to make an arm what it is, and the size of what is shipped."""
+    """Money, tokens and time that made an arm what it is, and the size of what is shipped."""
 
     rollouts: int = 0
     tokens: int = 0

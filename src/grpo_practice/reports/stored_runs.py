@@ -7,6 +7,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
@@ -15,6 +16,7 @@ from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.reports.training import TrainedParts, trained_parts
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
@@ -171,6 +173,8 @@ class RunReport(Report):
     difference: str | None = None
     """Sentence on the difference that practice has made, or since the experiment's evaluation
     without a library; None where a score is missing."""
+    trained: TrainedParts | None = None
+    """Updates and checkpoints of a training run."""
 
     @property
     def shortfalls(self) -> list[Shortfall]:
@@ -200,15 +204,17 @@ class RunReport(Report):
         for short in self.shortfalls:
             if short.total:
                 return short.next_command(run.name, self.practise)
-        if run.kind == "eval":
-            return self._after_evaluation
+        if run.kind in ("eval", "train"):
+            return self._after_end
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
             return f"grpo-practice rollouts show {quote(run.name)}"
         return f"grpo-practice experiences list --run {quote(run.name)}"
 
     @property
-    def _after_evaluation(self) -> str:
-        """Command that scores a complete evaluation with another function, where one can."""
+    def _after_end(self) -> str:
+        """Command that ships trained weights, or scores an evaluation with another function."""
+        if self.run.kind == "train":
+            return f"grpo-practice export-agent --run {quote(self.run.name)}"
         if self.run.role == EFFECT:
             return f"grpo-practice experiences list --run {quote(self.run.exp_id)}"
         # What a judge scores may have no gold, which the others compare with.
@@ -249,6 +255,7 @@ class RunReport(Report):
             "scores": {name: score_document(score) for name, score in self.scores.items()},
             "difference": self.difference,
             "costs": [asdict(cost) for cost in self.costs],
+            **(self.trained.document() if self.trained else {}),
             **(health_document(self.health) if self.health else {}),
             "exit": 0,
         }
@@ -296,6 +303,15 @@ def _before_and_after(
     return before_after(store, branch.id, run.name, library)
 
 
+def _model(store: Store, run: RunRow, branch: Branch) -> str | None:
+    """Return the model that answers; of a training run the one that it began with."""
+    if run.kind != "train":
+        return agent_of(branch.identity).get(MODEL)
+    stored = store.read(runs.config, run.name)
+    train = parse_yaml(stored.text, "the stored config").at("train").data if stored else {}
+    return str(train["model"]) if "model" in train else None
+
+
 def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run; raise ConfigError where there is none of this name."""
     run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
@@ -335,7 +351,8 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else 0,
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
-        agent_of(branch.identity).get(MODEL) if branch else None,
+        _model(store, run, branch) if branch else None,
         max((k for row in rows for _, k in row.plan.slots), default=None),
         difference,
+        trained_parts(store, branch) if branch and run.kind == "train" else None,
     )

@@ -9,6 +9,7 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.store import Store, steps, trained_steps
+from grpo_practice.store.bound_keys import MODEL_SHA
 from grpo_practice.store.records import Branch, CheckpointRow, StepRow, UpdateRow
 
 
@@ -114,6 +115,36 @@ def update_document(update: UpdateRow) -> dict[str, Any]:
 def checkpoint_document(row: CheckpointRow) -> dict[str, Any]:
     """Return a checkpoint as JSON."""
     return {"step": row.step, "path": row.path, "sha256": row.sha256.hex(), "bytes": row.bytes}
+
+
+@dataclass(frozen=True, slots=True)
+class TrainedParts:
+    """Parts of a stored run that only one that trains has."""
+
+    base_sha: str
+    """Hash of the weights that it began with, in hex."""
+    updates: Sequence[UpdateRow]
+    checkpoints: Sequence[CheckpointRow]
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return {
+            "base_sha256": self.base_sha,
+            "updates": [
+                {"step": update.step, "inner": update.inner} | update_document(update)
+                for update in self.updates
+            ],
+            "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
+        }
+
+
+def trained_parts(store: Store, branch: Branch) -> TrainedParts:
+    """Return what a training run has of its own."""
+    return TrainedParts(
+        base_sha=str(branch.identity.get(MODEL_SHA, "")),
+        updates=store.read(trained_steps.updates, branch),
+        checkpoints=store.read(trained_steps.checkpoints, branch),
+    )
 
 
 def train_report(

@@ -4,18 +4,66 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from grpo_practice.cli.options import on_database
-from grpo_practice.cli.terminal.formatting import say, say_next
-from grpo_practice.cli.terminal.tables import facts
+from grpo_practice.cli.terminal.formatting import (
+    duration,
+    file_size,
+    reward,
+    say,
+    say_next,
+    tokens,
+)
+from grpo_practice.cli.terminal.tables import facts, table
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from grpo_practice.reports.shortfalls import StepRow
     from grpo_practice.reports.trained_export import TrainedExport
-    from grpo_practice.reports.training import TrainingForecast, TrainReport
+    from grpo_practice.reports.training import TrainedParts, TrainingForecast, TrainReport
 
 
 def show_training(report: "TrainReport") -> None:
     """Print steps, rewards, the last checkpoint, and the next command."""
     _show(report)
     say_next(f"grpo-practice runs show {quote(report.run)}")
+
+
+def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
+    """Print a row for each step that is closed, and the checkpoints."""
+    by_step = {update.step: update for update in trained.updates}  # the last one of each
+    closed = [row for row in steps if row.closed and row.plan.step in by_step]
+    rows = []
+    for row in closed:
+        update, stats = by_step[row.plan.step], row.stats or {}
+        rows.append(
+            (
+                str(row.plan.step),
+                reward(stats.get("mean_reward")),
+                str(stats.get("informative", "-")),
+                f"{update.loss:.3g}",
+                "-" if update.kl is None else f"{update.kl:.2g}",
+                "-" if update.entropy is None else f"{update.entropy:.2f}",
+                f"{update.grad_norm:.2g}",
+                f"{update.learning_rate:.1e}",
+                tokens(update.tokens),
+                duration(stats.get("seconds", update.seconds)),
+            )
+        )
+    table(
+        ["step", "reward", "taught", "loss", "KL", "entropy", "gradient", "rate", "tokens", "time"],
+        rows,
+        right=["reward", "taught", "loss", "KL", "entropy", "gradient", "rate", "tokens", "time"],
+        least=["rate", "gradient", "tokens", "entropy", "KL", "time"],
+    )
+    table(
+        ["checkpoint", "size", "sha256", "folder"],
+        [
+            (str(row.step), file_size(row.bytes), row.sha256.hex()[:8], row.path)
+            for row in trained.checkpoints
+        ],
+        right=["size"],
+        least=["sha256", "size"],
+    )
 
 
 def show_training_forecast(needed: "TrainingForecast") -> None:
