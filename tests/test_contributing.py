@@ -22,6 +22,7 @@ RECIPES = {
     "a figure in `runs show`",
     "a command",
     "a config key",
+    "a key of `train:`",
     "a kind of failure",
 }
 

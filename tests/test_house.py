@@ -117,6 +117,40 @@ def test_the_store_knows_no_http_and_the_method_knows_no_sql() -> None:
                 assert not used & names, f"{path} imports {used & names}"
 
 
+HEAVY = {
+    *("torch", "trl", "peft", "transformers", "datasets", "accelerate", "huggingface_hub"),
+    *("optuna", "ray"),
+}
+"""Libraries of the extras [train] and [tune], which take seconds to import."""
+
+
+def test_what_trains_is_imported_in_train_alone_and_where_it_is_used() -> None:
+    bad = {}
+    for path in FILES:
+        tree = ast.parse(path.read_text("utf-8"))
+        named = {
+            node: {(node.module or "").split(".")[0]}
+            if isinstance(node, ast.ImportFrom)
+            else {alias.name.split(".")[0] for alias in node.names}
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom | ast.Import)
+        }
+        room = path.relative_to(ROOT).parts[0]
+        typed = {
+            inner
+            for node in ast.walk(tree)
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
+            for inner in ast.walk(node)
+        }
+        for node, names in named.items():
+            hub = names == {"huggingface_hub"} and room in ("data", "app")  # of the extra [hub]
+            if not names & HEAVY or node in typed or hub:
+                continue
+            if room != "train" or node.col_offset == 0:
+                bad[f"{path.relative_to(ROOT)}:{node.lineno}"] = names
+    assert bad == {}
+
+
 def test_no_file_is_longer_than_400_lines() -> None:
     tests = Path(__file__).parent.rglob("*.py")
     bench = Path(__file__).parents[1].glob("bench/*.py")

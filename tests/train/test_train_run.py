@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import sqlite3
 import threading
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +17,9 @@ from grpo_practice.errors import (
     StoppedError,
 )
 from grpo_practice.events import Notice, RunFinished, RunStarted, WeightsUpdated
+from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store.db import insert
+from grpo_practice.store.records import CheckpointRow
 from grpo_practice.train.work import Answer
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
@@ -246,3 +250,51 @@ def test_what_a_judge_said_is_not_paid_again(project: TrainProject) -> None:
     project.train(None, *judged)
     assert project.query("SELECT count(*) FROM calls") == [(6 * 16,)]
     assert project.query("SELECT count(*) FROM rollouts") == [((1 + 6) * 16,)]
+
+
+def test_a_deleted_run_takes_its_checkpoints_along_and_nothing_else(
+    project: TrainProject, tmp_path: Path
+) -> None:
+    killed(project, 3)
+    project.train()
+    others = tmp_path / "mine"
+    others.mkdir()
+    inside = project.folder / "t.db.train/toy.train/b1/notes.txt"
+    inside.write_text("mine")
+    (project.folder / "t.db.train/link").symlink_to(others)
+    with Store(project.db) as store:
+        branch = store.read(branches.load, 1)
+
+        def lie(db: sqlite3.Connection) -> None:
+            """Name folders that are not ours, as a database of somebody else may."""
+            for step, path in (
+                (90, str(others)),
+                (91, "../mine"),
+                (92, "t.db.train/link"),
+                (93, "."),
+            ):
+                row = {"branch_id": 1, "step": step, "epoch": 0, "batch": 0, "plan": "[]"}
+                insert(db, "steps", row | {"status": "planned"})
+                trained_steps.add_checkpoint(db, branch, CheckpointRow(step, path, bytes(32), 0))
+
+        store._write(lie)
+    project.workspace.delete_run("toy/train")
+    assert others.is_dir()
+    assert project.db.is_file()
+    assert inside.read_text() == "mine"
+    left = {path.name for path in (project.folder / "t.db.train").rglob("*")}
+    assert left == {"toy.train", "b1", "notes.txt", "link"}
+    assert project.query("SELECT count(*) FROM updates") == [(0,)]
+    assert project.query("SELECT count(*) FROM checkpoints") == [(0,)]
+
+
+def test_runs_show_has_steps_updates_and_checkpoints(project: TrainProject) -> None:
+    project.train()
+    report = project.workspace.run("toy/train")
+    assert report.trained is not None
+    document = report.document()
+    assert [update["step"] for update in document["updates"]] == list(range(6))
+    assert [row["step"] for row in document["checkpoints"]] == [1, 3, 5]
+    assert len(document["base_sha256"]) == 64
+    assert (document["model"], document["kind"]) == ("base", "train")
+    assert report.next_command == "grpo-practice export-agent --run toy/train"

@@ -46,6 +46,7 @@ from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout import Player
 from grpo_practice.store import datasets, steps
+from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
@@ -378,4 +379,4 @@ def plan_of(
 def checkpoints_folder(database: Path, branch: Branch) -> Path:
     """Return the folder of a branch's checkpoints, beside the database."""
     run = branch.run.replace("/", ".")
-    return database.resolve().with_name(f"{database.name}.train") / run / f"b{branch.id}"
+    return checkpoints_root(database) / run / f"b{branch.id}"

@@ -13,7 +13,7 @@ from typing import Any
 
 from grpo_practice.app.evaluation_run import EvalJob, spec_of
 from grpo_practice.app.library_refs import library_of
-from grpo_practice.app.trained_export import ABOUT, SCHEMA
+from grpo_practice.app.trained_export import ABOUT, AGENT, SCHEMA
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.compared import compare_evaluations
@@ -86,7 +86,7 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
             hint=f"{again} --force",
         )
     base = about.get("base", {})
-    return Exported(folder / "agent.yaml", name, bytes.fromhex(sha), base["model"], base["sha256"])
+    return Exported(folder / AGENT, name, bytes.fromhex(sha), base["model"], base["sha256"])
 
 
 def trained_name(exp_id: str, sha: bytes) -> str:

@@ -26,6 +26,7 @@ from grpo_practice.train.merge import merge
 from grpo_practice.train.weights import check_no_code, folder_size, model_folder, weights_sha
 
 SCHEMA = "grpo-practice.trained/1"
+AGENT = "agent.yaml"
 ABOUT = "training.json"
 """File that says where the weights are from, and that the folder is ours."""
 _ASIDE = ".making"
@@ -67,7 +68,7 @@ def export_trained(
         about = _about(found, record.identity, base)
         (aside / ABOUT).write_text(json.dumps(about, indent=2) + "\n", "utf-8")
         agent = _agent(record.identity, record.config_text, model, [*_facts(found, base), serve])
-        (aside / "agent.yaml").write_text(agent, "utf-8")
+        (aside / AGENT).write_text(agent, "utf-8")
         shutil.rmtree(target, ignore_errors=True)
         aside.rename(target)
     except OSError as e:
@@ -79,6 +80,7 @@ def export_trained(
         step=found.checkpoint.step,
         sha256=found.checkpoint.sha256.hex(),
         path=target,
+        agent=target / AGENT,
         weights=target / name,
         bytes=folder_size(target / name),
         model=model,

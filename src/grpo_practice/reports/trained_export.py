@@ -21,6 +21,8 @@ class TrainedExport(Report):
     """Hash of the checkpoint's weights, in hex."""
     path: Path
     """Folder that was written."""
+    agent: Path
+    """File of the agent, which `eval --agent` reads."""
     weights: Path
     """Folder of the adapter, or of the whole model."""
     bytes: int
@@ -31,11 +33,6 @@ class TrainedExport(Report):
     """Command that serves the weights."""
     library: str | None = None
     """Practice run of the same experiment, whose library may be put on top."""
-
-    @property
-    def agent(self) -> Path:
-        """File of the agent, which `eval --agent` reads."""
-        return self.path / "agent.yaml"
 
     @property
     def next_command(self) -> str:

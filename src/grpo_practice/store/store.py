@@ -29,6 +29,7 @@ from grpo_practice.store import (
     steps,
     trained_steps,
 )
+from grpo_practice.store.checkpoint_folders import remove_checkpoints
 from grpo_practice.store.db import (
     explained,
 )
@@ -214,9 +215,16 @@ class Store(OpenStore):
             self._write(partial(end, exit_code=code, reason=reason, go_on=go_on))
 
     def delete_run(self, run: str) -> list[str]:
-        """Delete the run and the runs it made. See `delete_run.delete`."""
+        """Delete the run and the runs it made, checkpoints on disk too. See `delete_run.delete`."""
         self.read(runs.get, run)
-        gone = self._write(lambda db: delete_run.delete(db, run))
+
+        def work(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
+            paths = trained_steps.checkpoint_paths(db, run)
+            return delete_run.delete(db, run), paths
+
+        gone, folders = self._write(work)
+        # After the rows: a row whose folder is gone would be a run that cannot go on.
+        remove_checkpoints(self.path, folders)
         with suppress(OSError):
             sidecar.remove(self._file)  # it has words of what is gone
         return gone
