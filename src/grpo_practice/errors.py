@@ -11,6 +11,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 ├── PausedError            exit 6   a cap of money, tokens or requests was reached
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 ├── StoppedError           exit 128 + signal: 129, 130 or 143
+├── PrunedError            recorded, never fatal: a trial of a search is worth no more steps
 └── StepError              recorded, never fatal on its own: one rollout or one model call
     ├── EndpointError      one request got no usable answer, after all retries
     ├── ContextOverflowError   the request is longer than the model's context
@@ -155,6 +156,12 @@ class StoppedError(GrpoPracticeError):
         self.exit_code = 128 + number
         self.unanswered = 0
         """Requests that were under way when the wait for them was over."""
+
+
+class PrunedError(GrpoPracticeError):
+    """A trial of a search for settings is worse than others were, and is not trained further."""
+
+    kind = "pruned"
 
 
 class StepError(GrpoPracticeError):

@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -29,6 +29,7 @@ from grpo_practice.app.train_evaluation import (
     scored_steps,
     weights_evaluation,
 )
+from grpo_practice.app.train_plan import checkpoints_folder, plan_of
 from grpo_practice.app.train_resume import Start, start_of
 from grpo_practice.calls import Scope
 from grpo_practice.config import Loaded
@@ -38,6 +39,7 @@ from grpo_practice.errors import (
     ConfigError,
     FingerprintError,
     GrpoPracticeError,
+    PrunedError,
     RunFailedError,
 )
 from grpo_practice.events import RunStarted
@@ -46,22 +48,18 @@ from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout import Player
 from grpo_practice.store import datasets, steps
-from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
     check_installed,
     check_training,
-    lora_arguments,
-    prompts_of,
     steps_planned,
 )
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
-from grpo_practice.train.rewards import skips_uniform
+from grpo_practice.train.recipe import batch_shape, settings_of
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.trainer import dismiss, help_train, is_out_of_memory, train
-from grpo_practice.train.work import MAKING, Answer, TrainingPlan
+from grpo_practice.train.work import MAKING, Answer
 from grpo_practice.types import PlannedStep, Trajectory
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
@@ -87,6 +85,8 @@ class TrainJob:
     """Evaluation on the way; None without `eval_every`."""
     every: int = 0
     """Steps between these evaluations."""
+    on_score: Callable[[int, float], bool] | None = None
+    """Told of each of them, step and mean reward; True ends the run there."""
 
     @property
     def config(self) -> PracticeConfig:
@@ -94,8 +94,10 @@ class TrainJob:
         return self.loaded.config
 
 
-def prepare_train(session: Session, request: RunRequest) -> TrainJob:
+def prepare_train(session: Session, request: RunRequest, name: str | None = None) -> TrainJob:
     """Return the job; no weights are loaded and no run is recorded yet.
+
+    The run has the name given; by default it is that of its experiment.
 
     Raises:
         ConfigError: The configuration, the machine, the base model or the verify function cannot
@@ -104,7 +106,7 @@ def prepare_train(session: Session, request: RunRequest) -> TrainJob:
     """
     loaded = train_config(session.store, request)
     config, folder = loaded.config, loaded.base_dir
-    name = train_name(config.exp_id)
+    name = name or train_name(config.exp_id)
     session = session_of(session, request, loaded, name)
     ranks = Ranks.of_environment()
     batch_shape(settings_of(config), ranks.count)
@@ -224,7 +226,7 @@ def planned(
 async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Start) -> None:
     """Train on a thread, which tells this loop of its steps and waits for it."""
     session = job.session
-    async with _scoring(job, run) as player:
+    async with scoring(job, run) as player:
         read = partial(session.store.read, datasets.samples_of)
         work = TrainingRun(
             branch=run.branch,
@@ -245,7 +247,7 @@ async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Sta
             shutil.rmtree(half, ignore_errors=True)
         plan = plan_of(job, [row.plan for row in rows], folder, start.folder)
         stop = session.step_stop or StepStop()
-        telling = _OnLoop(asyncio.get_running_loop(), work, stop, job.selects)
+        telling = _OnLoop(asyncio.get_running_loop(), work, stop, job.selects, job.on_score)
         thread = asyncio.ensure_future(asyncio.to_thread(train, plan, job.ranks, telling))
         try:
             await asyncio.shield(thread)
@@ -280,6 +282,7 @@ class _OnLoop:
     run: TrainingRun
     stop: StepStop
     selects: WeightsEvaluation | None
+    on_score: Callable[[int, float], bool] | None
 
     def began(self, step: int) -> None:
         self._wait(self.run.began(step))
@@ -296,7 +299,13 @@ class _OnLoop:
     def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
         if self.selects is not None:
             sha, player = self.run.shas[step], self.run.player
-            self._wait(score_weights(self.selects, player, answers, sha=sha, step=step))
+            work = score_weights(self.selects, player, answers, sha=sha, step=step)
+            score = self._wait(work)
+            if score is not None and self.on_score is not None and self.on_score(step, score):
+                raise PrunedError(
+                    f"{self.run.branch.run} is not trained further: {score:.3f} after step {step}"
+                    " is less than others had"
+                )
 
     def stopping(self) -> bool:
         # By way of the loop: a signal that came while it slept is taken when its thread wakes.
@@ -310,7 +319,7 @@ class _OnLoop:
 
 
 @asynccontextmanager
-async def _scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
+async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
     """Open what scores answers; nothing here plays: the weights do."""
     session, config = job.session, job.config
     fences = Fences(run.branch.fence_key)
@@ -348,35 +357,3 @@ class _Nobody:
 
 async def _no_agent(question: str, system: str, context: object) -> Trajectory:
     raise AssertionError("answers are sampled from the weights")
-
-
-def plan_of(
-    job: TrainJob, planned: Sequence[PlannedStep], folder: Path, resume: Path | None = None
-) -> TrainingPlan:
-    """Return the work of all ranks; checkpoints go into the folder."""
-    config, settings = job.config, settings_of(job.config)
-    read = partial(job.session.store.read, datasets.samples_of)
-    questions = [sample.question for plan in planned for sample in read(plan)]
-    shape = batch_shape(settings, job.ranks.count)
-    making = str(folder / MAKING)
-    return TrainingPlan(
-        arguments=grpo_arguments(config, shape, steps=len(planned), folder=making),
-        lora=None if settings.lora is None else lora_arguments(settings.lora),
-        model=job.model,
-        prompts=prompts_of(config, questions),
-        prompts_per_step=settings.prompts_per_step,
-        save_every=settings.save_every,
-        checkpoints=folder,
-        resume=resume,
-        seed=settings.seed,
-        scale_rewards=settings.scale_rewards,
-        skip_uniform=skips_uniform(settings),
-        device=settings.device,
-        selection=job.selects.selection(job.every) if job.selects else None,
-    )
-
-
-def checkpoints_folder(database: Path, branch: Branch) -> Path:
-    """Return the folder of a branch's checkpoints, beside the database."""
-    run = branch.run.replace("/", ".")
-    return checkpoints_root(database) / run / f"b{branch.id}"

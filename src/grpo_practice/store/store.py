@@ -13,6 +13,7 @@ from grpo_practice.errors import (
     GrpoPracticeError,
     LockedError,
     PausedError,
+    PrunedError,
     StoppedError,
 )
 from grpo_practice.store import (
@@ -57,7 +58,7 @@ T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
 
 
-_STATUS = {PausedError: "paused", StoppedError: "stopped"}
+_STATUS = {PausedError: "paused", StoppedError: "stopped", PrunedError: "stopped"}
 """Status of a run after an error; after any other one it has failed."""
 
 

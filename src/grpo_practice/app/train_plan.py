@@ -1,0 +1,50 @@
+"""Plan of a training run as its processes get it, and the folder of its checkpoints."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from grpo_practice.store import datasets
+from grpo_practice.store.checkpoint_folders import checkpoints_root
+from grpo_practice.store.records import Branch
+from grpo_practice.train.checks import lora_arguments, prompts_of
+from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
+from grpo_practice.train.rewards import skips_uniform
+from grpo_practice.train.work import MAKING, TrainingPlan
+from grpo_practice.types import PlannedStep
+
+if TYPE_CHECKING:
+    from grpo_practice.app.train_run import TrainJob
+
+
+def plan_of(
+    job: "TrainJob", planned: Sequence[PlannedStep], folder: Path, resume: Path | None = None
+) -> TrainingPlan:
+    """Return the work of all ranks; checkpoints go into the folder."""
+    config, settings = job.config, settings_of(job.config)
+    read = partial(job.session.store.read, datasets.samples_of)
+    questions = [sample.question for plan in planned for sample in read(plan)]
+    shape = batch_shape(settings, job.ranks.count)
+    making = str(folder / MAKING)
+    return TrainingPlan(
+        arguments=grpo_arguments(config, shape, steps=len(planned), folder=making),
+        lora=None if settings.lora is None else lora_arguments(settings.lora),
+        model=job.model,
+        prompts=prompts_of(config, questions),
+        prompts_per_step=settings.prompts_per_step,
+        save_every=settings.save_every,
+        checkpoints=folder,
+        resume=resume,
+        seed=settings.seed,
+        scale_rewards=settings.scale_rewards,
+        skip_uniform=skips_uniform(settings),
+        device=settings.device,
+        selection=job.selects.selection(job.every) if job.selects else None,
+    )
+
+
+def checkpoints_folder(database: Path, branch: Branch) -> Path:
+    """Return the folder of a branch's checkpoints, beside the database."""
+    run = branch.run.replace("/", ".")
+    return checkpoints_root(database) / run / f"b{branch.id}"

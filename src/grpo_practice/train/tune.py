@@ -1,0 +1,187 @@
+"""Search for better settings: what a trial may take, and the study that proposes it."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.errors import ConfigError
+
+STARTUP = 4
+"""Trials that are never pruned: the median of fewer says little."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A list of values, of which a trial has one."""
+
+    values: Sequence[Any]
+
+    @property
+    def ends(self) -> Sequence[Any]:
+        """Values to be looked at before anything is trained: all of them."""
+        return self.values
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Return the value of a trial."""
+        # By its place: a value may be a list, which Optuna does not store.
+        return self.values[trial.suggest_categorical(key, list(range(len(self.values))))]
+
+
+@dataclass(frozen=True, slots=True)
+class Range:
+    """Numbers between two ends."""
+
+    low: float
+    high: float
+    log: bool = False
+    """Whether factors count, not differences."""
+
+    @property
+    def ends(self) -> Sequence[Any]:
+        """Values to be looked at before anything is trained."""
+        return self.low, self.high
+
+    def suggest(self, trial: Any, key: str) -> Any:
+        """Return the value of a trial; a whole number where both ends are."""
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return trial.suggest_int(key, self.low, self.high, log=self.log)
+        return trial.suggest_float(key, self.low, self.high, log=self.log)
+
+
+Space = Mapping[str, Choice | Range]
+"""Key of `train:` → what a trial may take for it."""
+
+
+def space_of(written: Mapping[str, Any]) -> Space:
+    """Return a search space as it is written.
+
+    Raises:
+        ConfigError: It is empty, or a value is neither a list nor a range.
+    """
+    if not written:
+        raise ConfigError(
+            "train.tune.space is empty: there is nothing to search",
+            hint="add for instance `tune: {space: {learning_rate: {low: 1.0e-6, high: 1.0e-4,"
+            " log: true}, group_size: [4, 8]}}` to `train:`",
+        )
+    return {key: _part(key, value) for key, value in written.items()}
+
+
+def _part(key: str, value: Any) -> Choice | Range:
+    match value:
+        case [_, *_]:
+            return Choice(value)
+        case {"low": int() | float() as low, "high": int() | float() as high, **more} if (
+            not more.keys() - {"log"}
+            and isinstance(more.get("log", False), bool)
+            and low < high
+            and (low > 0 or not more.get("log"))
+            and math.isfinite(low)
+            and math.isfinite(high)
+        ):
+            return Range(low, high, bool(more.get("log")))
+        case _:
+            raise ConfigError(
+                f"train.tune.space.{key} is neither a list of values nor a range",
+                hint="write [a, b], or {low: a, high: b}; with log: true both ends are above 0",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Proposal:
+    """A trial that is to be played, or that goes on."""
+
+    number: int
+    values: Mapping[str, Any]
+    """Key of `train:` → value."""
+    trial: Any
+    """The same for Optuna."""
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A search under way, kept in a file so that the same command goes on with it."""
+
+    study: Any
+    space: Space
+    seed: int
+
+    @classmethod
+    def open(cls, file: Path, name: str, space: Space, seed: int) -> "Study":
+        """Open the study of this name, or begin it.
+
+        Raises:
+            ConfigError: Optuna is not installed, or the file is of another search.
+        """
+        try:
+            import optuna
+            from optuna.storages import JournalStorage
+            from optuna.storages.journal import JournalFileBackend
+        except ImportError as e:
+            raise ConfigError(
+                "a search needs Optuna, which is not installed",
+                hint="pip install 'grpo-practice[tune]'",
+            ) from e
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        study = optuna.create_study(
+            storage=JournalStorage(JournalFileBackend(str(file))),
+            study_name=name,
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
+            load_if_exists=True,
+        )
+        told = repr(sorted(space.items()))
+        if study.user_attrs.setdefault("space", told) != told:
+            raise ConfigError(
+                f"{name} was searched in another space: its trials cannot be compared",
+                hint="undo the change of train.tune.space, or give the search another exp_id",
+            )
+        study.set_user_attr("space", told)
+        return cls(study, space, seed)
+
+    @property
+    def trials(self) -> list[Any]:
+        """Trials so far, in order."""
+        return list(self.study.trials)
+
+    def next(self) -> Proposal:
+        """Return the trial that was under way when the last command ended, else a new one."""
+        import optuna
+
+        left = [t for t in self.study.trials if t.state is optuna.trial.TrialState.RUNNING]
+        number = left[0].number if left else len(self.study.trials)
+        # A sampler for each trial: a search that goes on proposes what one that was not
+        # interrupted would have.
+        seed = int.from_bytes(sha256(f"{self.seed}|{number}".encode()).digest()[:4], "big")
+        self.study.sampler = optuna.samplers.TPESampler(seed=seed)
+        trial = optuna.trial.Trial(self.study, left[0]._trial_id) if left else self.study.ask()
+        return Proposal(
+            number, {key: part.suggest(trial, key) for key, part in self.space.items()}, trial
+        )
+
+    def report(self, proposal: Proposal, step: int, score: float) -> bool:
+        """Take the score of a trial's weights after a step; return whether it is worth no more."""
+        if step not in self.study.trials[proposal.number].intermediate_values:
+            proposal.trial.report(score, step)
+        return bool(proposal.trial.should_prune())
+
+    def finish(self, proposal: Proposal, score: float | None, *, pruned: bool) -> None:
+        """Record how a trial ended; one without a score has failed."""
+        import optuna
+
+        states = optuna.trial.TrialState
+        state = states.PRUNED if pruned else states.COMPLETE if score is not None else states.FAIL
+        self.study.tell(proposal.trial, None if state is not states.COMPLETE else score, state)
+
+    def values_of(self, trial: Any) -> dict[str, Any]:
+        """Return the settings of a trial that has been played."""
+        params = trial.params
+        return {
+            key: part.values[params[key]] if isinstance(part, Choice) else params[key]
+            for key, part in self.space.items()
+            if key in params
+        }
