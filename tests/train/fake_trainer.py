@@ -15,12 +15,21 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import train_run
+from grpo_practice.app import train_run, tune_run
 from grpo_practice.events import Event
 from grpo_practice.reports.training import TrainReport
+from grpo_practice.reports.tuning import TuneReport
 from grpo_practice.store import Store
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.work import MAKING, Answer, Observer, TrainingPlan, checkpoint_name
+from grpo_practice.train.weights import weights_sha
+from grpo_practice.train.work import (
+    MAKING,
+    Answer,
+    Observer,
+    Selection,
+    TrainingPlan,
+    checkpoint_name,
+)
 from grpo_practice.workspace import Workspace
 
 CONFIG = """
@@ -63,7 +72,7 @@ class FakeTrainer:
     def __call__(self, plan: TrainingPlan, ranks: Ranks, observer: Observer) -> None:
         self.plans.append(plan)
         epochs = plan.arguments["num_iterations"]
-        weights, first = "base", 0
+        weights, first = f"base {plan.arguments['learning_rate']}", 0
         if plan.resume is not None:
             weights = (plan.resume / "adapter_model.safetensors").read_text()
             first = json.loads((plan.resume / "trainer_state.json").read_text())["step"] + 1
@@ -114,12 +123,16 @@ class FakeTrainer:
         made.rename(final)
         observer.saved(step, final)
         if plan.selection is not None and plan.evaluates(step, last=last):
-            answers = [
-                Answer(at, n, f"it is {int(_sha(f'{weights}|{at}|{n}'), 16) % 10}", 10, 4, False)
-                for at in range(len(plan.selection.prompts))
-                for n in range(plan.selection.sampling.attempts)
-            ]
-            observer.evaluated(step, answers)
+            observer.evaluated(step, evaluated(weights, plan.selection))
+
+
+def evaluated(weights: str, asked: Selection) -> list[Answer]:
+    """The answers of these weights in an evaluation."""
+    return [
+        Answer(at, n, f"it is {int(_sha(f'{weights}|{at}|{n}'), 16) % 10}", 10, 4, truncated=False)
+        for at in range(len(asked.prompts))
+        for n in range(asked.sampling.attempts)
+    ]
 
 
 def _sha(text: str) -> str:
@@ -152,17 +165,30 @@ class TrainProject:
 
     def train(self, fake: FakeTrainer | None = None, *sets: str, **options: Any) -> TrainReport:
         """Train with the fake; what needs torch to be looked at is taken as it is."""
-        from grpo_practice.train import weights
+        report = self.workspace.train(self.config, sets=sets, **self._options(fake, options))
+        assert report is not None
+        return report
 
+    def tune(
+        self, trials: int, fake: FakeTrainer | None = None, *sets: str, **options: Any
+    ) -> TuneReport:
+        """Search with the fake; the best trial's weights answer as they do while they train."""
+
+        def answers(base: Path, checkpoint: Path, asked: Selection, **_: object) -> list[Answer]:
+            weights = (checkpoint / "adapter_model.safetensors").read_text()
+            return evaluated(weights, asked)
+
+        self.monkeypatch.setattr(tune_run, "answers_of", answers)
+        given = self._options(fake, options)
+        return self.workspace.tune(self.config, trials=trials, sets=sets, **given)
+
+    def _options(self, fake: FakeTrainer | None, options: dict[str, Any]) -> dict[str, Any]:
         def checked(*_: object) -> tuple[Path, bytes]:
-            return self.base, weights.weights_sha(self.base)
+            return self.base, weights_sha(self.base)
 
         self.monkeypatch.setattr(train_run, "check_training", checked)
         self.monkeypatch.setattr(train_run, "train", fake or FakeTrainer())
-        options = {"on_event": self.events.append, "env": {}, **options}
-        report = self.workspace.train(self.config, sets=sets, **options)
-        assert report is not None
-        return report
+        return {"on_event": self.events.append, "env": {}, **options}
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         with Store(self.db) as store:

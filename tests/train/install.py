@@ -15,7 +15,9 @@ TESTS = ("pytest>=9.0", "pytest-xdist>=3.8", "hypothesis>=6.140", "anyio>=4")
 
 def main() -> int:
     project = tomllib.loads(Path("pyproject.toml").read_text("utf-8"))["project"]
-    wanted = (*project["optional-dependencies"]["train"], *project["dependencies"], *TESTS)
+    extras = project["optional-dependencies"]
+    tune = [one for one in extras["tune"] if "[train]" not in one]
+    wanted = (*extras["train"], *tune, *project["dependencies"], *TESTS)
     made, python = ENVIRONMENT / "requires.txt", ENVIRONMENT / "bin/python"
     if made.is_file() and made.read_text() == "\n".join(wanted):
         return 0

@@ -41,6 +41,8 @@ class WeightsEvaluation:
     """Questions that can be scored, in the dataset's order."""
     run: str
     """Training run that the weights are of."""
+    chooses: bool = True
+    """Whether weights are chosen by it; its score is no result then."""
 
     @property
     def sampling(self) -> Sampling:
@@ -82,7 +84,7 @@ class WeightsEvaluation:
         }
         judges = [config.judge] if self.verify.is_judge else []
         return RunSpec(
-            name=weights_eval_name(self.run, self.dataset.name, sha),
+            name=weights_eval_name(self.run, self.dataset.name, sha, chooses=self.chooses),
             exp_id=config.exp_id,
             kind="eval",
             identity=identity,
@@ -90,7 +92,7 @@ class WeightsEvaluation:
             base_dir=self.loaded.base_dir,
             dataset_id=self.dataset.id,
             judge=judge_record(self.verify, config.judge),
-            role="in_run",
+            role="in_run" if self.chooses else "",
             parent_run=self.run,
             parent_step=step,
             simulated=simulated(*judges),

@@ -1,6 +1,7 @@
 """The part of `Workspace` that trains weights."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
+    from grpo_practice.reports.tuning import TuneReport
 
 
 class Training(RunCalls):
@@ -41,6 +43,28 @@ class Training(RunCalls):
             return None
         with self._job(train_job, config, options) as job:
             return self._wait(job.session, run_train(job))
+
+    def tune(
+        self, config: "ConfigInput | None" = None, *, trials: int, **options: "Unpack[TrainOptions]"
+    ) -> "TuneReport":
+        """Train under several settings, choose on the selection questions, and test the best once.
+
+        The same call goes on where one stopped; with more `trials` it adds those that are missing.
+
+        Args:
+            config: As for `train`; its `train.tune.space` says what a trial may take.
+            trials: Trials in all.
+            options: See `TrainOptions`.
+
+        Raises:
+            GrpoPracticeError: The search could not be completed; as `train`.
+        """
+        from grpo_practice.app.options import check_least, tune_job
+        from grpo_practice.app.tune_run import run_tune
+
+        check_least("trials", trials, 1)
+        with self._job(partial(tune_job, trials), config, options) as job:
+            return self._wait(job.session, run_tune(job))
 
     def export_trained(
         self,

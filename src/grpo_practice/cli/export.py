@@ -9,7 +9,6 @@ import typer
 from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
 from grpo_practice.cli.terminal.formatting import note, note_next, print_json
-from grpo_practice.cli.terminal.training_view import show_trained_export
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import FORMATS
 
@@ -96,4 +95,6 @@ def _export_weights(
     if options["json"]:
         print_json(exported.document())
     else:
+        from grpo_practice.cli.terminal.training_view import show_trained_export
+
         show_trained_export(exported)

@@ -1,6 +1,6 @@
 """`train`: the same questions and verify function, with weights that change."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -24,12 +24,16 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import TrainOptions
 
 
 def train(
+    action: Annotated[
+        Literal["tune"] | None, typer.Argument(help="Search for better settings, by trials.")
+    ] = None,
     config: ConfigOption = None,
     exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
     dataset: Annotated[
@@ -42,6 +46,9 @@ def train(
     max_cost: MaxCostOption = None,
     max_tokens: MaxTokensOption = None,
     max_requests: MaxRequestsOption = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="With tune: trials in all, those there are included.")
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -59,13 +66,19 @@ def train(
     """Train a model's weights by GRPO, on the questions and with the scores of practice.
 
     Running the command again goes on at the last checkpoint. Without --config the latest training
-    run is continued; where there is none, the practice.yaml of this folder is used.
+    run is continued; where there is none, the practice.yaml of this folder is used. `train tune`
+    trains under other settings of `train.tune.space`, and tests the best of them once.
 
     Example: grpo-practice train --config math.yaml --model ./my-model
     """
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.cli.terminal.training_view import show_training, show_training_forecast
+    from grpo_practice.cli.terminal.training_view import (
+        show_training,
+        show_training_forecast,
+        show_tuning,
+    )
 
+    _check_action(action, trials, dry_run=dry_run)
     flags = {
         "exp_id": exp_id,
         "data.practice_dataset_name": dataset,
@@ -85,11 +98,31 @@ def train(
             "verbose": verbose,
             "on_event": emit,
         }
-        if dry_run:
+        if trials is not None:
+            found = ws.tune(config, trials=trials, **options)
+        elif dry_run:
             needed = ws.forecast_training(config, **options)
         else:
             report = ws.train(config, **options)
-    if dry_run:
+    if trials is not None:
+        print_json(found.document()) if json else show_tuning(found)
+    elif dry_run:
         print_json(needed.document()) if json else show_training_forecast(needed)
     elif report is not None:
         print_json(report.document()) if json else show_training(report)
+
+
+def _check_action(action: str | None, trials: int | None, *, dry_run: bool) -> None:
+    """Raise ConfigError unless `tune` and `--trials` come together, and alone."""
+    if action is not None and trials is None:
+        raise ConfigError(
+            "train tune: how many trials?", hint="grpo-practice train tune --trials 8"
+        )
+    if trials is not None and action is None:
+        raise ConfigError(
+            "--trials is for a search", hint=f"grpo-practice train tune --trials {trials}"
+        )
+    if dry_run and action is not None:
+        raise ConfigError(
+            "--dry-run measures one training, not a search", hint="leave tune and --trials out"
+        )

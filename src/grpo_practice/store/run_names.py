@@ -31,9 +31,14 @@ def train_name(exp_id: str) -> str:
     return f"{exp_id}/train"
 
 
-def weights_eval_name(run: str, dataset: str, sha: bytes) -> str:
-    """Return `EXP/train/eval/NAME/1a2b3c4d`: an evaluation of weights by their hash."""
-    return f"{run}/eval/{select_variant(dataset)}/{sha.hex()[:8]}"
+def weights_eval_name(run: str, dataset: str, sha: bytes, *, chooses: bool) -> str:
+    """Return `EXP/train/eval/data=NAME/1a2b3c4d`: an evaluation of weights by their hash.
+
+    One that chooses nothing is called `test=NAME`.
+    """
+    part = select_variant(dataset)
+    part = part if chooses else f"test={part.removeprefix(_SELECTS)}"
+    return f"{run}/eval/{part}/{sha.hex()[:8]}"
 
 
 def trial_name(exp_id: str, number: int) -> str:

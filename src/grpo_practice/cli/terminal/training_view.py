@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.shortfalls import StepRow
     from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import TrainedParts, TrainingForecast, TrainReport
+    from grpo_practice.reports.tuning import TuneReport
 
 
 def show_training(report: "TrainReport") -> None:
@@ -71,6 +72,33 @@ def show_training_forecast(needed: "TrainingForecast") -> None:
     _show(needed)
 
 
+def show_tuning(report: "TuneReport") -> None:
+    """Print a row for each trial, then the best one with its scores, and what they say."""
+    keys = list(dict.fromkeys(key for trial in report.trials for key in trial.values))
+    table(
+        ["trial", "state", *keys, "steps", "selection"],
+        [
+            (
+                str(trial.number),
+                trial.state,
+                *(_value(trial.values.get(key)) for key in keys),
+                str(trial.steps),
+                reward(trial.score),
+            )
+            for trial in report.trials
+        ],
+        right=["steps", "selection"],
+    )
+    _show(report)
+    if report.best is not None:
+        say(report.note)
+        say_next(f"grpo-practice export-agent --run {quote(report.best.run)}")
+
+
+def _value(value: object) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
 def show_trained_export(exported: "TrainedExport") -> None:
     """Print what was written, how it is served, and the next commands."""
     _show(exported)
@@ -80,7 +108,7 @@ def show_trained_export(exported: "TrainedExport") -> None:
     say_next(exported.next_command)
 
 
-def _show(report: "TrainReport | TrainingForecast | TrainedExport") -> None:
+def _show(report: "TrainReport | TrainingForecast | TrainedExport | TuneReport") -> None:
     (title,), *rows = report.summary()
     say(title, style="bold")
     facts([(row[0], row[1]) for row in rows])

@@ -1,0 +1,96 @@
+"""Report of a search for better settings of training."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.reports.base import Report, number
+from grpo_practice.reports.documents import score_document
+from grpo_practice.stats import Score
+
+FLATTERS = (
+    "the best of several scores flatters: it is chosen for its luck, too; the score on other"
+    " questions is the one to quote"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A trial of a search."""
+
+    number: int
+    run: str
+    state: str
+    """`complete`, `pruned` or `failed`."""
+    values: Mapping[str, Any]
+    """Key of `train:` → value."""
+    score: float | None
+    """Mean reward of its last weights on the selection questions."""
+    steps: int
+    """Steps that it was trained."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return {
+            "trial": self.number,
+            "run": self.run,
+            "state": self.state,
+            "values": dict(self.values),
+            "selection": self.score,
+            "steps": self.steps,
+        }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TuneReport(Report):
+    """A search as it stands."""
+
+    exp_id: str
+    trials: Sequence[Trial]
+    best: Trial | None
+    """Trial with the highest score; None where none was trained to its end."""
+    selection: str
+    """Dataset that it is chosen on."""
+    tested: str | None = None
+    """Run that evaluates its weights on the questions of `evaluation.data.dataset`."""
+    test: Score | None = None
+
+    @property
+    def note(self) -> str:
+        """Sentence on what the scores are worth."""
+        return FLATTERS
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the best trial, and its score on either dataset."""
+        best = self.best
+        if best is None:
+            return [(f"{self.exp_id}: no trial was trained to its end",)]
+        values = ", ".join(f"{key} {value}" for key, value in best.values.items())
+        rows = [
+            (f"{self.exp_id}: {best.run} is the best of {len(self.trials)} trials",),
+            ("settings", values),
+            ("selection", f"{number(best.score)} on {self.selection}"),
+        ]
+        if self.test is not None:
+            within = self.test.ci95
+            between = f"   95 % interval {within[0]:.3f} to {within[1]:.3f}" if within else ""
+            rows.append(("test", f"{number(self.test.mean)}{between}   {self.tested}"))
+        return rows
+
+    @override
+    def document(self) -> dict[str, Any]:
+        """Return `grpo-practice.tune/1`."""
+        return {
+            "schema": "grpo-practice.tune/1",
+            "exp_id": self.exp_id,
+            "trials": [trial.document() for trial in self.trials],
+            "best": self.best.number if self.best else None,
+            "selection_dataset": self.selection,
+            "test_run": self.tested,
+            "test": score_document(self.test) if self.test else None,
+            "note": FLATTERS,
+            "exit": 0,
+        }
