@@ -210,7 +210,7 @@ def _make_callback(
     class Steps(TrainerCallback):  # type: ignore[misc]  # of a library without types
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Seed the update by its number, so that one that is repeated comes out as before."""
-            set_seed(_seed(plan.seed, state.global_step, ranks.rank))
+            set_seed(update_seed(plan.seed, state.global_step, ranks.rank))
             step, inner = step_of(state.global_step)
             if observer is not None and inner == 0:
                 observer.began(step)
@@ -235,7 +235,7 @@ def _make_callback(
     return Steps()
 
 
-def _seed(seed: int, update: int, rank: int) -> int:
+def update_seed(seed: int, update: int, rank: int) -> int:
     """Return the seed of an update: of 32 bits, and another for each rank."""
     return int.from_bytes(sha256(f"{seed}|{update}|{rank}".encode()).digest()[:4], "big")
 
@@ -267,7 +267,7 @@ class Saving:
         if selection is None or not self.plan.evaluates(step, last=last):
             return
         assert self.sampler is not None, "set before the first step"
-        seed = _seed(self.plan.seed, -1 - step, self.ranks.rank)
+        seed = update_seed(self.plan.seed, -1 - step, self.ranks.rank)
         answers = self.sampler.answers(selection.prompts, selection.sampling, seed)
         if answers is not None and self.observer is not None:
             self.observer.evaluated(step, answers)
