@@ -200,6 +200,15 @@ def test_a_full_device_is_a_sentence(project: TrainProject) -> None:
     assert "train.memory=low" in (caught.value.hint or "")
 
 
+def test_a_full_disk_is_a_sentence(project: TrainProject) -> None:
+    def full(step: int) -> Exception | None:
+        return OSError(28, "No space left on device") if step == 2 else None
+
+    with pytest.raises(RunFailedError, match="the disk was full while a checkpoint"):
+        project.train(FakeTrainer(error=full))
+    assert project.query("SELECT max(step) FROM checkpoints") == [(1,)]
+
+
 def test_a_signal_ends_the_run_after_its_step_with_a_checkpoint(
     project: TrainProject, unbroken: TrainProject
 ) -> None:

@@ -271,6 +271,11 @@ def _explained(error: Exception, run: str) -> Exception:
             hint="--set train.memory=low, a smaller train.group_size or max_output_tokens, or a"
             " smaller model",
         )
+    if "No space left" in str(error):  # an OSError, or what a library makes of one
+        return RunFailedError(
+            f"the disk was full while a checkpoint of {run} was saved; the one before is whole",
+            hint="free some space and run the command again",
+        )
     return error
 
 

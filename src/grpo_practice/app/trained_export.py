@@ -122,8 +122,8 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
     free = shutil.disk_usage(target.parent).free
     if size > free:
         raise ConfigError(
-            f"{size / 1e9:.1f} GB of whole weights do not fit on the disk of {target.parent},"
-            f" where {free / 1e9:.1f} GB are free",
+            f"{size / 1e6:,.0f} MB of whole weights do not fit on the disk of {target.parent},"
+            f" where {free / 1e6:,.0f} MB are free",
             hint="name a folder on another disk with -o, or leave --merge out",
         )
     merge(base, found.folder, target)

@@ -141,10 +141,9 @@ def _check_disk(config: PracticeConfig, folder: Path, questions: int, room: Path
     free = shutil.disk_usage(room).free
     if each * saves > free:
         raise ConfigError(
-            f"{saves} checkpoints of {each / 1e9:.1f} GB do not fit on the disk of {room}, where"
-            f" {free / 1e9:.1f} GB are free",
-            hint=f"--set train.save_every={settings.save_every * max(2, each * saves // free + 1)},"
-            " or another --db",
+            f"{saves} checkpoints of {each / 1e6:,.0f} MB do not fit on the disk of {room}, where"
+            f" {free / 1e6:,.0f} MB are free",
+            hint="free some space, save less often (train.save_every), or name another --db",
         )
 
 

@@ -68,7 +68,10 @@ def model_folder(model: str, revision: str | None, base_dir: Path) -> Path:
     if (path / "config.json").is_file():
         return path.resolve()
     if path.is_dir() or model.startswith((".", "/", "~")):
-        raise ConfigError(f"train.model {model}: the folder {path} has no config.json")
+        raise ConfigError(
+            f"train.model {model}: the folder {path} has no config.json",
+            hint="name a folder with config.json, *.safetensors and a tokenizer",
+        )
     return _of_hub(model, revision)
 
 
