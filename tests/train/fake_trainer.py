@@ -21,7 +21,6 @@ from grpo_practice.reports.training import TrainReport
 from grpo_practice.reports.tuning import TuneReport
 from grpo_practice.store import Store
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.weights import weights_sha
 from grpo_practice.train.work import (
     MAKING,
     Answer,
@@ -183,8 +182,8 @@ class TrainProject:
         return self.workspace.tune(self.config, trials=trials, sets=sets, **given)
 
     def _options(self, fake: FakeTrainer | None, options: dict[str, Any]) -> dict[str, Any]:
-        def checked(*_: object) -> tuple[Path, bytes]:
-            return self.base, weights_sha(self.base)
+        def checked(*_: object) -> Path:
+            return self.base
 
         self.monkeypatch.setattr(train_run, "check_training", checked)
         self.monkeypatch.setattr(train_run, "train", fake or FakeTrainer())

@@ -143,6 +143,20 @@ def test_without_the_last_checkpoint_it_goes_on_at_the_one_before(
     assert (fake.trained[0], project.line()) == (2, unbroken.line())
 
 
+def test_a_checkpoint_elsewhere_is_none_of_ours(project: TrainProject, tmp_path: Path) -> None:
+    killed(project, 4)
+    (saved,) = project.folder.glob("t.db.train/*/*/step-000003")
+    shutil.move(saved, tmp_path / "theirs")
+    with Store(project.db) as store:
+        moved = "UPDATE checkpoints SET path = '../theirs' WHERE step = 3"
+        store._write(lambda db: db.execute(moved))
+    fake = FakeTrainer()
+    project.train(fake)
+    assert fake.trained[0] == 2
+    assert fake.plans[0].resume is not None
+    assert fake.plans[0].resume.name == "step-000001"
+
+
 def test_a_restart_is_at_a_checkpoint(project: TrainProject) -> None:
     project.train()
     with pytest.raises(ConfigError, match="no checkpoint was saved before it") as caught:

@@ -1,6 +1,5 @@
 """Evaluations of weights on the way of a training run: sampled in its process, stored as runs."""
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.evaluate import plan_eval
 from grpo_practice.events import RolloutFinished, RolloutStarted, RunStarted
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.rollout import AttemptKey, Player
+from grpo_practice.rollout import AttemptKey, Player, task_group
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA
 from grpo_practice.store.queries import runs, scores
@@ -167,7 +166,9 @@ async def _play(
         run.emit(RolloutFinished.from_rollout(branch.run, step, rollout))
         await store.save_rollout(branch, step, rollout, prompt)
 
-    await asyncio.gather(*map(scored, answers))
+    async with task_group() as tasks:
+        for answer in answers:
+            tasks.create_task(scored(answer))
     for planned in plan:
         stats = {"planned": planned.rollouts, "failed": failed[planned.step]}
         await store.close_eval(branch, planned.step, stats)

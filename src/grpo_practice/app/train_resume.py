@@ -7,6 +7,7 @@ from shlex import quote
 from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import branches, steps, trained_steps
+from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import CheckpointRow
 from grpo_practice.train.weights import weights_sha
@@ -68,8 +69,8 @@ def _last_whole(
 ) -> tuple[CheckpointRow, Path] | None:
     """Return the last checkpoint whose folder is there, and is what was saved."""
     for row in reversed(known):
-        folder = session.store.path.resolve().parent / row.path
-        if not folder.is_dir():
+        folder = checkpoint_folder(session.store.path, row.path)
+        if folder is None:
             session.notice(f"the checkpoint of step {row.step} is gone: {row.path}")
             continue
         if weights_sha(folder) != row.sha256:

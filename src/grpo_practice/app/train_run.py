@@ -59,6 +59,7 @@ from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, settings_of
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.trainer import dismiss, help_train, is_out_of_memory, train
+from grpo_practice.train.weights import weights_sha
 from grpo_practice.train.work import MAKING, Answer
 from grpo_practice.types import PlannedStep, Trajectory
 from grpo_practice.verify.resolve import VerifyFunction
@@ -122,7 +123,9 @@ def prepare_train(session: Session, request: RunRequest, name: str | None = None
         session.notice(notice)
     samples = session.store.read(datasets.samples, dataset.id)
     room = session.store.path.resolve().parent
-    model, sha = check_training(config, folder, [sample.question for sample in samples], room)
+    model = check_training(config, folder, [sample.question for sample in samples], room)
+    # Minutes of reading for a large model, and a look needs none of it.
+    sha = b"" if session.only_looks else weights_sha(model)
     session = replace(session, step_stop=StepStop())
     job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
     every = settings_of(config).eval_every

@@ -48,11 +48,11 @@ def export_trained(
             folder cannot be written.
     """
     found = trained_weights(store, run, step)
-    found.check()
+    saved = found.checked()
     _check_free(target, force=force)
     record = store.read(references.record, found.branch.id)
     base = _base(record.config_text)
-    is_adapter = (found.folder / "adapter_config.json").is_file()
+    is_adapter = (saved / "adapter_config.json").is_file()
     name = "model" if whole or not is_adapter else "adapter"
     aside = target.with_name(f"{target.name}{_ASIDE}")
     shutil.rmtree(aside, ignore_errors=True)
@@ -61,7 +61,7 @@ def export_trained(
         if whole and is_adapter:
             _merge(store, found, record.identity, aside / name)
         else:
-            _copy(found.folder, aside / name)
+            _copy(saved, aside / name)
         weights = target.absolute() / name
         model = str(weights) if name == "model" else f"{found.run.exp_id}-trained"
         serve = _serve(weights, model, base, whole=name == "model")
@@ -126,7 +126,7 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
             f" where {free / 1e6:,.0f} MB are free",
             hint="name a folder on another disk with -o, or leave --merge out",
         )
-    merge(base, found.folder, target)
+    merge(base, found.checked(), target)
 
 
 def _copy(folder: Path, target: Path) -> None:

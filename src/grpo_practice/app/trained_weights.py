@@ -8,6 +8,7 @@ from grpo_practice.app.library_refs import parse_step
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, CheckpointRow, RunRow
 from grpo_practice.train.weights import weights_sha
@@ -20,13 +21,14 @@ class TrainedWeights:
     run: RunRow
     branch: Branch
     checkpoint: CheckpointRow
-    folder: Path
+    folder: Path | None
+    """Folder of it; None where it is gone."""
     selection: float | None
     """Mean reward on the selection questions; None where it was not evaluated on them."""
 
-    def check(self) -> None:
-        """Raise ConfigError unless the folder holds the weights that were saved."""
-        if not self.folder.is_dir():
+    def checked(self) -> Path:
+        """Return the folder; raise ConfigError unless it holds the weights that were saved."""
+        if self.folder is None:
             raise ConfigError(
                 f"the checkpoint {self.checkpoint.path} is gone",
                 hint=f"grpo-practice runs show {quote(self.run.name)} has those that were saved",
@@ -36,6 +38,7 @@ class TrainedWeights:
                 f"{self.checkpoint.path} does not hold the weights that {self.run.name} saved",
                 hint="put them back, or name another step with --step",
             )
+        return self.folder
 
 
 def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeights:
@@ -77,5 +80,5 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
             f"{name} has no checkpoint of step {at}",
             hint=f"--step {' or '.join(map(str, sorted(saved)))}",
         )
-    folder = store.path.resolve().parent / saved[at].path
+    folder = checkpoint_folder(store.path, saved[at].path)
     return TrainedWeights(run, branch, saved[at], folder, scores.get(at))

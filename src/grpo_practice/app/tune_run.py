@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from grpo_practice import stats
@@ -180,7 +179,6 @@ async def _tested(job: TuneJob, study: Study, best: Trial, dataset: str) -> str:
     known = store.read(runs.find, spec.name)
     if known is not None and known.steps and known.steps_closed == known.steps:
         return spec.name
-    weights.check()
     await _answer(trained, weights, evaluation)
     return spec.name
 
@@ -193,7 +191,7 @@ async def _answer(
     answers = await asyncio.to_thread(
         answers_of,
         trained.model,
-        Path(weights.folder),
+        weights.checked(),
         asked,
         seed=settings.seed,
         device=settings.device,

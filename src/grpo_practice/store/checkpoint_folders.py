@@ -14,17 +14,24 @@ def checkpoints_root(database: Path) -> Path:
     return database.resolve().with_name(f"{database.name}{ENDING}")
 
 
-def remove_checkpoints(database: Path, paths: Iterable[str]) -> None:
-    """Delete folders of checkpoints, and what is empty above them.
+def checkpoint_folder(database: Path, path: str) -> Path | None:
+    """Return the folder of a checkpoint; None where it is not there.
 
-    Only below the database's own folder of checkpoints: a database of somebody else may name any.
+    One that is not below the database's own folder of checkpoints is none: a database of somebody
+    else may name any.
     """
     root = checkpoints_root(database)
-    if root.is_symlink():
-        return
+    folder = (root.parent / path).resolve()
+    below = not root.is_symlink() and root in folder.parents
+    return folder if below and folder.is_dir() else None
+
+
+def remove_checkpoints(database: Path, paths: Iterable[str]) -> None:
+    """Delete folders of checkpoints, and what is empty above them."""
+    root = checkpoints_root(database)
     for path in paths:
-        folder = (root.parent / path).resolve()
-        if root not in folder.parents:
+        folder = checkpoint_folder(database, path)
+        if folder is None:
             continue
         shutil.rmtree(folder, ignore_errors=True)
         for above in folder.parents:

@@ -13,7 +13,7 @@ from grpo_practice.groups.plan import plan_practice
 from grpo_practice.text import brief
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
-from grpo_practice.train.weights import check_no_code, model_folder, weights_sha
+from grpo_practice.train.weights import check_no_code, check_weights, model_folder
 from grpo_practice.train.work import Message
 from grpo_practice.types import PlannedStep
 
@@ -36,8 +36,8 @@ def check_installed() -> None:
 
 def check_training(
     config: PracticeConfig, base_dir: Path, questions: Sequence[str], room: Path
-) -> tuple[Path, bytes]:
-    """Return the folder of the base model, and its hash; `room` is where checkpoints go.
+) -> Path:
+    """Return the folder of the base model; `room` is where checkpoints go.
 
     Raises:
         ConfigError: The agent cannot be trained so, or the model cannot be used.
@@ -49,6 +49,7 @@ def check_training(
     settings = settings_of(config)
     folder = model_folder(settings.model, settings.revision, base_dir)
     check_no_code(folder)
+    check_weights(folder)
     if (folder / "adapter_config.json").is_file():
         raise ConfigError(
             f"train.model {folder} is an adapter, and not a whole model",
@@ -56,7 +57,7 @@ def check_training(
         )
     _check_prompts(config, folder, questions)
     _check_disk(config, folder, len(questions), room)
-    return folder, weights_sha(folder)
+    return folder
 
 
 def _check_agent(config: PracticeConfig) -> None:

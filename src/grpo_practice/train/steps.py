@@ -15,7 +15,7 @@ from grpo_practice.events import RolloutFinished, RolloutStarted, StepStarted, W
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.groups.informative import status_of
 from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
-from grpo_practice.rollout import AttemptKey, Player
+from grpo_practice.rollout import AttemptKey, Player, task_group
 from grpo_practice.store import Store
 from grpo_practice.store.records import (
     Branch,
@@ -107,7 +107,9 @@ class TrainingRun:
             await limit.see(rollout)
             return rollout
 
-        rollouts = await asyncio.gather(*map(scored, answers))
+        async with task_group() as tasks:  # with the first error all others end
+            under_way = [tasks.create_task(scored(answer)) for answer in answers]
+        rollouts = [task.result() for task in under_way]
         self.open[step] = self._opened(rollouts, began)
         return [rollout.reward for rollout in rollouts]
 

@@ -13,16 +13,21 @@ def weights_sha(folder: Path) -> bytes:
     Raises:
         ConfigError: There are none.
     """
+    total = hashlib.sha256()
+    for path in check_weights(folder):
+        total.update(path.name.encode() + b"\0" + _file_sha(path))
+    return total.digest()
+
+
+def check_weights(folder: Path) -> list[Path]:
+    """Return the files of a folder's weights; raise ConfigError where there are none."""
     files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     if not files:
         raise ConfigError(
             f"{folder} has no weights (*.safetensors)",
             hint="pickled weights are never loaded: convert them, or name another model",
         )
-    total = hashlib.sha256()
-    for path in files:
-        total.update(path.name.encode() + b"\0" + _file_sha(path))
-    return total.digest()
+    return files
 
 
 def _file_sha(path: Path) -> bytes:
