@@ -1,6 +1,7 @@
 """A training run in the commands that look at runs; nothing of it needs torch."""
 
 import json
+import shutil
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.canonical import text_sha
+from grpo_practice.store.run_names import eval_name, selects, weights_eval_name
 from grpo_practice.workspace import Workspace
 from tests.train.stored import BASE_SHA, REWARDS, RUN, UNSCORED, training_database
 
@@ -82,3 +84,40 @@ def test_attempts_can_be_trained_on_as_they_were_asked(
     workspace.export_data(RUN, "dpo", out, force=True)
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     assert (rows[0]["chosen"][0]["content"], rows[0]["rejected"][0]["content"]) == ("12", "121")
+
+
+def test_a_training_run_is_whole_without_libraries(workspace: Workspace) -> None:
+    checked = workspace.check()
+    assert [(f.wrong, f.notes) for f in checked.findings] == [([], [])] * len(checked.findings)
+    looked_at = {finding.name: finding.n for finding in checked.findings}
+    assert (looked_at["closed steps of training"], looked_at["checkpoints"]) == (4, 2)
+
+
+@pytest.mark.parametrize("of", ["groups", "rollouts", "updates"])
+def test_a_step_of_training_without_all_of_it_is_damage(workspace: Workspace, of: str) -> None:
+    with closing(sqlite3.connect(workspace.path)) as db, db:
+        db.execute(f"DELETE FROM {of} WHERE branch_id = 1 AND step = 1")
+    said = {finding.name: finding.wrong for finding in workspace.check().findings}
+    (wrong,) = said["closed steps of training"]
+    what = {"groups": "0 of 4 groups", "rollouts": "0 of 16 rollouts", "updates": "no update"}[of]
+    assert wrong == f"step 1 of {RUN} is closed with {what}"
+
+
+def test_a_checkpoint_that_is_gone_is_said_and_no_damage(
+    workspace: Workspace, tmp_path: Path
+) -> None:
+    shutil.rmtree(tmp_path / "t.db.train/toy.train/b1")
+    with closing(sqlite3.connect(workspace.path)) as db, db:
+        db.execute("UPDATE checkpoints SET path = ? WHERE step = 2", ("x" * 5_000,))
+    checked = workspace.check()
+    assert (checked.problems, checked.exit_code) == (0, 0)
+    (notes,) = [finding.notes for finding in checked.findings if finding.notes]
+    gone = f"the checkpoint of step 1 of {RUN} is gone: t.db.train/toy.train/b1/step-000001"
+    assert notes == [gone, notes[1]]
+    assert len(notes) == 2
+
+
+def test_a_score_that_weights_are_chosen_by_is_no_result() -> None:
+    assert selects(weights_eval_name(RUN, "s", bytes(32))) == "data=s"
+    assert selects(eval_name("toy", "L1a2b3c4d", "data=s")) == "data=s"
+    assert selects(eval_name("toy", "L1a2b3c4d")) is None

@@ -13,7 +13,8 @@ from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.bound_keys import MODEL_SHA
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import Branch, CheckpointRow, StepRow, UpdateRow
+from grpo_practice.store.records import Branch, CheckpointRow, StepRow
+from grpo_practice.store.records import UpdateRow as UpdateRow
 from grpo_practice.store.run_names import selects
 
 
@@ -207,7 +208,7 @@ def scored_steps(store: Store, run: str) -> dict[int, float]:
     for row in store.read(runs.all_runs):
         if row.parent_run != run or row.parent_step is None or row.head_branch is None:
             continue
-        if row.kind != "eval" or selects(row.name.rpartition("/")[0]) is None:
+        if row.kind != "eval" or selects(row.name) is None:
             continue
         mean = store.read(scores.mean_score, store.read(branches.load, row.head_branch))
         if mean is not None:

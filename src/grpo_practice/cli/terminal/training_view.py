@@ -19,9 +19,13 @@ if TYPE_CHECKING:
 
     from grpo_practice.reports.shortfalls import StepRow
     from grpo_practice.reports.trained_export import TrainedExport
-    from grpo_practice.reports.training import TrainedParts, TrainingForecast, TrainReport
+    from grpo_practice.reports.training import (
+        TrainedParts,
+        TrainingForecast,
+        TrainReport,
+        UpdateRow,
+    )
     from grpo_practice.reports.tuning import TuneReport
-    from grpo_practice.store.records import UpdateRow
 
 
 def show_training(report: "TrainReport") -> None:
