@@ -54,7 +54,7 @@ def select_variant(dataset: str) -> str:
 def selects(run: str) -> str | None:
     """Return that part of a run's name; None for an evaluation that chooses nothing.
 
-    It is the last one, or that before the hash of weights.
+    The part is the last one, or that before the hash of weights.
     """
     parts = run.split("/")[-2:]
     return next((part for part in reversed(parts) if part.startswith(_SELECTS)), None)
