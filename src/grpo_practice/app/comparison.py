@@ -47,7 +47,14 @@ def compare(
 
 def _evaluation(store: Store, name: str) -> str:
     """Return the evaluation that a name stands for."""
-    if store.read(runs.get, name).kind != "practice":
+    kind = store.read(runs.get, name).kind
+    if kind == "train":
+        raise ConfigError(
+            f"{name} trains weights: it is no evaluation, and stands for none",
+            hint=f"evaluate what it made beside its base model, then compare those:"
+            f" grpo-practice eval --run {quote(name)} --arms base,trained",
+        )
+    if kind != "practice":
         return name
     found = library_of(store, name)
     known = before_after(store, found.branch, found.run, found.library)

@@ -186,9 +186,21 @@ def _practice_run(store: Store, name: str) -> RunRow:
     if played.id:
         hint = f"the library it was played with is L{played.id}"
     else:
-        hint = f"name a practice run: {run.parent_run or run.exp_id}, say"
+        hint = _library_elsewhere(store, run)
     what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
     raise ConfigError(f"{name} is {what}: it makes no library", hint=hint)
+
+
+def _library_elsewhere(store: Store, run: RunRow) -> str:
+    """Return which run has a library, where this one has none."""
+    for name in (run.parent_run, run.exp_id):
+        other = store.read(runs.find, name) if name else None
+        if other is not None and other.kind == "practice":
+            return f"name a practice run: {other.name}, say"
+    if run.kind == "train":
+        export = f"grpo-practice export-agent --run {shlex.quote(run.name)}"
+        return f"its weights are what it made: {export}"
+    return "name a practice run, as `grpo-practice runs list` has them"
 
 
 def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:

@@ -221,7 +221,7 @@ def _flips(
         ConfigError: There is no run to compare it with, or no question in common.
     """
     now = store.read(rollout_list.question_means, branch)
-    if against is None and run.kind == "practice":
+    if against is None and run.learns:
         pairs = {sample: Flip(means[0], means[-1]) for sample, means in now.items()}
         return _turned(pairs), "the first time that the run played the question"
     other, other_branch = _baseline(store, run, against)
@@ -252,7 +252,7 @@ def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, B
         other, branch, step = run_and_step(store, against)
         if step is not None or other.kind == "recorded":
             raise ConfigError(
-                f"--against {against}: neither an evaluation nor a practice run",
+                f"--against {against}: not a run with rollouts",
                 hint="grpo-practice runs list",
             )
         return other, branch

@@ -14,12 +14,13 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.evaluate import plan_eval
 from grpo_practice.events import RolloutFinished, RolloutStarted, RunStarted
 from grpo_practice.prompts.system import library_sha
+from grpo_practice.reports.training import scored_steps as scored_steps
 from grpo_practice.rollout import AttemptKey, Player, task_group
-from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store import datasets
 from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA
-from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.queries import scores
 from grpo_practice.store.records import DatasetRow, RolloutPrompt, RunSpec
-from grpo_practice.store.run_names import selects, weights_eval_name
+from grpo_practice.store.run_names import weights_eval_name
 from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import trajectory
@@ -172,20 +173,3 @@ async def _play(
     for planned in plan:
         stats = {"planned": planned.rollouts, "failed": failed[planned.step]}
         await store.close_eval(branch, planned.step, stats)
-
-
-def scored_steps(store: Store, run: str) -> dict[int, float]:
-    """Return step → mean reward of the training run's weights on the selection dataset.
-
-    A step that was trained again has the score of its newest weights.
-    """
-    found = dict[int, float]()
-    for row in store.read(runs.all_runs):
-        if row.parent_run != run or row.parent_step is None or row.head_branch is None:
-            continue
-        if row.kind != "eval" or selects(row.name.rpartition("/")[0]) is None:
-            continue
-        mean = store.read(scores.mean_score, store.read(branches.load, row.head_branch))
-        if mean is not None:
-            found[row.parent_step] = mean
-    return found

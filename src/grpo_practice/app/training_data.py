@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack, get_args
 
 from grpo_practice.app.options import check_least
 from grpo_practice.app.rollouts import played_run
-from grpo_practice.calls import one_conversation
+from grpo_practice.calls import Message, one_conversation
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.rows import Counted
 from grpo_practice.export.training import (
@@ -23,6 +23,7 @@ from grpo_practice.export.training import (
 )
 from grpo_practice.groups.informative import status_of
 from grpo_practice.store import Store, branches, rollouts
+from grpo_practice.store.bound_keys import WEIGHTS_SHA
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.types import Group, Rollout
@@ -141,6 +142,8 @@ class _StepReader:
         self._data, self._run, self._branch, self._step = data, run, branch, step
         self._held_by = step.played_by or step.branch_id
         self._lenders = data.store.read(branches.reuses, self._held_by)
+        self._of_weights = run.kind == "train" or WEIGHTS_SHA in branch.identity
+        """Whether answers may be sampled from weights, without a call that holds them."""
 
     def rows(self, slot: int, number: int | None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a group."""
@@ -191,7 +194,10 @@ class _StepReader:
             return "a lower reward"
         at = (self._held_by, self._step.plan.step, rollout.slot, rollout.attempt)
         turns = data.store.read(rollouts.turns_of, at, self._lenders)
-        said = one_conversation(turns)
+        if not turns and self._of_weights:
+            said: list[Message] | None = _sampled(rollout, system)
+        else:
+            said = one_conversation(turns)
         if said is None:
             return "no single conversation"
         messages = plain_messages(said)
@@ -204,7 +210,8 @@ class _StepReader:
         bare = without_library(prompt, system) if data.without_library else prompt
         if bare is None:
             return "the library in words of its own"
-        last = max(turn.call_id for turn in turns)
+        last = max((turn.call_id for turn in turns), default=None)
+        tools = [] if last is None else data.store.read(training.offered_tools, last)
         return Attempt(
             run=self._run.name,
             step=at[1],
@@ -216,5 +223,15 @@ class _StepReader:
             simulated=self._run.simulated,
             prompt=bare,
             completion=completion,
-            tools=data.store.read(training.offered_tools, last),
+            tools=tools,
         )
+
+
+def _sampled(rollout: Rollout, system: str) -> list[Message]:
+    """Return what weights were asked, and what they answered; see `train.checks.prompts_of`."""
+    asked = [{"role": "system", "content": system}] if system else []
+    return [
+        *asked,
+        {"role": "user", "content": rollout.sample.question},
+        {"role": "assistant", "content": rollout.played.response},
+    ]

@@ -204,6 +204,7 @@ def _show(report: "RunReport") -> None:
             *(funnel(report.steps, run.name) if practice else ()),
             ("held", held(report.held, run.name)),
             ("base", f"sha256 {report.trained.base_sha[:16]}…" if report.trained else ""),
+            ("trained", report.trained.recipe if report.trained else ""),
         ]
     )
     if practice:
@@ -239,7 +240,7 @@ def _asked(report: "RunReport") -> str:
     """Return the dataset, and how often each of how many questions is asked."""
     if report.dataset is None:
         return ""
-    if report.run.kind in ("practice", "train"):
+    if report.run.learns:
         return f"{report.dataset.name}, {count(report.dataset.n, 'question')}"
     asked, there = sum(len(row.plan.slots) for row in report.steps), report.dataset.n
     of = "" if asked == there else f"{asked} of "

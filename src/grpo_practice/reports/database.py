@@ -62,6 +62,9 @@ class DatabaseCheck(Report):
         return {
             "schema": "grpo-practice.db-check/1",
             "path": str(self.path),
-            "checks": [{"name": f.name, "looked_at": f.n, "wrong": f.wrong} for f in self.findings],
+            "checks": [
+                {"name": f.name, "looked_at": f.n, "wrong": f.wrong, "notes": f.notes}
+                for f in self.findings
+            ],
             "exit": self.exit_code,
         }

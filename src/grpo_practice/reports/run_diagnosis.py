@@ -11,7 +11,7 @@ from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.shortfalls import counted_steps, shortfalls, spoken
-from grpo_practice.store import Store, branches, steps
+from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
@@ -28,6 +28,8 @@ TENTH = 0.1
 """Share of groups that are smaller than planned from which it stands out."""
 LONGER = 1.5
 """Times the first step's answers that the last step's take, from which it stands out."""
+LITTLE = 0.1
+"""Share of the first step's entropy that is left of it in the last, from which it stands out."""
 LARGE = 63
 """Experiences that their effects can be measured of, at most; a prompt with more is rarely read."""
 
@@ -39,6 +41,7 @@ Kind = Literal[
     "empty",
     "no answer read",
     "longer",
+    "entropy",
     "scored otherwise",
     "comparisons",
     "proposals",
@@ -111,7 +114,7 @@ class RunDiagnosis(Report):
 
 
 def diagnose(store: Store, name: str) -> RunDiagnosis:
-    """Return what stands in the way of a practice run, or of what an evaluation tells.
+    """Return what stands in the way of a run that learns, or of what an evaluation tells.
 
     Raises:
         ConfigError: There is no such run, or nothing of it is stored.
@@ -128,13 +131,12 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     branch = store.read(branches.load, run.head_branch)
     rows = store.read(steps.on_line, branch)
     found = [*_answers(store, run, branch), *_disagreements(store, run, branch)]
+    if run.learns:
+        found = [*_groups(store, run, branch), *found]
+    if run.kind == "train":
+        found += _entropy(store, run, branch)
     if run.kind == "practice":
-        found = [
-            *_groups(store, run, branch),
-            *found,
-            *_texts(run, rows),
-            *_library(store, run, rows),
-        ]
+        found += [*_texts(run, rows), *_library(store, run, rows)]
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
 
@@ -147,13 +149,16 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     """Yield the groups that taught nothing, and those that are smaller than planned."""
     of, name = store.read(obstacles.groups, branch), quote(run.name)
     alike = of.right + of.wrong
+    learn, attempts = "practise", "practice.grpo_n"
+    if run.kind == "train":
+        learn, attempts = "train", "train.group_size"
     many = of.all >= FEW and alike > HALF * of.all
     yield Finding(
         "all right",
         of.right,
         of.all,
         f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
-        "practise on harder questions, or with a smaller model: what is always right has nothing"
+        f"{learn} on harder questions, or with a smaller model: what is always right has nothing"
         " to compare",
         f"grpo-practice rollouts list {name}",
         many and of.right >= of.wrong,
@@ -163,8 +168,8 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         of.wrong,
         of.all,
         f"{_share(of.wrong, of.all)} groups taught nothing: all of their attempts are wrong",
-        "see whether the answers are read as they are meant; then raise practice.grpo_n, or"
-        " practise on easier questions",
+        f"see whether the answers are read as they are meant; then raise {attempts}, or {learn} on"
+        " easier questions",
         f"grpo-practice rollouts list {name} --failed",
         many and of.wrong > of.right,
     )
@@ -188,6 +193,12 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     totals, name = store.read(arms.arm_totals, branch), quote(run.name)
     failed = f"grpo-practice rollouts list {name} --failed"
     limit = "raise model_settings.max_tokens of the agent's model"
+    longer = "look at what the experiences ask for: longer answers cost more, and are cut oftener"
+    show = f"grpo-practice experiences list --run {name}"
+    if run.kind == "train":
+        limit = "raise train.max_output_tokens"
+        longer = "look at some: longer answers take longer, and are cut oftener"
+        show = f"grpo-practice rollouts list {name}"
     ended: list[tuple[Kind, int, str, str]] = [
         ("truncated", totals.truncated, "answers were cut by the token limit", limit),
         ("empty", totals.empty, "answers are empty", f"{limit}, where it thinks first"),
@@ -200,7 +211,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         yield Finding(
             kind, n, totals.scored, f"{_share(n, totals.scored)} {what}", advice, failed, bad
         )
-    lengths = store.read(obstacles.answer_tokens, branch) if run.kind == "practice" else []
+    lengths = store.read(obstacles.answer_tokens, branch) if run.learns else []
     if len(lengths) > 1 and min(lengths[0][2], lengths[-1][2]) >= FEW:
         (first, was, _), (last, now, _) = lengths[0], lengths[-1]
         yield Finding(
@@ -208,10 +219,29 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
             round(now, 1),
             round(was, 1),
             f"an answer takes {now:,.0f} tokens in step {last}, {was:,.0f} in step {first}",
-            "look at what the experiences ask for: longer answers cost more, and are cut oftener",
-            f"grpo-practice experiences list --run {name}",
+            longer,
+            show,
             now > LONGER * was,
         )
+
+
+def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield how much of its entropy a model that is trained has left."""
+    rows = store.read(trained_steps.updates, branch)
+    known = [(row.step, row.entropy) for row in rows if row.entropy is not None]
+    if len(known) < FEW:
+        return
+    (first, was), (last, now) = known[0], known[-1]
+    yield Finding(
+        "entropy",
+        round(now, 4),
+        round(was, 4),
+        f"the entropy of a token is {now:.2g} in step {last}, {was:.2g} in step {first}",
+        "attempts become alike, and then teach nothing: a higher train.temperature or a larger"
+        " second number of train.clip keeps them apart",
+        f"grpo-practice runs show {quote(run.name)}",
+        now < LITTLE * was,
+    )
 
 
 def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
@@ -243,7 +273,7 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
                 "grpo-practice data split --help",
                 bool(a & b),
             )
-    if run.kind == "practice":
+    if run.learns:
         samples = store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
         texts = store.read(arms.question_texts, samples).values()
         twice = len(texts) - len({folded(text) for text in texts})
@@ -265,7 +295,7 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
         if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
             # Those of an `effect` run choose what stays in a library.
             chosen = "selection" if selects(run.name) or not run.has_score else "test"
-            part = "practice" if run.kind == "practice" else chosen
+            part = "practice" if run.learns else chosen
             line = store.read(branches.load, run.head_branch).line
             of.setdefault(part, set()).update(segment.branch_id for segment in line)
     texts = {

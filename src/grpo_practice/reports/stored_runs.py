@@ -7,7 +7,6 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
@@ -16,7 +15,7 @@ from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
-from grpo_practice.reports.training import TrainedParts, trained_parts
+from grpo_practice.reports.training import TrainedParts, base_model, trained_parts
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
@@ -118,7 +117,11 @@ def runs_report(store: Store) -> RunsReport:
         name: store.read(scores.mean_score, store.read(branches.load, head))
         for name, head in heads.items()
     }
-    return RunsReport(rows, store.read(runs.played), means)
+    played = store.read(runs.played)
+    for row in rows:
+        if row.kind == "train" and row.name in played:
+            played[row.name] = replace(played[row.name], model=base_model(store, row.name))
+    return RunsReport(rows, played, means)
 
 
 class Scores(Shown, dict[str, Score]):
@@ -159,7 +162,7 @@ class RunReport(Report):
     command: str
     """Command that worked on it last, to go on with."""
     verify: str | None = None
-    """Verify function of an evaluation, by its name."""
+    """Verify function of an evaluation or of training, by its name."""
     traffic: Traffic | None = None
     """Requests that passed, for a recorded run."""
     held: int = 0
@@ -303,15 +306,6 @@ def _before_and_after(
     return before_after(store, branch.id, run.name, library)
 
 
-def _model(store: Store, run: RunRow, branch: Branch) -> str | None:
-    """Return the model that answers; of a training run the one that it began with."""
-    if run.kind != "train":
-        return agent_of(branch.identity).get(MODEL)
-    stored = store.read(runs.config, run.name)
-    train = parse_yaml(stored.text, "the stored config").at("train").data if stored else {}
-    return str(train["model"]) if "model" in train else None
-
-
 def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run; raise ConfigError where there is none of this name."""
     run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
@@ -331,6 +325,7 @@ def run_report(store: Store, name: str) -> RunReport:
         difference = learnt.difference
     elif known.get(name):
         difference = gain_of(store, name, run.exp_id)
+    trained = trained_parts(store, branch) if branch and run.kind == "train" else None
     return RunReport(
         run,
         store.read(history.branches_of, name),
@@ -344,15 +339,15 @@ def run_report(store: Store, name: str) -> RunReport:
         else {},
         store.read(runs.last_command, name),
         verify_of(store.read(references.record, branch.id).identity)
-        if branch and run.kind == "eval"
+        if branch and run.kind in ("eval", "train")
         else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
         sum(not one.approved for one in store.read(held, branch.id, until=run.steps))
         if branch and run.kind == "practice"
         else 0,
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
-        _model(store, run, branch) if branch else None,
+        trained.base if trained else agent_of(branch.identity).get(MODEL) if branch else None,
         max((k for row in rows for _, k in row.plan.slots), default=None),
         difference,
-        trained_parts(store, branch) if branch and run.kind == "train" else None,
+        trained,
     )

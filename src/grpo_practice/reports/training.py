@@ -6,11 +6,16 @@ from typing import Any
 
 from typing_extensions import override
 
+from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.run_reports import Invocation
-from grpo_practice.store import Store, steps, trained_steps
+from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.bound_keys import MODEL_SHA
-from grpo_practice.store.records import Branch, CheckpointRow, StepRow, UpdateRow
+from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.records import Branch, CheckpointRow, StepRow
+from grpo_practice.store.records import UpdateRow as UpdateRow
+from grpo_practice.store.run_names import selects
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -51,7 +56,7 @@ class TrainReport(Report):
                 if rewards
                 else []
             ),
-            *([("selection", _scores(self.selection))] if self.selection else []),
+            *([("selection", selection_text(self.selection))] if self.selection else []),
             *([("checkpoint", f"{last.path} (step {last.step})")] if last else []),
         ]
 
@@ -82,15 +87,19 @@ class TrainReport(Report):
                 for row in self.steps
             ],
             "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
-            "selection": [
-                {"step": step, "mean_reward": mean} for step, mean in self.selection.items()
-            ],
+            "selection": selection_document(self.selection),
             "seconds": round(self.seconds, 3),
             "exit": 0,
         }
 
 
-def _scores(selection: Mapping[int, float]) -> str:
+def selection_document(selection: Mapping[int, float]) -> list[dict[str, Any]]:
+    """Return the scores of weights on the selection questions as JSON."""
+    return [{"step": step, "mean_reward": mean} for step, mean in selection.items()]
+
+
+def selection_text(selection: Mapping[int, float]) -> str:
+    """Return the last score and the best one, and after which step each was."""
     best = max(selection, key=lambda step: selection[step])
     last = max(selection)
     text = f"{number(selection[last])} after step {last}"
@@ -121,30 +130,90 @@ def checkpoint_document(row: CheckpointRow) -> dict[str, Any]:
 class TrainedParts:
     """Parts of a stored run that only one that trains has."""
 
+    base: str | None
+    """Model that it began with, as the config names it."""
     base_sha: str
-    """Hash of the weights that it began with, in hex."""
+    """Hash of that model's weights, in hex."""
+    settings: Mapping[str, Any]
+    """Keys of `train:` that the run is bound to, flat."""
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
+    selection: Mapping[int, float]
+    """Step → mean reward of its weights on the questions that they are chosen by."""
+
+    @property
+    def recipe(self) -> str:
+        """Sentence on what is trained, and how."""
+        of = self.settings.get
+        rank = of("lora.r")
+        what = "all weights" if rank is None else f"an adapter of rank {rank}"
+        parts = [
+            f"{what} by {of('loss')}",
+            f"{of('prompts_per_step')} questions a step",
+            f"{of('group_size')} rollouts each",
+            f"learning rate {of('learning_rate')}",
+        ]
+        return ", ".join([*parts, f"beta {of('beta')}"] if of("beta") else parts)
+
+    @property
+    def by_step(self) -> dict[int, UpdateRow]:
+        """Last update of each step."""
+        return {update.step: update for update in self.updates}
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document."""
         return {
             "base_sha256": self.base_sha,
             "updates": [
-                {"step": update.step, "inner": update.inner} | update_document(update)
+                {"step": update.step, "inner": update.inner, "tokens": update.tokens}
+                | update_document(update)
                 for update in self.updates
             ],
             "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
+            "selection": selection_document(self.selection),
         }
 
 
 def trained_parts(store: Store, branch: Branch) -> TrainedParts:
     """Return what a training run has of its own."""
+    keys = {k.removeprefix("train."): v for k, v in branch.identity.items() if k[:6] == "train."}
     return TrainedParts(
+        base=base_model(store, branch.run),
         base_sha=str(branch.identity.get(MODEL_SHA, "")),
+        settings=keys,
         updates=store.read(trained_steps.updates, branch),
         checkpoints=store.read(trained_steps.checkpoints, branch),
+        selection=scored_steps(store, branch.run),
     )
+
+
+def base_model(store: Store, run: str) -> str | None:
+    """Return the model that a training run began with, by its stored config; None without one."""
+    stored = store.read(runs.config, run)
+    if stored is None:
+        return None
+    try:
+        settings = parse_yaml(stored.text, "the stored config").data.get("train")
+    except ConfigError:  # of a damaged database, or of somebody else
+        return None
+    return str(settings["model"]) if isinstance(settings, dict) and "model" in settings else None
+
+
+def scored_steps(store: Store, run: str) -> dict[int, float]:
+    """Return step → mean reward of the training run's weights on the selection dataset.
+
+    A step that was trained again has the score of its newest weights.
+    """
+    found = dict[int, float]()
+    for row in store.read(runs.all_runs):
+        if row.parent_run != run or row.parent_step is None or row.head_branch is None:
+            continue
+        if row.kind != "eval" or selects(row.name) is None:
+            continue
+        mean = store.read(scores.mean_score, store.read(branches.load, row.head_branch))
+        if mean is not None:
+            found[row.parent_step] = mean
+    return dict(sorted(found.items()))
 
 
 def train_report(

@@ -189,10 +189,10 @@ def _before(
 ) -> tuple[dict[int, float] | None, str | None]:
     """Return sample → its mean in the run that this one is compared with, and that run's name.
 
-    Neither for a practice run, whose first visits are what its last ones are compared with, unless
-    another run is named.
+    Neither for a run that learns, whose first visits are what its last ones are compared with,
+    unless another run is named.
     """
-    if named is None and run.kind == "practice":
+    if named is None and run.learns:
         return None, None
     baseline = named or eval_name(run.exp_id)
     other = store.read(runs.find, baseline)

@@ -21,7 +21,7 @@ _NOTHING = ShownRollouts((), (), 0, (), ())
 def runs_page(store: Store, query: Query) -> Page:
     """Return the list of all runs, the newest first."""
     report = runs_report(store)
-    kind = query.choice("kind", "all", "practice", "eval", EFFECT, "recorded")
+    kind = query.choice("kind", "all", "practice", "train", "eval", EFFECT, "recorded")
     named = query.optional("named")
     rows = [
         run

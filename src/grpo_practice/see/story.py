@@ -298,8 +298,14 @@ def _effects(store: Store, exp_id: str, library: Library) -> dict[str, Experienc
 
 
 def latest_run(store: Store) -> str:
-    """Return the practice run that was worked on last, else the evaluation; raise without any."""
-    found = store.read(runs.latest, ("practice",)) or store.read(runs.latest, ("eval",))
+    """Return the practice run that was worked on last, else the training run, else the evaluation.
+
+    Raises:
+        ConfigError: There is none of these.
+    """
+    kinds = ("practice", "train", "eval")
+    latest = (store.read(runs.latest, (kind,)) for kind in kinds)
+    found = next((run for run in latest if run is not None), None)
     if found is None:
         raise ConfigError("there is no run yet", hint="grpo-practice demo --keep demo")
     return found.name

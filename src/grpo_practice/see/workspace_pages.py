@@ -26,7 +26,8 @@ class RunPages(DatabaseFile):
         """Return the report of runs as one page: whether they got better, and why.
 
         Args:
-            runs: Practice runs and evaluations; none: the latest practice run, else evaluation.
+            runs: Runs of practice, training and evaluation; none: the latest of them, in this
+                order.
             format: `html` is one file that loads nothing and runs nothing, `md` is for a pull
                 request; None: by the file's name.
             output: File to write.

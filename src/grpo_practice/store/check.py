@@ -3,8 +3,9 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from grpo_practice.canonical import text_sha
@@ -29,10 +30,18 @@ class Finding:
     """Things looked at."""
     wrong: list[str]
     """A sentence each, up to `MOST`."""
+    notes: list[str]
+    """Sentences on what is not as it was and no damage, up to `MOST`."""
+
+
+class Note(str):
+    """Sentence on something that a person may have wanted so."""
+
+    __slots__ = ()
 
 
 Look = Callable[[sqlite3.Connection], Iterator[str | None]]
-"""For each thing looked at: None, or what is wrong with it."""
+"""For each thing looked at: None, or what is wrong with it, or a note."""
 
 
 def check(path: Path) -> list[Finding]:
@@ -40,20 +49,22 @@ def check(path: Path) -> list[Finding]:
     with closing(open_to_look(path)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
-        return [_find(db, name, look) for name, look in _LOOKS.items()]
+        looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
+        return [_find(db, name, look) for name, look in looks.items()]
 
 
 def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
-    n, wrong = 0, list[str]()
+    n, wrong, notes = 0, list[str](), list[str]()
     try:
         for said in look(db):
             n += 1
-            if said is not None and len(wrong) < MOST:
-                wrong.append(said)
+            told = notes if isinstance(said, Note) else wrong
+            if said is not None and len(told) < MOST:
+                told.append(said)
     except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
         # A damaged page ends this look and not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
-    return Finding(name, n, wrong)
+    return Finding(name, n, wrong, notes)
 
 
 def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -173,6 +184,51 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
         yield where + ", ".join(wrong) if wrong else None
 
 
+def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Look whether a closed step of training left its groups, its rollouts and an update."""
+    if not _trains(db):
+        return
+    rows = db.execute(
+        """SELECT b.run_id, s.*,
+             (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
+               AS groups,
+             (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
+               AS rollouts,
+             EXISTS (SELECT 1 FROM updates u WHERE u.branch_id = s.branch_id AND u.step = s.step)
+               AS updated
+             FROM steps s JOIN branches b USING (branch_id) JOIN runs USING (run_id)
+            WHERE runs.kind = 'train' AND s.status = 'closed'"""
+    )
+    for row in rows:
+        step = steps.row_of(row)
+        counts = {"groups": step.groups, "rollouts": step.rollouts}
+        wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
+        wrong += [] if row["updated"] else ["no update"]
+        wrong += [] if row["stats"] else ["no statistics"]
+        where = f"step {row['step']} of {row['run_id']} is closed with "
+        yield where + ", ".join(wrong) if wrong else None
+
+
+def _trains(db: sqlite3.Connection) -> bool:
+    """Return False for a database of a schema before 11, which has no training runs."""
+    return bool(db.execute("PRAGMA user_version").fetchone()[0] >= 11)
+
+
+def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None]:
+    """Look whether the folder of each is there; a person may have made room."""
+    if not _trains(db):
+        return
+    rows = db.execute(
+        """SELECT run_id, step, path FROM checkpoints JOIN branches USING (branch_id)
+            ORDER BY branch_id, step"""
+    )
+    for run, step, path in rows:
+        there = False
+        with suppress(OSError, ValueError):  # for a name that no file can have
+            there = (folder / path).is_dir()
+        yield None if there else Note(f"the checkpoint of step {step} of {run} is gone: {path}")
+
+
 def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether each is the one that was made, and follows from its step's operations."""
     for row in db.execute("SELECT * FROM libraries"):
@@ -271,6 +327,7 @@ _LOOKS: dict[str, Look] = {
     "runs": _runs,
     "prompts of runs": _prompts,
     "closed steps of practice": _steps,
+    "closed steps of training": _trained,
     "libraries": _libraries,
     "calls": _calls,
     "rollouts": _rollouts,

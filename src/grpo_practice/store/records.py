@@ -281,6 +281,12 @@ class UpdateRow:
     seconds: float
     """Wall time of the update; of the first one in a step with its rollouts and their scores."""
 
+    @property
+    def clipped(self) -> float | None:
+        """Share of the tokens whose ratio was clipped; None where it is not known."""
+        known = [share for share in (self.clip_low, self.clip_high) if share is not None]
+        return sum(known) if known else None
+
 
 @dataclass(frozen=True, slots=True)
 class CheckpointRow:
@@ -343,6 +349,11 @@ class RunRow:
     def shown_kind(self) -> str:
         """Kind as a person reads it: a run of role `effect` is no evaluation to them."""
         return EFFECT if self.role == EFFECT else self.kind
+
+    @property
+    def learns(self) -> bool:
+        """True for a run on whose way the agent changes: what it asks twice is asked of two."""
+        return self.kind in ("practice", "train")
 
     @property
     def has_score(self) -> bool:

@@ -52,9 +52,12 @@ def select_variant(dataset: str) -> str:
 
 
 def selects(run: str) -> str | None:
-    """Return that part of a run's name; None for an evaluation that chooses nothing."""
-    part = run.rpartition("/")[2]
-    return part if part.startswith(_SELECTS) else None
+    """Return that part of a run's name; None for an evaluation that chooses nothing.
+
+    The part is the last one, or that before the hash of weights.
+    """
+    parts = run.split("/")[-2:]
+    return next((part for part in reversed(parts) if part.startswith(_SELECTS)), None)
 
 
 def questions_of(run: str) -> str:

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
     from grpo_practice.reports.shortfalls import StepRow
     from grpo_practice.reports.trained_export import TrainedExport
-    from grpo_practice.reports.training import TrainedParts, TrainingForecast, TrainReport
+    from grpo_practice.reports.training import (
+        TrainedParts,
+        TrainingForecast,
+        TrainReport,
+        UpdateRow,
+    )
     from grpo_practice.reports.tuning import TuneReport
 
 
@@ -30,32 +35,21 @@ def show_training(report: "TrainReport") -> None:
 
 
 def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
-    """Print a row for each step that is closed, and the checkpoints."""
-    by_step = {update.step: update for update in trained.updates}  # the last one of each
+    """Print a row for each step that is closed, the scores on selection, and the checkpoints."""
+    from grpo_practice.reports.training import selection_text
+
+    by_step = trained.by_step
     closed = [row for row in steps if row.closed and row.plan.step in by_step]
-    rows = []
-    for row in closed:
-        update, stats = by_step[row.plan.step], row.stats or {}
-        rows.append(
-            (
-                str(row.plan.step),
-                reward(stats.get("mean_reward")),
-                str(stats.get("informative", "-")),
-                f"{update.loss:.3g}",
-                "-" if update.kl is None else f"{update.kl:.2g}",
-                "-" if update.entropy is None else f"{update.entropy:.2f}",
-                f"{update.grad_norm:.2g}",
-                f"{update.learning_rate:.1e}",
-                tokens(update.tokens),
-                duration(stats.get("seconds", update.seconds)),
-            )
-        )
+    columns = ["reward", "taught", "uniform", "loss", "KL", "entropy", "gradient", "clipped"]
+    columns += ["rate", "tokens", "time"]
     table(
-        ["step", "reward", "taught", "loss", "KL", "entropy", "gradient", "rate", "tokens", "time"],
-        rows,
-        right=["reward", "taught", "loss", "KL", "entropy", "gradient", "rate", "tokens", "time"],
-        least=["rate", "gradient", "tokens", "entropy", "KL", "time"],
+        ["step", *columns],
+        [_step(row, by_step[row.plan.step]) for row in closed],
+        right=columns,
+        least=["rate", "clipped", "gradient", "tokens", "uniform", "entropy", "KL", "time"],
     )
+    if trained.selection:
+        say(f"selection: {selection_text(trained.selection)}")
     table(
         ["checkpoint", "size", "sha256", "folder"],
         [
@@ -64,6 +58,24 @@ def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
         ],
         right=["size"],
         least=["sha256", "size"],
+    )
+
+
+def _step(row: "StepRow", update: "UpdateRow") -> "Sequence[str]":
+    stats = row.stats or {}
+    return (
+        str(row.plan.step),
+        reward(stats.get("mean_reward")),
+        str(stats.get("informative", "-")),
+        f"{update.uniform_share:.0%}",
+        f"{update.loss:.3g}",
+        "-" if update.kl is None else f"{update.kl:.2g}",
+        "-" if update.entropy is None else f"{update.entropy:.2f}",
+        f"{update.grad_norm:.2g}",
+        "-" if update.clipped is None else f"{update.clipped:.1%}",
+        f"{update.learning_rate:.1e}",
+        tokens(update.tokens),
+        duration(stats.get("seconds", update.seconds)),
     )
 
 

@@ -1,4 +1,4 @@
-"""Counts of what keeps a practice run from learning, and an evaluation from telling."""
+"""Counts of what keeps a run from learning, and an evaluation from telling."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ AGREE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of a practice run that were played to their end."""
+    """Groups of a run that were played to their end."""
 
     all: int = 0
     right: int = 0

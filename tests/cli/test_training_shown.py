@@ -1,0 +1,104 @@
+"""A training run in what commands print; nothing of it needs torch."""
+
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from grpo_practice.workspace import Workspace
+from tests.cli.conftest import Gp
+from tests.train.stored import RUN, training_database
+
+
+@pytest.fixture
+def database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gp: Gp) -> Path:
+    path = training_database(tmp_path)
+    monkeypatch.setenv("GRPO_PRACTICE_DB", str(path))
+    return path
+
+
+def test_runs_show_has_what_each_update_did(gp: Gp, database: Path) -> None:
+    out = gp("runs", "show", RUN).out
+    assert "an adapter of rank 16 by dapo" in out
+    (row,) = [line.split() for line in out.splitlines() if line.startswith("1  ")][:1]
+    cells = "1 0.467 2 50% 0.25 0.002 1.50 1.5 12.5% 1.0e-05 224 2.0 s"
+    assert row == cells.split()
+    sha = Workspace(database).run(RUN).document()["checkpoints"][0]["sha256"][:8]
+    assert f"1           17 bytes  {sha}  t.db.train/toy.train/b1/step-000001" in out
+
+
+REFUSED = [
+    (f"runs compare {RUN} toy/eval", f"{RUN} trains weights", "--arms base,trained"),
+    (f"experiences list --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
+    (f"experiences approve H1 --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
+    (f"experiences effect --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
+    (f"experiences diff {RUN} {RUN}", "it makes no library", f"export-agent --run {RUN}"),
+]
+
+
+@pytest.mark.parametrize(("command", "error", "hint"), REFUSED)
+def test_what_only_practice_has_is_refused(
+    gp: Gp, database: Path, command: str, error: str, hint: str
+) -> None:
+    ran = gp(*command.split())
+    assert (ran.code, ran.out) == (2, "")
+    assert error in ran.err
+    assert hint in ran.err.partition("hint: ")[2]
+
+
+def test_a_check_names_checkpoints_that_are_gone(gp: Gp, database: Path) -> None:
+    shutil.rmtree(f"{database}.train")
+    ran = gp("db", "check")
+    assert ran.code == 0
+    assert "checkpoints (2): 2 notes\n  the checkpoint of step 1 of toy/train is gone: " in ran.out
+
+
+def diagnosis(gp: Gp) -> dict[str, dict[str, Any]]:
+    document = gp("runs", "diagnose", RUN, "--json").document
+    return {finding["kind"]: finding for finding in document["looked_at"]}
+
+
+def test_what_stands_in_the_way_is_said_in_words_of_training(gp: Gp, database: Path) -> None:
+    found = diagnosis(gp)
+    assert {kind: (of["n"], of["of"]) for kind, of in found.items()} == {
+        "all right": (3, 12),
+        "all wrong": (4, 12),
+        "shrunk": (1, 12),
+        "truncated": (1, 47),
+        "empty": (0, 47),
+        "longer": (4, 4),
+        "duplicates": (0, 4),
+    }
+    assert [of["kind"] for of in found.values() if of["stands_out"]] == ["all wrong"]
+    advice = " ".join(of["advice"] for of in found.values())
+    assert "train.group_size" in advice
+    assert "train.max_output_tokens" in advice
+    assert "practi" not in advice
+    assert "experience" not in advice
+    ran = gp("runs", "diagnose", RUN)
+    assert "4 of 12 groups taught nothing: all of their attempts are wrong" in ran.out
+
+
+def test_attempts_that_become_alike_stand_out(gp: Gp, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as db, db:
+        for inner in range(1, 10):
+            db.execute(
+                """INSERT INTO updates SELECT branch_id, step, ?, loss, learning_rate, grad_norm,
+                     ?, kl, clip_low, clip_high, uniform_share, tokens, seconds
+                     FROM updates WHERE branch_id = 2 AND step = 2 AND inner = 0""",
+                (inner, 1 - inner / 10),
+            )
+    found = diagnosis(gp)["entropy"]
+    assert (found["n"], found["of"], found["stands_out"]) == (0.1, 2.0, True)
+
+
+def test_questions_that_are_trained_and_tested_on_stand_out(gp: Gp, database: Path) -> None:
+    words = ("--dataset", "train", "--verify", "exact", "--model", "sim", "--exp-id", "toy")
+    asked = gp("eval", *words)
+    assert asked.code == 0, asked.err
+    assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["stands_out"]) == (4, True)
+    out = gp("runs", "diagnose", RUN).out
+    assert "4 of 4 questions of the test are in the practice, too" in out
