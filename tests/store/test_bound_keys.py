@@ -21,7 +21,8 @@ READERS = [
     path
     for room in ("store", "reports")
     for path in sorted((ROOT / room).rglob("*.py"))
-    if path.name not in ("bound_keys.py", "shortfalls.py")  # the latter's are advice for a person
+    # The keys of the last two are advice for a person.
+    if path.name not in ("bound_keys.py", "shortfalls.py", "run_diagnosis.py")
 ]
 KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
 
