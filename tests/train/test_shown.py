@@ -118,6 +118,7 @@ def test_a_checkpoint_that_is_gone_is_said_and_no_damage(
 
 
 def test_a_score_that_weights_are_chosen_by_is_no_result() -> None:
-    assert selects(weights_eval_name(RUN, "s", bytes(32))) == "data=s"
+    assert selects(weights_eval_name(RUN, "s", bytes(32), chooses=True)) == "data=s"
+    assert selects(weights_eval_name(RUN, "s", bytes(32), chooses=False)) is None
     assert selects(eval_name("toy", "L1a2b3c4d", "data=s")) == "data=s"
     assert selects(eval_name("toy", "L1a2b3c4d")) is None
