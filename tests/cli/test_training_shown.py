@@ -102,3 +102,14 @@ def test_questions_that_are_trained_and_tested_on_stand_out(gp: Gp, database: Pa
     assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["stands_out"]) == (4, True)
     out = gp("runs", "diagnose", RUN).out
     assert "4 of 4 questions of the test are in the practice, too" in out
+
+
+def test_a_database_of_somebody_else_is_shown_as_it_is(gp: Gp, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("UPDATE updates SET loss = 9e999, entropy = -9e999, kl = 9e999, seconds = 9e999")
+        db.execute("UPDATE checkpoints SET path = ?", ("a\x1b[2J\nb",))
+    for ran in (gp("runs", "show", RUN), gp("db", "check"), gp("runs", "diagnose", RUN)):
+        assert ran.code == 0, ran.err
+        assert "\x1b" not in ran.out
+    (first, *_) = gp("runs", "show", RUN, "--json").document["updates"]
+    assert (first["loss"], first["entropy"], first["seconds"]) == (None, None, None)

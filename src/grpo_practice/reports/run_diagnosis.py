@@ -1,5 +1,6 @@
 """The obstacles of a run, counted from its stored rows: `runs diagnose`."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from shlex import quote
@@ -228,7 +229,11 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     """Yield how much of its entropy a model that is trained has left."""
     rows = store.read(trained_steps.updates, branch)
-    known = [(row.step, row.entropy) for row in rows if row.entropy is not None]
+    known = [
+        (row.step, row.entropy)
+        for row in rows
+        if row.entropy is not None and math.isfinite(row.entropy)
+    ]
     if len(known) < FEW:
         return
     (first, was), (last, now) = known[0], known[-1]

@@ -150,9 +150,10 @@ class RunReport(Report):
     steps: Sequence[StepRow]
     outcomes: Mapping[str, int]
     scores: Scores
-    """Scores of the run, or of the evaluations of its experiment and of its agent; complete ones.
+    """Scores of the run, or of the evaluations of its experiment, of its agent and of its weights.
 
-    An evaluation of another experiment counts where it is the score of this agent before or after.
+    They are of complete ones. An evaluation of another experiment counts where it is the score of
+    this agent before or after.
     """
     costs: Sequence[StageCost]
     health: Health | None
@@ -311,7 +312,8 @@ def run_report(store: Store, name: str) -> RunReport:
     run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.has_score]
-    shown = evals if run.kind == "practice" else [r for r in evals if r.name == name]
+    own = {"practice": evals, "train": [r for r in evals if r.parent_run == name]}
+    shown = own.get(run.kind, [r for r in evals if r.name == name])
     # The score that a library was chosen by is no result: the highest of several is too high.
     family = [
         r.name for r in shown if r.exp_id == run.exp_id and (r.name == name or not selects(r.name))

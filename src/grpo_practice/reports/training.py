@@ -1,5 +1,6 @@
 """Report of a training run that was just worked on."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -107,8 +108,8 @@ def selection_text(selection: Mapping[int, float]) -> str:
 
 
 def update_document(update: UpdateRow) -> dict[str, Any]:
-    """Return one update of the weights as JSON."""
-    return {
+    """Return one update of the weights as JSON, in which what is infinite is null."""
+    figures = {
         "loss": update.loss,
         "learning_rate": update.learning_rate,
         "grad_norm": update.grad_norm,
@@ -118,6 +119,10 @@ def update_document(update: UpdateRow) -> dict[str, Any]:
         "clip_high": update.clip_high,
         "uniform_share": update.uniform_share,
         "seconds": round(update.seconds, 3),
+    }
+    return {
+        name: value if value is not None and math.isfinite(value) else None
+        for name, value in figures.items()
     }
 
 
@@ -158,7 +163,7 @@ class TrainedParts:
     @property
     def by_step(self) -> dict[int, UpdateRow]:
         """Last update of each step."""
-        return {update.step: update for update in self.updates}
+        return updates_by_step(self.updates)
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document."""
@@ -172,6 +177,11 @@ class TrainedParts:
             "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
             "selection": selection_document(self.selection),
         }
+
+
+def updates_by_step(updates: Sequence[UpdateRow]) -> dict[int, UpdateRow]:
+    """Return the last update of each step."""
+    return {update.step: update for update in updates}
 
 
 def trained_parts(store: Store, branch: Branch) -> TrainedParts:

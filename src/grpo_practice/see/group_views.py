@@ -5,7 +5,7 @@ from dataclasses import replace
 from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.errors import ConfigError
 from grpo_practice.see.address import Page, Query
-from grpo_practice.store import Store, datasets, rollouts, steps
+from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.queries.rollout_list import RolloutRow
@@ -18,15 +18,29 @@ ASKED = 24
 """Groups of one question that its pages name."""
 ATTEMPTS = 64
 """Attempts of a group on one page."""
+TRAINED = ("all", "scored", "uniform", "too_few")
+"""Filters of the groups of a run that trains."""
 STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
 """Filters of groups, by how they ended."""
+
+
+def group_words(run: RunRow) -> dict[str, str]:
+    """Return how groups ended, in words, where these are not those of the store."""
+    if run.kind == "train":
+        return {"scored": "taught", "too_few": "too few rewards"}
+    if run.kind == "practice":
+        return {"scored": "not compared", "distilled": "taught", "too_few": "too few rewards"}
+    return {}
 
 
 def step_page(store: Store, query: Query) -> Page:
     """Return the page of a step: its numbers, its groups, and what was merged."""
     run, branch, row, around = step_of(store, query)
     step = row.plan.step
-    status = query.choice("status", *STATUSES)
+    statuses = TRAINED if run.kind == "train" else STATUSES
+    status = query.choice("status", *statuses)
+    updates = store.read(trained_steps.updates, branch) if run.kind == "train" else []
+    saved = store.read(trained_steps.checkpoints, branch) if run.kind == "train" else []
     values: dict[str, object] = {
         "run": run,
         "ref": query.text("run"),
@@ -34,13 +48,16 @@ def step_page(store: Store, query: Query) -> Page:
         "stats": row.stats or {},
         "around": around,
         "status": status,
-        "statuses": STATUSES,
+        "statuses": statuses,
+        "words": group_words(run),
+        "updates": [update for update in updates if update.step == step],
+        "saved": next((one for one in saved if one.step == step), None),
         "operations": store.read(group_operations.operations_at, branch, step, None),
         "groups": [],
         "rollouts": [],
         "more": None,
     }
-    if run.kind == "practice" and row.closed:
+    if run.learns and row.closed:
         last = query.numbers("after", 2) or (-1, -1)
         wanted = None if status == "all" else status
         groups = store.read(
@@ -121,6 +138,7 @@ def group_page(store: Store, query: Query) -> Page:
         "total": len(attempts),
         "more": first + ATTEMPTS if first + ATTEMPTS < len(attempts) else None,
         "line": line,
+        "words": group_words(run),
         "ends": _ends(attempts),
         "lessons": store.read(pages.lessons_of, branch, step, slot),
         "operations": store.read(group_operations.operations_at, branch, step, slot),

@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterable, Sequence
 
 from grpo_practice.reports.base import number
-from grpo_practice.see.pages import line, points, tokens, usd
+from grpo_practice.see.pages import figure, line, points, share, tokens, usd
 from grpo_practice.see.report import Part
+from grpo_practice.see.training import Course, stretches
 from grpo_practice.text import count
 
 LISTED = 20
@@ -46,6 +47,7 @@ def _run(part: Part) -> list[str]:
         ),
     )
     lines += [f"- {name}: {_plain(value)}" for name, value in part.facts] + [""]
+    lines += _training(part.course) if part.course else []
     if part.experiences:
         lines += ["## Experiences", "", part.experiences_sentence, ""]
         lines += _table(
@@ -81,7 +83,7 @@ def _run(part: Part) -> list[str]:
                 for q in moved
             ),
         )
-    lines += ["## Cost", ""]
+    lines += ["## Cost", ""] if part.has_costs else []
     lines += _table(
         ["stage", "model", "calls", "tokens in", "tokens out", "cost"],
         (
@@ -92,6 +94,33 @@ def _run(part: Part) -> list[str]:
     failed = len(story.failures) + story.more_failures
     if failed:
         lines += [f"{count(failed, 'request')} got no usable answer.", ""]
+    return lines
+
+
+def _training(course: Course) -> list[str]:
+    """Return the course of a training run, and its last checkpoints."""
+    lines = ["## Training", ""]
+    steps = stretches(course.rows, course.trained, LISTED)
+    lines += _table(
+        ["steps", "mean reward", "uniform", "loss", "KL", "entropy", "gradient norm", "clipped"],
+        (
+            [
+                one.name,
+                number(one.reward),
+                share(one.uniform),
+                *(figure(value) for value in (one.loss, one.kl, one.entropy, one.grad_norm)),
+                share(one.clipped),
+            ]
+            for one in steps
+        ),
+    )
+    lines += _table(
+        ["checkpoint", "selection", "size", "sha256", "folder"],
+        (
+            [f"step {one.step}", number(one.selection), one.size, one.sha, one.path]
+            for one in course.checkpoints[-LISTED:]
+        ),
+    )
     return lines
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -52,6 +53,7 @@ def _environment() -> Environment:
         "usd": usd,
         "tokens": tokens,
         "seconds": seconds,
+        "figure": figure,
         "when": when,
         "count": count,
         "sheet": Markup,  # of our own style sheet alone
@@ -96,9 +98,14 @@ def tokens(value: int | None) -> str:
     return f"{value / 1e3:.1f}k" if value < 999_950 else f"{value / 1e6:.2f}M"
 
 
+def figure(value: float | None) -> str:
+    """Return a number of any size: `0.0123`, `1e-05`; a dash for none."""
+    return "-" if value is None else f"{value:.3g}"
+
+
 def seconds(value: float | None) -> str:
-    """Return a duration: `4.2 s`, `3 min 10 s`; a dash for none."""
-    if value is None:
+    """Return a duration: `4.2 s`, `3 min 10 s`; a dash for none, and for one without an end."""
+    if value is None or not math.isfinite(value):
         return "\u2013"
     if value < 60:
         return f"{value:.1f} s"

@@ -9,9 +9,10 @@ from grpo_practice.reports.comparison import points
 from grpo_practice.reports.effects import ExperienceEffect
 from grpo_practice.reports.stored_runs import StageCost
 from grpo_practice.see import charts
-from grpo_practice.see.pages import render, style, style_hash, when
+from grpo_practice.see.pages import render, seconds, style, style_hash, tokens, when
 from grpo_practice.see.shown_rollouts import ShownRollouts
 from grpo_practice.see.story import Story
+from grpo_practice.see.training import Course
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store.queries.pages import Life
@@ -20,6 +21,7 @@ from grpo_practice.text import count
 CUT = 4_000
 """Characters of a turn that are shown."""
 NOT_MEASURED = "Not measured yet: no evaluation compares the agent with and without what it learnt."
+NOT_COMPARED = "Not measured yet: no evaluation compares the trained weights with their base model."
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,9 @@ class Part:
         self.story, self.shown = story, shown
         self.height = charts.HEIGHT
         self.steps = max(len(story.report.steps), 1)
+        trained = story.report.trained
+        self.course = Course(story.report.steps, trained) if trained else None
+        """Course of a run that trains; None for any other."""
 
     @property
     def answer(self) -> str:
@@ -79,6 +84,8 @@ class Part:
             return story.sentence[0].upper() + story.sentence[1:]
         if story.report.run.kind == "practice":
             return NOT_MEASURED
+        if self.course is not None:
+            return NOT_COMPARED
         own = story.report.scores.get(story.name)
         if own is None or own.mean is None:
             return "Not complete yet: there is no score."
@@ -97,7 +104,9 @@ class Part:
                 if known is not None:
                     found.append((label, known.run, known.score))
         elif story.comparison is not None:
-            labels = ("without experiences", "this run")
+            labels = ("base model", "trained weights")
+            if self.course is None:
+                labels = ("without experiences", "this run")
             arms = zip(labels, story.comparison.arms, strict=False)
             found = [(label, arm.run, arm.score) for label, arm in arms]
         elif story.name in story.report.scores:
@@ -135,10 +144,29 @@ class Part:
                 f"{report.dataset.name}, {report.dataset.n:,} questions" if report.dataset else "",
             ),
             ("scored by", report.verify or ""),
-            ("spent", cost),
+            *self._trained,
+            ("spent", cost if self.has_costs else ""),
             ("begun", when(run.created_at)),
         ]
         return [(name, value) for name, value in found if value]
+
+    @property
+    def _trained(self) -> list[tuple[str, str]]:
+        """Facts on a run that trains."""
+        course = self.course
+        if course is None:
+            return []
+        took = f"{seconds(course.seconds)}, {tokens(course.tokens)} tokens sampled and read"
+        return [
+            ("trained", course.trained.recipe),
+            ("base weights", f"sha256 {course.trained.base_sha[:16]}…"),
+            ("took", took if course.stretches else ""),
+        ]
+
+    @property
+    def has_costs(self) -> bool:
+        """False for a run of which nobody was paid: weights are asked in its own process."""
+        return self.course is None or bool(self.story.report.costs)
 
     @property
     def curve(self) -> charts.Curve | None:
@@ -188,10 +216,13 @@ class Part:
     @property
     def questions_sentence(self) -> str:
         """Explanation of the columns."""
-        if self.story.report.run.kind == "practice":
+        if self.story.report.run.learns:
+            grew = "Rewards of practice, in which the library grew."
+            if self.course is not None:
+                grew = "Rewards of training, in which the weights changed."
             return (
                 "A column for each time that a question was asked, not for each step; the questions"
-                " that changed most stand first. Rewards of practice, in which the library grew."
+                f" that changed most stand first. {grew}"
             )
         if self.story.comparison is not None:
             return "Mean reward of each question, those that changed most first."
@@ -277,11 +308,12 @@ class Part:
         shown, story = self.shown, self.story
         found = [
             ("curve", "Learning curve", self.curve is not None),
+            ("training", "Training", self.course is not None),
             ("experiences", f"Experiences ({len(story.library)})", bool(story.lives)),
             ("lessons", "What made the difference", bool(shown.pairs)),
             ("flips", "Questions that flipped", bool(shown.flips)),
             ("questions", "Reward by question", bool(story.questions)),
-            ("cost", "Cost", True),
+            ("cost", "Cost", self.has_costs),
             ("failures", "Failures", bool(shown.failed or story.failures)),
             ("origin", "Configuration and origin", True),
             ("transcripts", f"Transcripts ({len(shown.rollouts)})", bool(shown.rollouts)),

@@ -1,17 +1,19 @@
 """Pages of the viewer on runs: all of them, and one from its verdict down."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grpo_practice.reports.stored_runs import StageCost, as_it_stands, run_report, runs_report
+from grpo_practice.reports.training import updates_by_step
 from grpo_practice.see import charts
 from grpo_practice.see.address import Page, Query
+from grpo_practice.see.group_views import group_words
 from grpo_practice.see.report import Part
 from grpo_practice.see.shown_rollouts import ShownRollouts
 from grpo_practice.see.story import story_of
-from grpo_practice.store import Store, branches, steps
+from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import EFFECT, RunRow, StepRow
+from grpo_practice.store.records import EFFECT, RunRow, StepRow, UpdateRow
 
 RUNS = 100
 """Runs, and steps of a run, on one page."""
@@ -51,6 +53,8 @@ class Progress:
     rows: Sequence[StepRow]
     outcomes: Mapping[str, int]
     costs: Sequence[StageCost]
+    updates: Mapping[int, UpdateRow] = field(default_factory=dict)
+    """Last update of each step of a run that trains."""
 
     @property
     def goes_on(self) -> bool:
@@ -75,6 +79,8 @@ class Progress:
     @property
     def tokens(self) -> int | None:
         """Tokens in and out, as far as they are known."""
+        if self.updates:
+            return sum(update.tokens for update in self.updates.values())
         known = [(c.tokens_in or 0) + (c.tokens_out or 0) for c in self.costs if c.tokens_in]
         return sum(known) if known else None
 
@@ -83,6 +89,11 @@ class Progress:
         """Dollars, as far as they are known."""
         known = [cost.usd for cost in self.costs if cost.usd is not None]
         return sum(known) if known else None
+
+    @property
+    def paid(self) -> bool:
+        """False where nobody is paid: weights are asked in the process that trains them."""
+        return self.run.kind != "train" or bool(self.costs)
 
     @property
     def unpriced(self) -> int:
@@ -99,6 +110,7 @@ def _renewed(progress: Progress, query: Query) -> dict[str, object]:
         "first": first,
         "more": first + RUNS if first + RUNS < len(progress.rows) else None,
         "name": progress.run.name,
+        "words": group_words(progress.run) if progress.run.kind == "train" else {},
     }
 
 
@@ -111,6 +123,9 @@ def live_page(store: Store, query: Query) -> Page:
         store.read(steps.on_line, branch) if branch else [],
         store.read(scores.outcomes, branch) if branch else {},
         store.read(runs.costs, run.name),
+        updates_by_step(store.read(trained_steps.updates, branch))
+        if branch and run.kind == "train"
+        else {},
     )
     return Page("view/live.html", _renewed(progress, query))
 
@@ -132,5 +147,6 @@ def run_page(store: Store, query: Query) -> Page:
         ],
         "shade": charts.shade,
     }
-    progress = Progress(report.run, report.steps, report.outcomes, report.costs)
+    updates = report.trained.by_step if report.trained else {}
+    progress = Progress(report.run, report.steps, report.outcomes, report.costs, updates)
     return Page("view/run.html", values | _renewed(progress, query))

@@ -10,7 +10,7 @@ from grpo_practice.reports.rollout_report import RolloutReport, is_right
 from grpo_practice.see.story import Story
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import pages, runs
-from grpo_practice.store.queries.pages import FIRST, Place
+from grpo_practice.store.queries.pages import FIRST, GroupLine, Place
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import Branch
 
@@ -177,9 +177,12 @@ def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
             for change in life.changes:
                 for place in change.groups:
                     behind.setdefault(place, []).append(life.id)
-    groups = store.read(pages.group_page, story.branch, (-1, -1), 1_000)
-    taught = [group for group in groups if group.status == "distilled"]
-    taught.sort(key=lambda group: (group.step, group.slot) not in behind)
+    if story.report.run.kind == "train":
+        taught = _taught_last(store, story)
+    else:
+        groups = store.read(pages.group_page, story.branch, (-1, -1), 1_000)
+        taught = [group for group in groups if group.status == "distilled"]
+        taught.sort(key=lambda group: (group.step, group.slot) not in behind)
     for group in taught:
         found = shelf.ends(story.name, group.step, group.slot)
         if len(found) < 2:
@@ -195,6 +198,21 @@ def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
             store.read(pages.lessons_of, story.branch, group.step, group.slot),
             [*dict.fromkeys(behind.get((group.step, group.slot), ()))],
         )
+
+
+def _taught_last(store: Store, story: Story) -> list[GroupLine]:
+    """Return groups that weights were trained on, those of the last steps first."""
+    found = list[GroupLine]()
+    for row in reversed(story.report.steps):
+        step = row.plan.step
+        found += store.read(
+            lambda db, step=step: pages.group_page(
+                db, story.branch, (step, -1), PAIRS, step=step, status="scored"
+            )
+        )
+        if len(found) >= PAIRS:
+            break
+    return found
 
 
 def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:

@@ -2,10 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from shlex import quote
 
 from grpo_practice import __version__
 from grpo_practice.app.libraries import library_report
-from grpo_practice.errors import ConfigError
+from grpo_practice.app.trained_arms import compare_stored
+from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
@@ -16,8 +18,8 @@ from grpo_practice.reports.stored_runs import RunReport, run_report
 from grpo_practice.store import Store, branches, libraries
 from grpo_practice.store.queries import arms, pages, references, rollout_list, runs
 from grpo_practice.store.queries.pages import FailureLine, Life, StepStageCost, Visit
-from grpo_practice.store.records import Branch
-from grpo_practice.store.run_names import effect_name, eval_name, library_variant
+from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.run_names import effect_name, eval_name, library_variant, train_name
 from grpo_practice.types import Library
 
 MOST_QUESTIONS = 200
@@ -109,6 +111,11 @@ class Story:
     @property
     def measure(self) -> str | None:
         """Command that measures what is missing for an answer; None where nothing is."""
+        run = self.report.run
+        if run.kind == "train" and self.comparison is None and self.report.trained:
+            done = run.steps_closed == run.steps and run.name == train_name(run.exp_id)
+            command = f"grpo-practice eval --run {quote(run.name)} --arms base,trained"
+            return command if done else None
         return self.learnt.measure() if self.learnt else None
 
 
@@ -139,6 +146,9 @@ def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
     if run.kind == "practice":
         practised = _practised(store, shared)
         return _learnt(store, practised) if whole else practised
+    if run.kind == "train":
+        trained = replace(shared, comparison=_arms(store, run))
+        return _visited(store, trained) if whole else trained
     compared = _evaluated(store, shared)
     return _asked(store, compared) if whole else compared
 
@@ -169,18 +179,34 @@ def _practised(store: Store, story: Story) -> Story:
 def _learnt(store: Store, story: Story) -> Story:
     """Return the story of a practice run with its experiences, and its questions by visit."""
     branch = story.branch
-    questions = _visits(store, branch, store.read(pages.question_visits, branch))
-    columns = max((len(q.rewards) for q in questions), default=0)
     made = any(row.library_out for row in story.report.steps)
     known = library_report(store, branch.run, "last", quarantined=False) if made else None
     story = replace(
         story,
-        headings=[f"visit {n + 1}" for n in range(columns)],
         lives=store.read(pages.lives, branch),
         evidence=known.evidence if known else {},
         effects=_effects(store, story.report.run.exp_id, story.library),
     )
-    return _listed(store, story, questions)
+    return _visited(store, story)
+
+
+def _visited(store: Store, story: Story) -> Story:
+    """Return the story of a run that learns with its questions by visit."""
+    visits = store.read(pages.question_visits, story.branch)
+    questions = _visits(store, story.branch, visits)
+    columns = max((len(q.rewards) for q in questions), default=0)
+    headings = [f"visit {n + 1}" for n in range(columns)]
+    return _listed(store, replace(story, headings=headings), questions)
+
+
+def _arms(store: Store, run: RunRow) -> ComparisonReport | None:
+    """Return how trained weights compare with their base model; None where nobody asked both."""
+    if run.name != train_name(run.exp_id):
+        return None
+    try:
+        return compare_stored(store, run.exp_id, ("base", "trained"))
+    except (ConfigError, FingerprintError):
+        return None
 
 
 def _evaluated(store: Store, story: Story) -> Story:

@@ -77,4 +77,6 @@ def _next(story: "Story") -> str:
         return f"grpo-practice export-agent --run {quote(run.name)}"
     if run.kind == "eval" and run.steps_closed == run.steps:
         return f"grpo-practice rollouts list {quote(run.name)}"
+    if run.kind == "train":  # weights have to be there before they can be measured
+        return story.report.next_command
     return story.measure or story.report.next_command

@@ -16,6 +16,7 @@ from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import get_text
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
+from grpo_practice.text import brief
 
 MOST = 20
 """Problems of one kind that are told."""
@@ -226,7 +227,11 @@ def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None
         there = False
         with suppress(OSError, ValueError):  # for a name that no file can have
             there = (folder / path).is_dir()
-        yield None if there else Note(f"the checkpoint of step {step} of {run} is gone: {path}")
+        yield (
+            None
+            if there
+            else Note(f"the checkpoint of step {step} of {run} is gone: {brief(path, 200)}")
+        )
 
 
 def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:

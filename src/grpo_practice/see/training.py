@@ -1,0 +1,243 @@
+"""The course of a run that trained weights, for a page: its charts, numbers and checkpoints."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from grpo_practice.reports.training import TrainedParts, UpdateRow
+from grpo_practice.see.charts import Tick, steps_text
+from grpo_practice.store.records import StepRow
+
+HEIGHT = 120
+"""Pixels of a chart, without its labels."""
+MARGIN = 6
+"""Pixels above the largest value and below the smallest one, so that a mark there is whole."""
+MOST = 100
+"""Marks across a chart, and rows of its table: steps of a longer run are taken together."""
+LABELS = 5
+"""Labels below a chart, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Steps that are one mark: means of their last updates, and sums of tokens and seconds."""
+
+    first: int
+    last: int
+    reward: float | None
+    informative: int
+    """Groups that taught something."""
+    groups: int
+    uniform: float | None
+    """Share of the groups with equal rewards."""
+    loss: float | None
+    kl: float | None
+    entropy: float | None
+    grad_norm: float | None
+    clipped: float | None
+    learning_rate: float | None
+    tokens: int
+    seconds: float
+    selection: float | None
+    """Last score of its weights on the selection questions."""
+
+    @property
+    def name(self) -> str:
+        """Steps in words."""
+        return steps_text(self.first, self.last)
+
+
+def stretches(rows: Sequence[StepRow], trained: TrainedParts, most: int = MOST) -> list[Stretch]:
+    """Return the closed steps in order, so many together that they are at most `most`."""
+    by_step = trained.by_step
+    closed = [row for row in rows if row.closed and row.plan.step in by_step]
+    size = max(-(-len(closed) // most), 1)
+    return [_stretch(closed[n : n + size], trained) for n in range(0, len(closed), size)]
+
+
+def _stretch(rows: Sequence[StepRow], trained: TrainedParts) -> Stretch:
+    updates = [trained.by_step[row.plan.step] for row in rows]
+    stats = [row.stats or {} for row in rows]
+    scores = [trained.selection.get(row.plan.step) for row in rows]
+
+    def mean(value: Callable[[UpdateRow], float | None]) -> float | None:
+        return _mean([value(update) for update in updates])
+
+    return Stretch(
+        first=rows[0].plan.step,
+        last=rows[-1].plan.step,
+        reward=_mean([of.get("mean_reward") for of in stats]),
+        informative=sum(of.get("informative") or 0 for of in stats),
+        groups=sum(row.groups for row in rows),
+        uniform=mean(lambda of: of.uniform_share),
+        loss=mean(lambda of: of.loss),
+        kl=mean(lambda of: of.kl),
+        entropy=mean(lambda of: of.entropy),
+        grad_norm=mean(lambda of: of.grad_norm),
+        clipped=mean(lambda of: of.clipped),
+        learning_rate=mean(lambda of: of.learning_rate),
+        tokens=sum(update.tokens for update in updates),
+        seconds=sum(of.get("seconds") or 0.0 for of in stats),
+        selection=next((score for score in reversed(scores) if score is not None), None),
+    )
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """Return the mean of what is known; a database of somebody else may hold infinities."""
+    known = [value for value in values if isinstance(value, float | int) and math.isfinite(value)]
+    return sum(known) / len(known) if known else None
+
+
+@dataclass(frozen=True, slots=True)
+class Dot:
+    """A value on a chart: x in per cent of the width, y in pixels from the top."""
+
+    x: float
+    y: float
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """One number over the steps."""
+
+    id: str
+    title: str
+    sentence: str
+    """First and last value, for whoever does not see the chart."""
+    line: Sequence[tuple[Dot, Dot]]
+    """Stretches of the line, from dot to dot."""
+    ends: Sequence[Dot]
+    """Dots that no line touches, so that a value alone is seen."""
+    marks: Sequence[Dot]
+    """Scores on the selection questions."""
+    lines: Sequence[tuple[float, str]]
+    """Height in pixels and label of each horizontal line."""
+    ticks: Sequence[Tick]
+
+
+def charts_of(found: Sequence[Stretch]) -> list[Chart]:
+    """Return the charts of a training run: rewards, uniform groups and loss."""
+    if not found:
+        return []
+    whole = (0.0, 1.0)
+    scores = [one.selection for one in found]
+    losses = [one.loss for one in found]
+    return [
+        _chart("reward", "Mean reward", [one.reward for one in found], found, whole, scores),
+        _chart("uniform", "Share of uniform groups", [o.uniform for o in found], found, whole),
+        _chart("loss", "Loss", losses, found, _span(losses)),
+    ]
+
+
+def _chart(
+    id_: str,
+    title: str,
+    values: Sequence[float | None],
+    found: Sequence[Stretch],
+    span: tuple[float, float],
+    scores: Sequence[float | None] = (),
+) -> Chart:
+    places = [round(100 * (n + 0.5) / len(found), 3) for n in range(len(found))]
+
+    def dots(of: Sequence[float | None]) -> list[Dot]:
+        known = zip(places, of, strict=False)
+        return [Dot(x, _height(value, span)) for x, value in known if value is not None]
+
+    line = [*pairwise(dots(values))]
+    known = [value for value in values if value is not None]
+    said = f"{title}: {known[0]:.3g} at first, {known[-1]:.3g} at last." if known else ""
+    return Chart(
+        id=id_,
+        title=title,
+        sentence=said,
+        line=line,
+        ends=[] if line else dots(values),
+        marks=dots(scores),
+        lines=[(_height(value, span), f"{value:.2g}") for value in sorted({*span, sum(span) / 2})],
+        ticks=_ticks(found, places),
+    )
+
+
+def _span(values: Sequence[float | None]) -> tuple[float, float]:
+    """Return the ends of a scale that has all values on it, one of them at least apart."""
+    known = [value for value in values if value is not None]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+    if high - low > 1e-12 * max(abs(low), abs(high)):
+        return low, high
+    return low - (abs(low) or 1.0), high + (abs(high) or 1.0)
+
+
+def _height(value: float, span: tuple[float, float]) -> float:
+    low, high = span
+    share = min(max((value - low) / (high - low), 0.0), 1.0)
+    return round(MARGIN + (1 - share) * (HEIGHT - 2 * MARGIN), 1)
+
+
+def _ticks(found: Sequence[Stretch], places: Sequence[float]) -> list[Tick]:
+    """Return labels of some steps, the first and the last among them."""
+    every = max(-(-(len(found) - 1) // LABELS), 1)
+    shown = sorted({*range(0, len(found), every), len(found) - 1})
+    if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
+        del shown[-2]
+    return [Tick(places[n], str(found[n].first), "middle") for n in shown]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointLine:
+    """A checkpoint on a page."""
+
+    step: int
+    path: str
+    sha: str
+    """First digits of its hash."""
+    size: str
+    selection: float | None
+
+
+class Course:
+    """Course of a training run."""
+
+    def __init__(self, rows: Sequence[StepRow], trained: TrainedParts) -> None:
+        self.rows, self.trained = rows, trained
+        self.height = HEIGHT
+        self.stretches = stretches(rows, trained)
+        self.charts = charts_of(self.stretches)
+
+    @property
+    def sentence(self) -> str:
+        """Explanation of what a mark stands for."""
+        together = max((one.last - one.first + 1 for one in self.stretches), default=1)
+        many = f" Each mark is the mean of {together} steps." if together > 1 else ""
+        return f"Rewards of each step's own rollouts: other questions each time, so no score.{many}"
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of all prompts and answers."""
+        return sum(one.tokens for one in self.stretches)
+
+    @property
+    def seconds(self) -> float:
+        """Wall time of all steps."""
+        return sum(one.seconds for one in self.stretches)
+
+    @property
+    def checkpoints(self) -> list[CheckpointLine]:
+        """Checkpoints on the run's line, in order."""
+        return [
+            CheckpointLine(
+                row.step,
+                row.path,
+                row.sha256.hex()[:8],
+                _size(row.bytes),
+                self.trained.selection.get(row.step),
+            )
+            for row in self.trained.checkpoints
+        ]
+
+
+def _size(n: int) -> str:
+    """Return a size: `17 bytes`, `3.1 MB`."""
+    if n < 1_000:
+        return f"{n} bytes"
+    return f"{n / 1e3:.0f} KB" if n < 1_000_000 else f"{n / 1e6:,.1f} MB"
