@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,8 @@ def test_2_20_remote_code_is_nowhere_trusted() -> None:
     sources = Path(__file__).parents[2] / "src/grpo_practice"
     sandboxed = sources / "tools/python/sandbox_main.py"  # runs the model's code, in a sandbox
     found = [path for path in sources.rglob("*.py") if path != sandboxed]
-    texts = [path.read_text("utf-8") for path in found]
+    refused = re.compile(r"trust_remote_code(=|\": )False")
+    texts = [refused.sub("", path.read_text("utf-8")) for path in found]
     assert len(texts) > 50
     for word in ("trust_remote_code", "pickle.load", "yaml.load(", "yaml.unsafe_load", "eval("):
         uses = [

@@ -115,7 +115,7 @@ def prepare_train(session: Session, request: RunRequest, name: str | None = None
     if verify.is_judge and not config.judge.model_provider.model:
         raise ConfigError(
             f"verify {verify.name} asks a judge, and no model is named",
-            hint="set evaluation.judge_model, or JUDGE_LLM_MODEL (in .env, say)",
+            hint="set JUDGE_LLM_MODEL (in .env, say), or judge_model of the evaluation",
         )
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = scorable(session.store, dataset, verify, config.practice)

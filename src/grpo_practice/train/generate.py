@@ -34,7 +34,7 @@ class Sampler:
         wanted = [(at, n) for at in range(len(prompts)) for n in range(sampling.attempts)]
         own = wanted[self.ranks.rank :: self.ranks.count]
         trained = self.model.training
-        self.model.eval()
+        self.model.train(mode=False)
         made = list[Answer]()
         with torch.no_grad():
             for i in range(0, len(own), AT_ONCE):
