@@ -211,6 +211,11 @@ class Tally:
         self.now = Activity(lambda: self.clock())
 
     @property
+    def trains(self) -> bool:
+        """Whether the run changes weights: nobody is asked, and nothing distilled."""
+        return self.step is not None and self.step.experiences is None
+
+    @property
     def left_s(self) -> float | None:
         """Seconds until all rollouts of the command are played; None while nobody can know."""
         # The first wave alone tells how long one rollout takes, and not how many end in a second.

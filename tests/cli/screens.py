@@ -23,6 +23,7 @@ from grpo_practice.events import (
     ScoringStarted,
     StepFinished,
     StepStarted,
+    WeightsUpdated,
 )
 from grpo_practice.stages import Stage
 
@@ -147,6 +148,27 @@ def in_flight(*slots: int) -> list[Event]:
     return [RolloutStarted(RUN, 0, slot, 0) for slot in slots]
 
 
+def training() -> list[Event]:
+    return [RunStarted("math/train", 1, steps=3, rollouts=24, done=0)]
+
+
+def sampled(step: int) -> Event:
+    return StepStarted(step, 0, groups=2, rollouts=8, experiences=None)
+
+
+def scored(step: int) -> list[Event]:
+    events = list[Event]()
+    for n in range(8):
+        slot, attempt = divmod(n, 4)
+        done = RolloutFinished("math/train", step, slot, attempt, "ok", float(n % 2))
+        events += [RolloutStarted("math/train", step, slot, attempt), done]
+    return events
+
+
+def trained(step: int) -> list[Event]:
+    return [sampled(step), *scored(step), WeightsUpdated(step, 0.5, 2, -0.0123, 0.001, 4.2)]
+
+
 SCENES: dict[str, list[Event]] = {
     "the first seconds": [*begun(), *in_flight(*range(8))],
     "no failure, the teacher at work beside the play": [
@@ -194,5 +216,7 @@ SCENES: dict[str, list[Event]] = {
         *played(range(5, 7)),
         *in_flight(7),
     ],
+    "training, answers are sampled": [*training(), *trained(0), sampled(1)],
+    "training, weights change": [*training(), *trained(0), sampled(1), *scored(1)],
 }
 """What is seen → the events before it."""

@@ -178,6 +178,9 @@ def activity(tally: Tally) -> list[str]:
     parts += _waits(tally)
     if parts or tally.whole is None:
         return parts
+    if tally.trains and tally.step_open and tally.part:
+        played = tally.part.done >= tally.part.planned
+        return ["changing weights" if played else "sampling answers"]
     if tally.step_open and tally.part and tally.part.done >= tally.part.planned:
         return [f"closing step {tally.step.step}"] if tally.step else []
     if tally.whole.done >= tally.whole.planned:
@@ -202,7 +205,7 @@ def _waits(tally: Tally) -> Iterator[str]:
 
 def _part(tally: Tally, part: Part) -> list[Text]:
     pieces = [Text(f"mean reward {reward(part.mean)}")]
-    if tally.step is not None and not tally.inside:
+    if tally.step is not None and not tally.inside and not tally.trains:
         groups = Text(
             f"{tally.informative} informative of {count(tally.groups, 'group')},"
             f" {tally.distilled} distilled"
@@ -215,6 +218,8 @@ def _part(tally: Tally, part: Part) -> list[Text]:
 
 def _usage(tally: Tally) -> list[Text]:
     usage = tally.usage
+    if tally.trains and not tally.new and not tally.replayed:
+        return []
     pieces = [
         f"tokens {tokens(usage.tokens_in)} in, {tokens(usage.tokens_out)} out",
         f"requests {tally.new} new, {tally.replayed} replayed",

@@ -200,7 +200,7 @@ def _whole_line(whole: Part, part: Part, tally: Tally) -> str:
     # Weights that are trained here are asked without a call.
     paid = (
         ""
-        if tally.step and tally.step.experiences is None and not tally.new
+        if tally.trains and not tally.new
         else (f", {tokens(used.tokens_in)} tokens in, {tokens(used.tokens_out)} out")
     )
     return (
