@@ -9,8 +9,11 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.canonical import text_sha
+from grpo_practice.errors import ConfigError
+from grpo_practice.store.bound_keys import MODEL
 from grpo_practice.store.run_names import eval_name, selects, weights_eval_name
 from grpo_practice.workspace import Workspace
+from tests.train.fake_trainer import TrainProject
 from tests.train.stored import BASE_SHA, REWARDS, RUN, UNSCORED, training_database
 
 
@@ -122,3 +125,40 @@ def test_a_score_that_weights_are_chosen_by_is_no_result() -> None:
     assert selects(weights_eval_name(RUN, "s", bytes(32), chooses=False)) is None
     assert selects(eval_name("toy", "L1a2b3c4d", "data=s")) == "data=s"
     assert selects(eval_name("toy", "L1a2b3c4d")) is None
+
+
+@pytest.fixture
+def selected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
+    """A run whose weights were evaluated on the way."""
+    project = TrainProject(tmp_path / "p", monkeypatch)
+    project.train(None, "practice.select_dataset=s.jsonl", "train.eval_every=3")
+    return project
+
+
+def test_scores_on_the_selection_questions_are_shown_and_are_no_results(
+    selected: TrainProject,
+) -> None:
+    report = selected.workspace.run(RUN)
+    assert [row["step"] for row in report.document()["selection"]] == [2, 5]
+    assert dict(report.scores) == {}
+    page = selected.workspace.report(RUN).text
+    assert "score of the weights on the questions that they are chosen by" in page
+    assert page.count('r="5.5"') == 2
+
+
+def test_answers_of_weights_are_scored_again_as_theirs(selected: TrainProject) -> None:
+    (name,) = [r.name for r in selected.workspace.runs().runs if r.parent_step == 2]
+    sets = ("data.dataset=s.jsonl", "agent.model.model_provider.model=sim")
+    again = selected.workspace.evaluate(
+        rejudge=True, run=name, verify="contains", sets=sets, env={}
+    )
+    assert again.run == f"{name}/rejudge=contains"
+    bound = "SELECT identity FROM branches JOIN runs USING (run_id) WHERE run_id = ?"
+    was, now = (json.loads(selected.query(bound, run)[0][0]) for run in (name, again.run))
+    assert (now["weights.sha256"], now[MODEL]) == (was["weights.sha256"], "base")
+    assert not again.simulated
+
+
+def test_answers_of_training_are_of_no_one_agent(selected: TrainProject) -> None:
+    with pytest.raises(ConfigError, match="has asked other weights in each step"):
+        selected.workspace.evaluate(rejudge=True, run=RUN, verify="contains", env={})

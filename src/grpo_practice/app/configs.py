@@ -292,16 +292,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
-    if found.kind == "recorded":
-        raise ConfigError(
-            f"{found.name} is a recorded run: it has no rollouts to score",
-            hint=questions_of(found.name),
-        )
-    if found.role == EFFECT:
-        raise ConfigError(
-            f"{found.name} shows each rollout half of a library: its rollouts have no score",
-            hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
-        )
+    _check_one_agent(found)
     branch = store.read(branches.load, found.head_branch)
     n = _check_complete(store, found, branch)
     overrides = _overrides(request, objects)
@@ -315,6 +306,26 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     loaded = load_eval_text(stored_text(store, stored), env, overrides)
     notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"
     return replace(loaded, notices=[notice, *loaded.notices]), target
+
+
+def _check_one_agent(found: RunRow) -> None:
+    """Raise unless the rollouts of a run are those of one agent, or of one with a library."""
+    if found.kind == "recorded":
+        raise ConfigError(
+            f"{found.name} is a recorded run: it has no rollouts to score",
+            hint=questions_of(found.name),
+        )
+    if found.kind == "train":
+        raise ConfigError(
+            f"{found.name} has asked other weights in each step: a score over its rollouts would"
+            " be that of none",
+            hint="score evaluations of its weights again, as `grpo-practice runs list` has them",
+        )
+    if found.role == EFFECT:
+        raise ConfigError(
+            f"{found.name} shows each rollout half of a library: its rollouts have no score",
+            hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
+        )
 
 
 def stored_text(store: Store, stored: StoredConfig) -> StoredText:

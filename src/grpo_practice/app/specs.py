@@ -149,25 +149,41 @@ def eval_spec(
 ) -> RunSpec:
     """Return the evaluation run of this configuration, the target's library in the agent."""
     config = loaded.config
+    asked = _weights_asked(target)
+    judges = [config.judge] if verify.is_judge else []
     return RunSpec(
         name=target.name,
         exp_id=config.exp_id,
         kind="eval",
         identity=_identity(config, agent_sha, verify, target.library)
         | {"data.dataset": dataset.name}
-        | ({WEIGHTS_SHA: target.weights.hex()} if target.weights else {}),
+        | asked,
         config_text=loaded.text,
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
         library=target.library,
-        simulated=simulated(*config.models.values()),
+        simulated=simulated(*(judges if asked and target.rejudge else config.models.values())),
         role=target.role,
         parent_run=target.parent_run,
         parent_step=target.parent_step,
         cause="rejudge" if target.role == "rejudge" else "start",
         fence_key=target.rejudge.fence_key if target.rejudge else None,
     )
+
+
+def _weights_asked(target: EvalTarget) -> dict[str, Any]:
+    """Return the keys of trained weights that are asked; {} for any other model.
+
+    Those whose answers are scored again may have been asked in the process that trained them, of
+    which the configuration says nothing.
+    """
+    if target.weights:
+        return {WEIGHTS_SHA: target.weights.hex()}
+    source = target.rejudge.identity if target.rejudge else {}
+    if WEIGHTS_SHA not in source:
+        return {}
+    return {k: v for k, v in source.items() if k == WEIGHTS_SHA or k.startswith("agent.")}
 
 
 def _identity(
