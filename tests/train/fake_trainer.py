@@ -185,6 +185,8 @@ class TrainProject:
         def checked(*_: object) -> Path:
             return self.base
 
+        self.monkeypatch.setattr(train_run, "check_installed", lambda: None)
+        self.monkeypatch.setattr(train_run, "check_machine", lambda *_: None)
         self.monkeypatch.setattr(train_run, "check_training", checked)
         self.monkeypatch.setattr(train_run, "train", fake or FakeTrainer())
         return {"on_event": self.events.append, "env": {}, **options}

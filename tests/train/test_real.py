@@ -146,6 +146,25 @@ def test_a_dry_run_measures_a_step_and_leaves_nothing(tmp_path: Path) -> None:
     assert not list(project.folder.glob("*.train"))
 
 
+@pytest.mark.parametrize(
+    ("sets", "said"),
+    [
+        ("train.device=cuda", "torch finds none here"),
+        ("train.generate=vllm", "which is not installed"),
+        ("train.lora={targets: [nothing]}", "Target modules {'nothing'} not found"),
+        ("train.model=some/name", "the hub's copy cannot be had"),
+        ("train.model=./nowhere", "has no config.json"),
+        ("evaluation.agent.toolkits={py: {name: python_executor}}", "an agent with tools cannot"),
+        ("train.prompts_per_step=17", "16 questions do not fill a step of 17"),
+    ],
+)
+def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, sets: str, said: str) -> None:
+    project = RealProject(tmp_path / "p")
+    code, told = project.train("--set", sets)
+    assert (code in (2, 4), said in told, "Traceback" in told) == (True, True, False), told
+    assert "hint: " in told
+
+
 def test_all_weights_are_trained_without_an_adapter(tmp_path: Path) -> None:
     project = RealProject(tmp_path / "p")
     code, said = project.train("--set", "train.lora=null", "--steps", "2")

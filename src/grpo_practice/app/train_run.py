@@ -52,13 +52,20 @@ from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
     check_installed,
+    check_machine,
     check_training,
     steps_planned,
 )
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, settings_of
 from grpo_practice.train.steps import TrainingRun
-from grpo_practice.train.trainer import dismiss, help_train, is_out_of_memory, train
+from grpo_practice.train.trainer import (
+    OtherRankFailedError,
+    dismiss,
+    help_train,
+    is_out_of_memory,
+    train,
+)
 from grpo_practice.train.weights import weights_sha
 from grpo_practice.train.work import MAKING, Answer
 from grpo_practice.types import PlannedStep, Trajectory
@@ -123,6 +130,8 @@ def prepare_train(session: Session, request: RunRequest, name: str | None = None
         session.notice(notice)
     samples = session.store.read(datasets.samples, dataset.id)
     room = session.store.path.resolve().parent
+    check_installed()
+    check_machine(settings_of(config), ranks.count)
     model = check_training(config, folder, [sample.question for sample in samples], room)
     # Minutes of reading for a large model, and a look needs none of it.
     sha = b"" if session.only_looks else weights_sha(model)
@@ -160,7 +169,10 @@ def help_if_not_first() -> bool:
     for number in SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     check_installed()
-    help_train(ranks)
+    try:
+        help_train(ranks)
+    except OtherRankFailedError as e:
+        raise RunFailedError("the first process has failed, and says why") from e
     return True
 
 

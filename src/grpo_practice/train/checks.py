@@ -34,6 +34,30 @@ def check_installed() -> None:
         )
 
 
+def check_machine(settings: TrainSettings, ranks: int) -> None:
+    """Raise ConfigError where the machine has not what the settings ask for."""
+    import torch
+
+    if settings.generate == "vllm" and importlib.util.find_spec("vllm") is None:
+        raise ConfigError(
+            "train.generate is vllm, which is not installed",
+            hint="pip install vllm, or --set train.generate=transformers",
+        )
+    there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
+    if not there.get(settings.device, True):
+        raise ConfigError(
+            f"train.device is {settings.device}, and torch finds none here",
+            hint="--set train.device=auto",
+        )
+    gpus = torch.cuda.device_count() if settings.device in ("auto", "cuda") else 0
+    if gpus > 1 and ranks == 1:
+        raise ConfigError(
+            f"{gpus} GPUs are there for one process, which can train on one",
+            hint=f"torchrun --nproc-per-node {gpus} -m grpo_practice train …, or"
+            " CUDA_VISIBLE_DEVICES=0",
+        )
+
+
 def check_training(
     config: PracticeConfig, base_dir: Path, questions: Sequence[str], room: Path
 ) -> Path:
@@ -43,7 +67,6 @@ def check_training(
         ConfigError: The agent cannot be trained so, or the model cannot be used.
         DataError: A question is longer than the model's window, or there are too few.
     """
-    check_installed()
     _check_agent(config)
     keep_quiet()
     settings = settings_of(config)
