@@ -113,3 +113,17 @@ def test_a_database_of_somebody_else_is_shown_as_it_is(gp: Gp, database: Path) -
         assert "\x1b" not in ran.out
     (first, *_) = gp("runs", "show", RUN, "--json").document["updates"]
     assert (first["loss"], first["entropy"], first["seconds"]) == (None, None, None)
+
+
+def test_runs_are_listed_by_their_kind(gp: Gp, database: Path) -> None:
+    words = ("--dataset", "train", "--verify", "exact", "--model", "sim", "--exp-id", "toy")
+    assert gp("eval", *words).code == 0
+    evaluated = "toy/eval/model=sim/verify=exact"
+    everything = gp("runs", "list", "--json").document["runs"]
+    assert [run["run"] for run in everything] == [RUN, evaluated]
+    for kind, name in (("train", RUN), ("eval", evaluated)):
+        found = gp("runs", "list", "--kind", kind, "--json").document["runs"]
+        assert [run["run"] for run in found] == [name]
+    ran = gp("runs", "list", "--kind", "practice")
+    assert (ran.code, "no practice run yet\n" in ran.out) == (0, True)
+    assert gp("runs", "list", "--kind", "x").code == 2

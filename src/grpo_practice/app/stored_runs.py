@@ -28,7 +28,7 @@ if TYPE_CHECKING:
         TranscriptsReport,
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
-    from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport
+    from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
     from grpo_practice.stats.paired import Verdict
 
 
@@ -52,12 +52,12 @@ class RolloutOptions(TypedDict, total=False):
 class StoredRuns(DatabaseFile):
     """The runs of a database; a base of `Workspace`."""
 
-    def runs(self) -> "RunsReport":
-        """Return all runs, the oldest first."""
+    def runs(self, kind: "ShownKind | None" = None) -> "RunsReport":
+        """Return all runs, or those of a kind, the oldest first."""
         from grpo_practice.reports.stored_runs import runs_report
 
         with self._store() as store:
-            return runs_report(store)
+            return runs_report(store, kind)
 
     def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
         """Return the names of the runs, the newest first, or of the datasets.

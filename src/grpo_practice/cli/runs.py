@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -51,12 +51,19 @@ RunArgument = Annotated[
 
 
 @app.command("list")
-def list_(db: DbOption = None, json: JsonOption = False) -> None:
+def list_(
+    kind: Annotated[
+        Literal["practice", "train", "eval", "effect", "recorded"] | None,
+        typer.Option(help="Only runs of this kind."),
+    ] = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
     """List all runs, the oldest first.
 
     Example: grpo-practice runs list
     """
-    report = workspace(db).runs()
+    report = workspace(db).runs(kind)
     if json:
         print_json(report.document())
         return
@@ -87,6 +94,9 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
     last = report.runs[-1].name if report.runs else None
     if last:
         say_next(f"{PROGRAM} runs show {quote(last)}")
+    elif kind is not None:
+        say(f"no {kind} run yet")
+        say_next(f"{PROGRAM} runs list")
     else:
         say(f"no runs yet; next: {PROGRAM} demo")
 

@@ -29,6 +29,7 @@ from grpo_practice.store.queries.runs import Played
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunRow, StepRow
+from grpo_practice.store.records import ShownKind as ShownKind
 from grpo_practice.store.run_names import questions_of, selects
 from grpo_practice.text import count
 
@@ -105,9 +106,10 @@ def as_it_stands(store: Store, run: RunRow) -> RunRow:
     return replace(run, status="interrupted")
 
 
-def runs_report(store: Store) -> RunsReport:
-    """Return the list of all runs, with the mean of each evaluation that is complete."""
-    rows = [as_it_stands(store, run) for run in store.read(runs.all_runs)]
+def runs_report(store: Store, kind: ShownKind | None = None) -> RunsReport:
+    """Return the list of runs, all or of a kind, with the mean of each complete evaluation."""
+    wanted = (run for run in store.read(runs.all_runs) if kind in (None, run.shown_kind))
+    rows = [as_it_stands(store, run) for run in wanted]
     heads = {
         row.name: row.head_branch
         for row in rows

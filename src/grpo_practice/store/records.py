@@ -8,6 +8,8 @@ from typing import Any, Literal
 from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
 
 RunKind = Literal["practice", "eval", "train"]
+ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]
+"""Kind of a run as a person reads it."""
 Cause = Literal["start", "restart", "rejudge"]
 
 EFFECT = "effect"
