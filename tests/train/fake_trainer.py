@@ -94,6 +94,7 @@ class FakeTrainer:
                 while not observer.stopping():  # the main thread takes it when it comes to it
                     time.sleep(0.01)
             stop, last = observer.stopping(), step == total - 1
+            assert plan.save_every is not None, "only a dry run saves nothing"
             due = (step + 1) % plan.save_every == 0 or plan.evaluates(step, last=last)
             if due or stop or last:
                 self._save(plan, observer, step, weights, last=last)

@@ -37,9 +37,9 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         closed = sum(row.closed for row in rows)
     measured = _Measured(settings.group_size)
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
-        plan = plan_of(job, planned[:1], Path(folder))
-        # One that is never saved: of the step only its numbers are kept.
-        plan = replace(plan, save_every=2, selection=None)
+        # Two steps: what the first one takes to warm up is none of the others' time.
+        plan = plan_of(job, planned[:2], Path(folder))
+        plan = replace(plan, save_every=None, selection=None)
         await asyncio.to_thread(train, plan, job.ranks, measured)
     trained = trained_parameters(job.model, settings)
     device, memory = memory_used()
@@ -62,7 +62,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
 
 @dataclass(slots=True)
 class _Measured:
-    """The step, as it is measured; its rewards are made up, so that nobody is asked."""
+    """The last step, as it is measured; its rewards are made up, so that nobody is asked."""
 
     group_size: int
     begun: float = 0.0
@@ -71,6 +71,7 @@ class _Measured:
 
     def began(self, step: int) -> None:
         self.begun = time.monotonic()
+        self.answers.clear()
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
         self.answers += answers

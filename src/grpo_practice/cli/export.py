@@ -63,10 +63,7 @@ def export_agent(
         _export_weights(ws, run, step, output, format_=format_, merge=merge, force=force, json=json)
         return
     if merge:
-        raise ConfigError(
-            "--merge is for a training run: others have no weights",
-            hint="name one with --run: grpo-practice runs list",
-        )
+        raise _no_weights(ws, run)
     exported = ws.export(run, step, format=format_, output=output, force=force)
     if json:
         print_json(exported.document())
@@ -98,3 +95,12 @@ def _export_weights(
         from grpo_practice.cli.terminal.training_view import show_trained_export
 
         show_trained_export(exported)
+
+
+def _no_weights(ws: "Workspace", run: str | None) -> ConfigError:
+    if run is not None:
+        ws.run(run)  # one that is not there is said first
+    return ConfigError(
+        "--merge is for a training run: others have no weights",
+        hint="name one with --run: grpo-practice runs list",
+    )

@@ -52,7 +52,7 @@ def train(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Measure one step, keep nothing of it, and say what is needed."
+            "--dry-run", help="Measure a step, keep nothing of it, and say what is needed."
         ),
     ] = False,
     restart_step: RestartOption = None,

@@ -274,13 +274,14 @@ class TrainingForecast(Report):
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return what a step takes, and what is left."""
-        minutes = self.step_s * self.steps_left / 60
+        left = self.step_s * self.steps_left
+        time = f"{left:,.0f} s" if left < 120 else f"{left / 60:,.0f} minutes"
         return [
             (f"{self.run}: {self.steps_left} of {self.steps} steps are left",),
             ("model", f"{self.model}, {self.trained:,} parameters trained, on {self.device}"),
             ("a step", f"{self.rollouts} rollouts, {self.step_s:.1f} s without scoring"),
             ("tokens", f"{self.tokens_in:,} in, {self.tokens_out:,} out in the step measured"),
-            ("time", f"about {minutes:,.0f} minutes for the steps left, without scoring"),
+            ("time", f"about {time} for the steps left, without scoring"),
             ("memory", f"{self.memory_bytes / 1e9:.1f} GB at most so far"),
             ("checkpoint", f"{self.checkpoint_bytes / 1e6:.1f} MB"),
             *(

@@ -221,8 +221,9 @@ def _make_callback(
                 return
             stop = ranks.broadcast(observer.stopping() if observer else None)
             last = state.global_step >= state.max_steps
-            due = (step + 1) % plan.save_every == 0 or plan.evaluates(step, last=last)
-            control.should_save = stop or last or due
+            if plan.save_every is not None:
+                due = (step + 1) % plan.save_every == 0 or plan.evaluates(step, last=last)
+                control.should_save = stop or last or due
             control.should_training_stop = control.should_training_stop or stop
 
         def on_log(

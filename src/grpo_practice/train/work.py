@@ -43,8 +43,8 @@ class TrainingPlan:
     prompts: Sequence[Sequence[Message]]
     """Messages of each question, step after step. Shape: [steps * prompts_per_step]."""
     prompts_per_step: int
-    save_every: int
-    """Steps between checkpoints."""
+    save_every: int | None
+    """Steps between checkpoints; None saves none, not at the end either."""
     checkpoints: Path
     """Folder of the checkpoints of the branch."""
     resume: Path | None
