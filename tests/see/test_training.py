@@ -4,6 +4,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import pairwise
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -170,7 +171,7 @@ def trained(n: int, selection: dict[int, float]) -> TrainedParts:
     return TrainedParts("m", "ab", {}, [*updates(n)], [], selection)
 
 
-@pytest.mark.parametrize("n", [0, 1, 2, 7, MOST, MOST + 1, 1_234])
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 22, MOST, MOST + 1, 1_234])
 def test_a_long_run_is_as_wide_as_a_short_one(n: int) -> None:
     course = Course(rows(n), trained(n, {n - 1: 0.75} if n else {}))
     found = course.stretches
@@ -185,6 +186,7 @@ def test_a_long_run_is_as_wide_as_a_short_one(n: int) -> None:
         assert all(0 <= dot.x <= 100 and 0 <= dot.y <= HEIGHT for dot in dots)
         assert 1 <= len(chart.ticks) <= 8
         assert chart.ticks[0].text == "0"
+        assert all(b.x - a.x > 100 / 12 for a, b in pairwise(chart.ticks))
     reward, _, loss = course.charts
     assert len(reward.marks) == 1
     assert (len(loss.line), len(loss.ends)) == ((len(found) - 1), (1 if n == 1 else 0))
