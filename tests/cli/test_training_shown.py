@@ -102,6 +102,8 @@ def test_questions_that_are_trained_and_tested_on_stand_out(gp: Gp, database: Pa
     assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["stands_out"]) == (4, True)
     out = gp("runs", "diagnose", RUN).out
     assert "4 of 4 questions of the test are in the practice, too" in out
+    # A score of another model on the same questions is none of the weights.
+    assert gp("runs", "show", RUN, "--json").document["scores"] == {}
 
 
 def test_a_database_of_somebody_else_is_shown_as_it_is(gp: Gp, database: Path) -> None:
