@@ -13,7 +13,9 @@ import pytest
 from grpo_practice.canonical import text_sha
 from grpo_practice.reports.training import TrainedParts, UpdateRow
 from grpo_practice.see.training import HEIGHT, MOST, Course, stretches
+from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.records import StepRow
+from grpo_practice.store.sidecar import Sidecar
 from grpo_practice.types import PlannedStep
 from grpo_practice.workspace import Workspace
 from tests.see.hostile import HOSTILE
@@ -60,6 +62,10 @@ def test_markdown_has_the_steps_and_the_checkpoints(database: Path) -> None:
     assert re.search(r"\| step 1 \| - \| 17 bytes \| \w{8} \| t.db.train/toy.train/b1/step-", text)
     assert "| question | visit 1 | visit 2 | visit 3 | change |" in text
     assert "## Cost" not in text
+    with closing(sqlite3.connect(database)) as db, db:
+        db.execute("UPDATE steps SET status = 'planned'")
+        db.execute("DELETE FROM checkpoints")
+    assert "## Training" not in Workspace(database).report(RUN, format="md").text
 
 
 def test_the_latest_training_is_reported_where_nothing_was_practised(database: Path) -> None:
@@ -205,3 +211,16 @@ def test_steps_taken_together_are_their_mean() -> None:
     assert (one.name, one.reward, one.loss) == ("steps 0 to 3", 0.375, -0.375)
     assert (one.tokens, one.seconds, one.informative, one.groups) == (40, 4.0, 4, 4)
     assert one.selection == 0.5
+
+
+async def test_answers_of_training_are_in_the_second_file(database: Path) -> None:
+    with closing(Sidecar(database)) as sidecar, closing(open_to_look(database)) as db:
+        assert sidecar.refresh(db).complete
+    async with viewing(database) as viewer:
+        found = await viewer.page("/search", run=RUN, q="163")
+        assert "as long as the index is not made" not in found.text
+        # That of step 1 has no reward: words of such answers are not in the file.
+        assert re.findall(r"step\s(\d), group\s3, attempt\s4", found.text) == ["0", "2"]
+        page = await viewer.page("/rollouts", run=RUN, sort="reward")
+        lowest = re.findall(r"step\s(\d), group\s(\d), attempt\s(\d)", page.text)
+        assert lowest[:2] == [("1", "3", "4"), ("0", "1", "1")]  # first the one without a reward

@@ -98,8 +98,8 @@ def _run(part: Part) -> list[str]:
 
 
 def _training(course: Course) -> list[str]:
-    """Return the course of a training run, and its last checkpoints."""
-    lines = ["## Training", ""]
+    """Return the course of a training run, and its last checkpoints; nothing before its first."""
+    lines = ["## Training", ""] if course.stretches or course.checkpoints else []
     steps = stretches(course.rows, course.trained, LISTED)
     lines += _table(
         ["steps", "mean reward", "uniform", "loss", "KL", "entropy", "gradient norm", "clipped"],
