@@ -86,6 +86,27 @@ def test_a_signal_ends_it_after_a_step_with_a_checkpoint(
     assert (status, saved) == ("stopped", last)
 
 
+def test_a_restart_trains_at_the_learning_rate_that_it_names(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    code, said = project.train("--steps", "4")
+    assert code == 0, said
+    slow = ("--set", "train.learning_rate=1.0e-6", "--restart-step", "2")
+    code, said = project.train("--steps", "4", *slow)
+    assert code == 0, said
+    with closing(sqlite3.connect(project.db)) as db:
+        rates = db.execute("SELECT branch_id, step, min(learning_rate) FROM updates GROUP BY 1, 2")
+        assert rates.fetchall() == [(1, n, 0.01) for n in range(4)] + [(2, 2, 1e-6), (2, 3, 1e-6)]
+    from safetensors.numpy import load_file
+
+    folder = project.folder / "t.db.train/toy.train"
+    start, *ends = (
+        load_file(folder / name / "adapter_model.safetensors")
+        for name in ("b1/step-000001", "b1/step-000003", "b2/step-000003")
+    )
+    fast, slow_moved = (max(abs(end[k] - start[k]).max() for k in start) for end in ends)
+    assert slow_moved < fast / 100
+
+
 def test_two_ranks_train_and_one_of_them_stores(tmp_path: Path) -> None:
     project = RealProject(tmp_path / "p")
     code, said = project.train(ranks=2)

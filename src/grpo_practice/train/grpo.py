@@ -65,6 +65,10 @@ def trainer_class() -> Any:
                 return next(p for p in model.parameters() if p.requires_grad).sum() * 0.0
             return super()._compute_loss(model, inputs)
 
+        def _load_optimizer_and_scheduler(self, checkpoint: Any) -> None:
+            super()._load_optimizer_and_scheduler(checkpoint)
+            _set_rate(self.optimizer, self.lr_scheduler, self.args.learning_rate)
+
         def create_model_card(self, *args: Any, **more: Any) -> None:
             """Write none: what a checkpoint is made of stands in the database."""
 
@@ -75,3 +79,17 @@ def trainer_class() -> Any:
             self.accelerator.wait_for_everyone()
 
     return StepTrainer
+
+
+def _set_rate(optimizer: Any, scheduler: Any, rate: float) -> None:
+    """Set the learning rate, as of the update that comes next.
+
+    A checkpoint brings its own back, also where a restart has named another one.
+    """
+    # Inside of what accelerate has wrapped them in.
+    optimizer = getattr(optimizer, "optimizer", optimizer)
+    scheduler = getattr(scheduler, "scheduler", scheduler)
+    scheduler.base_lrs = [rate] * len(scheduler.base_lrs)
+    scheduler._last_lr = [rate * course(scheduler.last_epoch) for course in scheduler.lr_lambdas]
+    for group, now in zip(optimizer.param_groups, scheduler._last_lr, strict=True):
+        group["initial_lr"], group["lr"] = rate, now
