@@ -167,6 +167,36 @@ def test_a_restart_is_at_a_checkpoint(project: TrainProject) -> None:
     assert fake.trained == [2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(
+    "change", ["train.update_epochs=2", "train.lora={r: 8}", "train.lora=null", "base"]
+)
+def test_weights_that_do_not_fit_are_no_start(project: TrainProject, change: str) -> None:
+    project.train()
+    if change == "base":
+        (project.base / "model.safetensors").write_bytes(b"other weights")
+    sets = () if change == "base" else (change,)
+    with pytest.raises(FingerprintError, match="its weights do not fit") as caught:
+        project.train(None, *sets, restart_step=2)
+    assert caught.value.hint == "--restart-step 0 trains from the base model"
+    fake = FakeTrainer()
+    project.train(fake, *sets, restart_step=0)
+    assert (fake.trained, fake.plans[0].resume) == ([*range(6)], None)
+
+
+def test_a_restart_may_have_more_questions_in_a_step(project: TrainProject) -> None:
+    project.train()
+    fake = FakeTrainer()
+    report = project.train(fake, "train.prompts_per_step=6", "train.steps=6", restart_step=2)
+    assert fake.trained == [2, 3, 4, 5]
+    assert [len(row.plan.slots) for row in report.steps] == [4, 4, 6, 6, 6, 6]
+    (plan,) = fake.plans
+    asked = [messages[-1]["content"] for messages in plan.prompts]
+    assert asked[:12] == [""] * 12
+    (second,) = [row.plan for row in report.steps if row.plan.step == 2]
+    questions = dict(project.query("SELECT sample_id, question FROM samples"))
+    assert asked[12:18] == [questions[sample] for sample, _ in second.slots]
+
+
 def unscorable(n: int) -> Callable[[int, list[Answer]], list[Answer]]:
     return lambda step, made: [
         *(replace(answer, text="unscorable") for answer in made[:n]),

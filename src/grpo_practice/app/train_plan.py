@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from grpo_practice.app.train_resume import Start
 from grpo_practice.store import datasets
 from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch
@@ -19,12 +20,19 @@ if TYPE_CHECKING:
 
 
 def plan_of(
-    job: "TrainJob", planned: Sequence[PlannedStep], folder: Path, resume: Path | None = None
+    job: "TrainJob", planned: Sequence[PlannedStep], folder: Path, start: Start | None = None
 ) -> TrainingPlan:
-    """Return the work of all ranks; checkpoints go into the folder."""
+    """Return the work of all ranks; checkpoints go into the folder.
+
+    Steps before the start may have had more or fewer questions: they are passed over, by the
+    number of questions that a step has now.
+    """
     config, settings = job.config, settings_of(job.config)
     read = partial(job.session.store.read, datasets.samples_of)
-    questions = [sample.question for plan in planned for sample in read(plan)]
+    first = start.step if start else 0
+    passed = [""] * first * settings.prompts_per_step
+    left = [plan for plan in planned if plan.step >= first]
+    questions = [*passed, *(sample.question for plan in left for sample in read(plan))]
     shape = batch_shape(settings, job.ranks.count)
     making = str(folder / MAKING)
     return TrainingPlan(
@@ -35,7 +43,7 @@ def plan_of(
         prompts_per_step=settings.prompts_per_step,
         save_every=settings.save_every,
         checkpoints=folder,
-        resume=resume,
+        resume=start.folder if start else None,
         seed=settings.seed,
         scale_rewards=settings.scale_rewards,
         skip_uniform=skips_uniform(settings),

@@ -5,11 +5,12 @@ from pathlib import Path
 from shlex import quote
 
 from grpo_practice.app.session import Session
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.store import branches, steps, trained_steps
+from grpo_practice.store.bound_keys import diff, keeps_checkpoints
 from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
-from grpo_practice.store.records import CheckpointRow
+from grpo_practice.store.records import CheckpointRow, RunSpec
 from grpo_practice.train.weights import weights_sha
 
 
@@ -25,7 +26,7 @@ class Start:
     """Checkpoint that it goes on from; None starts from the base model."""
 
 
-def start_of(session: Session, name: str, *, total: int) -> Start:
+def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
     """Return where the run goes on, of which `total` steps are wanted.
 
     Steps after the last checkpoint are played again, on a branch of their own: their updates are
@@ -33,8 +34,9 @@ def start_of(session: Session, name: str, *, total: int) -> Start:
 
     Raises:
         ConfigError: A checkpoint has other weights than were saved, or none is at the step named.
+        FingerprintError: The checkpoint to restart from does not fit the configuration.
     """
-    store = session.store
+    store, name = session.store, spec.name
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return Start(session)
@@ -55,6 +57,14 @@ def start_of(session: Session, name: str, *, total: int) -> Start:
             )
     checkpoint = _last_whole(session, name, known)
     step = checkpoint[0].step + 1 if checkpoint else 0
+    changes = diff(branch.identity, spec.identity)
+    if wanted and not keeps_checkpoints(changes):
+        raise FingerprintError(
+            f"{name} cannot go on from step {wanted}: its weights do not fit another base,"
+            " adapter or number of updates",
+            changes,
+            hint="--restart-step 0 trains from the base model",
+        )
     if wanted is None and step < recorded:
         session.notice(
             f"{name} goes on at step {step}, after its last checkpoint; steps {step} to"

@@ -186,7 +186,7 @@ async def run_train(job: TrainJob) -> TrainReport:
     """
     job.loaded.remember()
     spec = replace(train_spec(job.loaded, job.verify, job.dataset, job.model_sha), name=job.name)
-    start = start_of(job.session, job.name, total=len(steps_planned(job.config, job.sample_ids)))
+    start = start_of(job.session, spec, total=len(steps_planned(job.config, job.sample_ids)))
     session = start.session
     with open_run(session, spec, partial(planned, job)) as run:
         store = session.store
@@ -260,7 +260,7 @@ async def _work(job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Sta
         folder = checkpoints_folder(session.store.path, run.branch)
         for half in folder.parent.glob(f"*/{MAKING}"):  # of a save that a kill has ended
             shutil.rmtree(half, ignore_errors=True)
-        plan = plan_of(job, [row.plan for row in rows], folder, start.folder)
+        plan = plan_of(job, [row.plan for row in rows], folder, start)
         stop = session.step_stop or StepStop()
         telling = _OnLoop(asyncio.get_running_loop(), work, stop, job.selects, job.on_score)
         thread = asyncio.ensure_future(asyncio.to_thread(train, plan, job.ranks, telling))

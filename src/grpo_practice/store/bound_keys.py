@@ -102,6 +102,15 @@ def undoing_hint(changes: Sequence[Change]) -> str:
     return f" (set {TEACHER_CONTEXT}: {was})" if was is not None else ""
 
 
+def keeps_checkpoints(changes: Sequence[Change]) -> bool:
+    """Return False where what a training run has saved does not fit what it is to be.
+
+    A change of the base, of the adapter's shape, or of how updates are counted does not fit.
+    """
+    fixed = (MODEL_SHA, "train.update_epochs", "train.lora.")
+    return not any(change.key.startswith(fixed) for change in changes)
+
+
 def scoring_of(identity: Identity) -> dict[str, Any]:
     """Return what says who is scored, and how, under an evaluation's keys."""
     keys = {key: key.removeprefix("evaluation.") for key in identity}
