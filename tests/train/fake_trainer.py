@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import train_run, tune_run
+from grpo_practice.app import train_job, train_run, train_scoring
 from grpo_practice.events import Event
 from grpo_practice.reports.training import TrainReport
 from grpo_practice.reports.tuning import TuneReport
@@ -59,6 +59,10 @@ class FakeTrainer:
     """The trainer; `kill` ends it before a step is told, as `kill -9` would."""
 
     kill: int | None = None
+    kill_unsaved: int | None = None
+    """Step that is stored, and killed before its checkpoint."""
+    kill_unscored: int | None = None
+    """Step whose checkpoint is saved, and killed before its evaluation."""
     error: Callable[[int], Exception | None] = lambda step: None
     change: Change = lambda step, answers: answers
     loss: Callable[[int], float] = lambda step: 0.5
@@ -112,6 +116,8 @@ class FakeTrainer:
     def _save(
         self, plan: TrainingPlan, observer: Observer, step: int, weights: str, *, last: bool
     ) -> None:
+        if self.kill_unsaved == step:
+            raise KilledError
         made = plan.checkpoints / MAKING
         made.mkdir(parents=True)
         (made / "adapter_model.safetensors").write_text(weights)
@@ -122,6 +128,8 @@ class FakeTrainer:
         shutil.rmtree(final, ignore_errors=True)
         made.rename(final)
         observer.saved(step, final)
+        if self.kill_unscored == step:
+            raise KilledError
         if plan.selection is not None and plan.evaluates(step, last=last):
             observer.evaluated(step, evaluated(weights, plan.selection))
 
@@ -172,13 +180,7 @@ class TrainProject:
     def tune(
         self, trials: int, fake: FakeTrainer | None = None, *sets: str, **options: Any
     ) -> TuneReport:
-        """Search with the fake; the best trial's weights answer as they do while they train."""
-
-        def answers(base: Path, checkpoint: Path, asked: Selection, **_: object) -> list[Answer]:
-            weights = (checkpoint / "adapter_model.safetensors").read_text()
-            return evaluated(weights, asked)
-
-        self.monkeypatch.setattr(tune_run, "answers_of", answers)
+        """Search with the fake."""
         given = self._options(fake, options)
         return self.workspace.tune(self.config, trials=trials, sets=sets, **given)
 
@@ -186,9 +188,15 @@ class TrainProject:
         def checked(*_: object) -> Path:
             return self.base
 
-        self.monkeypatch.setattr(train_run, "check_installed", lambda: None)
-        self.monkeypatch.setattr(train_run, "check_machine", lambda *_: None)
-        self.monkeypatch.setattr(train_run, "check_training", checked)
+        def answers(base: Path, checkpoint: Path, asked: Selection, **_: object) -> list[Answer]:
+            """Answer as the weights do while they train."""
+            weights = (checkpoint / "adapter_model.safetensors").read_text()
+            return evaluated(weights, asked)
+
+        self.monkeypatch.setattr(train_scoring, "answers_of", answers)
+        self.monkeypatch.setattr(train_job, "check_installed", lambda: None)
+        self.monkeypatch.setattr(train_job, "check_machine", lambda *_: None)
+        self.monkeypatch.setattr(train_job, "check_training", checked)
         self.monkeypatch.setattr(train_run, "train", fake or FakeTrainer())
         return {"on_event": self.events.append, "env": {}, **options}
 

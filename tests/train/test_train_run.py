@@ -280,6 +280,29 @@ def test_weights_are_evaluated_on_the_selection_questions(project: TrainProject)
     assert again.selection == report.selection
 
 
+@pytest.mark.parametrize("step", [1, 3, 5])
+@pytest.mark.parametrize("saved", [False, True])
+def test_a_kill_between_a_step_and_its_score_loses_neither_weights_nor_score(
+    project: TrainProject,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    step: int,
+    saved: bool,
+) -> None:
+    sets = ("practice.select_dataset=s.jsonl", "train.eval_every=2")
+    unbroken = TrainProject(tmp_path / "unbroken", monkeypatch)
+    expected = unbroken.train(None, *sets)
+    killer = FakeTrainer(kill_unscored=step) if saved else FakeTrainer(kill_unsaved=step)
+    with pytest.raises(KilledError):
+        project.train(killer, *sets)
+    report = project.train(None, *sets)
+    assert report.selection == expected.selection
+    assert list(report.selection) == [1, 3, 5]
+    assert report.checkpoints[-1].sha256 == expected.checkpoints[-1].sha256
+    assert project.line() == unbroken.line()
+
+
 def test_equal_weights_are_not_scored_again(project: TrainProject) -> None:
     sets = ("practice.select_dataset=s.jsonl", "train.eval_every=2", "train.save_every=2")
     killed(project, 2, *sets)

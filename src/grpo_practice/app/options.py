@@ -21,7 +21,7 @@ from grpo_practice.telemetry.tracer import Tracing
 from grpo_practice.types import Library
 
 if TYPE_CHECKING:
-    from grpo_practice.app.train_run import TrainJob
+    from grpo_practice.app.train_job import TrainJob
     from grpo_practice.app.tune_run import TuneJob
 
 LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max_requests": 0}
@@ -212,7 +212,7 @@ def train_job(
     only_looks: bool = False,
 ) -> "TrainJob":
     """Return the training run that these options mean; see `eval_job`."""
-    from grpo_practice.app.train_run import prepare_train
+    from grpo_practice.app.train_job import prepare_train
 
     dataset = "data.practice_dataset_name"
     session, fields = _taken_apart(

@@ -18,7 +18,7 @@ from grpo_practice.reports.training import scored_steps as scored_steps
 from grpo_practice.rollout import AttemptKey, Player, task_group
 from grpo_practice.store import datasets
 from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA
-from grpo_practice.store.queries import scores
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import DatasetRow, RolloutPrompt, RunSpec
 from grpo_practice.store.run_names import weights_eval_name
 from grpo_practice.train.checks import prompts_of
@@ -97,6 +97,11 @@ class WeightsEvaluation:
             parent_step=step,
             simulated=simulated(*judges),
         )
+
+    def is_done(self, sha: bytes, step: int) -> bool:
+        """Return whether these weights have been asked all questions."""
+        run = self.session.store.read(runs.find, self.spec(sha, step).name)
+        return run is not None and bool(run.steps) and run.steps_closed == run.steps
 
 
 def weights_evaluation(

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from grpo_practice.app.train_job import TrainJob
 from grpo_practice.app.train_plan import plan_of
-from grpo_practice.app.train_run import TrainJob
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.training import TrainingForecast
 from grpo_practice.store import steps

@@ -16,7 +16,7 @@ from grpo_practice.train.work import MAKING, TrainingPlan
 from grpo_practice.types import PlannedStep
 
 if TYPE_CHECKING:
-    from grpo_practice.app.train_run import TrainJob
+    from grpo_practice.app.train_job import TrainJob
 
 
 def plan_of(

@@ -24,6 +24,8 @@ class Start:
     """First step that it plays."""
     folder: Path | None = None
     """Checkpoint that it goes on from; None starts from the base model."""
+    saved: CheckpointRow | None = None
+    """The run's last checkpoint before that step."""
 
 
 def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
@@ -44,9 +46,10 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
     rows = store.read(steps.on_line, branch)
     recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
     wanted = session.restart_step
-    if wanted is None and recorded >= total:
-        return Start(session, recorded)  # complete: no weights are needed
     known = store.read(trained_steps.checkpoints, branch)
+    # By the checkpoint, too: a kill between the last step and its save has lost the weights.
+    if wanted is None and recorded >= total and known and known[-1].step == recorded - 1:
+        return Start(session, recorded, saved=known[-1])  # no weights are needed
     if wanted is not None:
         known = [row for row in known if row.step < wanted]
         if wanted and (not known or known[-1].step != wanted - 1):
@@ -71,7 +74,8 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
             f" {recorded - 1} are played again"
         )
         session = replace(session, restart_step=step, again=True)
-    return Start(session, step, checkpoint[1] if checkpoint else None)
+    row, folder = checkpoint or (None, None)
+    return Start(session, step, folder, row)
 
 
 def _last_whole(
@@ -79,14 +83,24 @@ def _last_whole(
 ) -> tuple[CheckpointRow, Path] | None:
     """Return the last checkpoint whose folder is there, and is what was saved."""
     for row in reversed(known):
-        folder = checkpoint_folder(session.store.path, row.path)
-        if folder is None:
-            session.notice(f"the checkpoint of step {row.step} is gone: {row.path}")
-            continue
-        if weights_sha(folder) != row.sha256:
-            raise ConfigError(
-                f"{row.path} does not hold the weights that {name} saved at step {row.step}",
-                hint=f"put them back, or go on from an earlier checkpoint: rm -r {quote(row.path)}",
-            )
-        return row, folder
+        folder = checked_folder(session, name, row)
+        if folder is not None:
+            return row, folder
     return None
+
+
+def checked_folder(session: Session, name: str, row: CheckpointRow) -> Path | None:
+    """Return the folder of a checkpoint of a run; None, and a notice, where it is gone.
+
+    Raises:
+        ConfigError: It does not hold the weights that were saved.
+    """
+    folder = checkpoint_folder(session.store.path, row.path)
+    if folder is None:
+        session.notice(f"the checkpoint of step {row.step} is gone: {row.path}")
+    elif weights_sha(folder) != row.sha256:
+        raise ConfigError(
+            f"{row.path} does not hold the weights that {name} saved at step {row.step}",
+            hint=f"put them back, or go on from an earlier checkpoint: rm -r {quote(row.path)}",
+        )
+    return folder

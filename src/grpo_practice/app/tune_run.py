@@ -1,6 +1,5 @@
 """`train tune`: trials of training under other settings, chosen on the selection questions."""
 
-import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,21 +10,15 @@ from grpo_practice.app.arms import each_once
 from grpo_practice.app.configs import train_config
 from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session, StepStop, open_run
-from grpo_practice.app.specs import train_spec
 from grpo_practice.app.train_evaluation import (
     WeightsEvaluation,
     score_weights,
     scored_steps,
     weights_evaluation,
 )
-from grpo_practice.app.train_run import (
-    TrainJob,
-    planned,
-    prepare_train,
-    run_train,
-    scoring,
-    selecting,
-)
+from grpo_practice.app.train_job import TrainJob, planned, prepare_train, selecting
+from grpo_practice.app.train_run import run_train
+from grpo_practice.app.train_scoring import answers_to, scoring
 from grpo_practice.app.trained_weights import TrainedWeights, trained_weights
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
@@ -34,7 +27,6 @@ from grpo_practice.reports.tuning import Trial, TuneReport
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import trial_name
-from grpo_practice.train.answering import answers_of
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.tune import Proposal, Space, Study, space_of
@@ -175,32 +167,19 @@ async def _tested(job: TuneJob, study: Study, best: Trial, dataset: str) -> str:
         weights_evaluation(trained.session, trained.loaded, trained.verify, dataset, best.run),
         chooses=False,
     )
-    spec = evaluation.spec(weights.checkpoint.sha256, weights.checkpoint.step)
-    known = store.read(runs.find, spec.name)
-    if known is not None and known.steps and known.steps_closed == known.steps:
-        return spec.name
-    await _answer(trained, weights, evaluation)
-    return spec.name
+    sha, step = weights.checkpoint.sha256, weights.checkpoint.step
+    if not evaluation.is_done(sha, step):
+        await _answer(trained, weights, evaluation)
+    return evaluation.spec(sha, step).name
 
 
 async def _answer(
     trained: TrainJob, weights: TrainedWeights, evaluation: WeightsEvaluation
 ) -> None:
-    session, settings = trained.session, settings_of(trained.config)
-    asked = evaluation.selection(1)
-    answers = await asyncio.to_thread(
-        answers_of,
-        trained.model,
-        weights.checked(),
-        asked,
-        seed=settings.seed,
-        device=settings.device,
-    )
-    spec = replace(
-        train_spec(trained.loaded, trained.verify, trained.dataset, trained.model_sha),
-        name=trained.name,
-    )
-    with open_run(session, spec, partial(planned, trained)) as run:
+    session = trained.session
+    seed = settings_of(trained.config).seed
+    answers = await answers_to(trained, evaluation, weights.checked(), seed)
+    with open_run(session, trained.spec, partial(planned, trained)) as run:
         assert all(row.closed for row in session.store.read(steps.on_line, run.branch))
         async with scoring(trained, run) as player:
             await score_weights(

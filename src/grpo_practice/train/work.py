@@ -58,8 +58,12 @@ class TrainingPlan:
 
     def evaluates(self, step: int, *, last: bool) -> bool:
         """Return whether an evaluation follows a step."""
-        every = self.selection.every if self.selection else 0
-        return bool(every) and (last or (step + 1) % every == 0)
+        return evaluates(self.selection.every if self.selection else 0, step, last=last)
+
+
+def evaluates(every: int, step: int, *, last: bool) -> bool:
+    """Return whether an evaluation every so many steps follows a step; 0 is none."""
+    return bool(every) and (last or (step + 1) % every == 0)
 
 
 @dataclass(frozen=True, slots=True)

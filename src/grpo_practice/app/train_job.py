@@ -1,0 +1,149 @@
+"""A training run with all that it names looked up and checked, before anything is trained."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from grpo_practice.app.configs import train_config
+from grpo_practice.app.preflight import (
+    check_plan,
+    dataset_of,
+    scorable,
+    session_of,
+    verify_function,
+)
+from grpo_practice.app.request import RunRequest
+from grpo_practice.app.session import Session, StepStop
+from grpo_practice.app.specs import train_spec
+from grpo_practice.app.train_evaluation import WeightsEvaluation, weights_evaluation
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store import datasets
+from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
+from grpo_practice.store.run_names import train_name
+from grpo_practice.train.checks import (
+    check_installed,
+    check_machine,
+    check_training,
+    steps_planned,
+)
+from grpo_practice.train.gather import Ranks
+from grpo_practice.train.recipe import batch_shape, settings_of
+from grpo_practice.train.weights import weights_sha
+from grpo_practice.types import PlannedStep
+from grpo_practice.verify.resolve import VerifyFunction
+
+
+@dataclass(frozen=True, slots=True)
+class TrainJob:
+    """A training run with all that it names looked up and checked, ready to run."""
+
+    session: Session
+    loaded: Loaded[PracticeConfig]
+    dataset: DatasetRow
+    sample_ids: list[int]
+    verify: VerifyFunction
+    model: Path
+    """Folder of the base model."""
+    model_sha: bytes
+    ranks: Ranks
+    name: str
+    selects: WeightsEvaluation | None = None
+    """Evaluation on the way; None without `eval_every`."""
+    every: int = 0
+    """Steps between these evaluations."""
+    on_score: Callable[[int, float], bool] | None = None
+    """Told of each of them, step and mean reward; True ends the run there."""
+
+    @property
+    def config(self) -> PracticeConfig:
+        """The run's configuration."""
+        return self.loaded.config
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run as it is recorded."""
+        spec = train_spec(self.loaded, self.verify, self.dataset, self.model_sha)
+        return replace(spec, name=self.name)
+
+
+def prepare_train(session: Session, request: RunRequest, name: str | None = None) -> TrainJob:
+    """Return the job; no weights are loaded and no run is recorded yet.
+
+    The run has the name given; by default it is that of its experiment.
+
+    Raises:
+        ConfigError: The configuration, the machine, the base model or the verify function cannot
+            be used.
+        DataError: A dataset is missing, or a gold cannot be scored.
+    """
+    loaded = train_config(session.store, request)
+    config, folder = loaded.config, loaded.base_dir
+    name = name or train_name(config.exp_id)
+    session = session_of(session, request, loaded, name)
+    ranks = Ranks.of_environment()
+    batch_shape(settings_of(config), ranks.count)
+    verify = verify_function(session, None, config.evaluation.verify, folder)
+    if verify.is_judge and not config.judge.model_provider.model:
+        raise ConfigError(
+            f"verify {verify.name} asks a judge, and no model is named",
+            hint="set JUDGE_LLM_MODEL (in .env, say), or judge_model of the evaluation",
+        )
+    dataset = dataset_of(session, config.data.practice_dataset_name, folder)
+    ids, notice = scorable(session.store, dataset, verify, config.practice)
+    if notice:
+        session.notice(notice)
+    samples = session.store.read(datasets.samples, dataset.id)
+    room = session.store.path.resolve().parent
+    check_installed()
+    check_machine(settings_of(config), ranks.count)
+    model = check_training(config, folder, [sample.question for sample in samples], room)
+    # Minutes of reading for a large model, and a look needs none of it.
+    sha = b"" if session.only_looks else weights_sha(model)
+    session = replace(session, step_stop=StepStop())
+    job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
+    every = settings_of(config).eval_every
+    return selecting(job, every) if every else job
+
+
+def selecting(job: TrainJob, every: int) -> TrainJob:
+    """Return the job with evaluations on `practice.select_dataset` on its way.
+
+    Raises:
+        ConfigError: No such dataset is named.
+        DataError: There is none.
+    """
+    dataset = job.config.practice.select_dataset
+    if dataset is None:
+        raise ConfigError(
+            "practice.select_dataset is not set: there are no questions to choose weights by",
+            hint="--set practice.select_dataset=NAME, other questions than those evaluated on",
+        )
+    found = weights_evaluation(job.session, job.loaded, job.verify, dataset, job.name)
+    return replace(job, selects=found, every=every)
+
+
+def planned(
+    job: TrainJob, branch: Branch, rows: Sequence[StepRow]
+) -> tuple[list[PlannedStep], list[str]]:
+    """Return the steps it should have, and notices; of the samples it was started with.
+
+    Raises:
+        FingerprintError: A sample is missing, or fewer steps are asked for than planned.
+    """
+    own = [row.plan for row in rows if row.branch_id == branch.id]
+    played = sorted({i for plan in own for i, _ in plan.slots})
+    notices = check_plan(job.session.store, branch, job.dataset, played)
+    ids = job.sample_ids
+    if branch.dataset_id != job.dataset.id:
+        was = job.session.store.read(datasets.by_id, branch.dataset_id)
+        ids, _ = scorable(job.session.store, was, job.verify, job.config.practice)
+    plan = steps_planned(job.config, ids)
+    if len(plan) < len(rows):
+        raise FingerprintError(
+            f"{branch.run} has {len(rows)} steps planned; their number can only grow",
+            [Change("train.steps", len(rows), len(plan))],
+            hint="undo the change, or give the run another exp_id",
+        )
+    return plan, notices

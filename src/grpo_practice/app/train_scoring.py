@@ -1,0 +1,134 @@
+"""Scores of a training run: what judges answers, and evaluations of weights that are saved."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn, TypeVar
+
+from grpo_practice.app.clients import Connections, Models
+from grpo_practice.app.session import OpenRun, StepStop, to_the_end
+from grpo_practice.app.train_evaluation import WeightsEvaluation, score_weights
+from grpo_practice.app.train_job import TrainJob
+from grpo_practice.calls import Scope
+from grpo_practice.errors import PrunedError
+from grpo_practice.fences import Fences
+from grpo_practice.llm.ledgered import AgentChat
+from grpo_practice.rollout import Player
+from grpo_practice.train.answering import answers_of
+from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.steps import TrainingRun
+from grpo_practice.train.work import Answer
+from grpo_practice.types import Trajectory
+from grpo_practice.verify.verifier import Verifier
+
+T = TypeVar("T")
+
+
+@asynccontextmanager
+async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
+    """Open what scores answers; nothing here plays: the weights do."""
+    session, config = job.session, job.config
+    fences = Fences(run.branch.fence_key)
+    connections = Connections(
+        run.emit,
+        concurrency=(1, config.evaluation.judge_concurrency),
+        admission=session.admission,
+    )
+    async with connections, Verifier(job.verify, fences) as verifier:
+        await verifier.start()
+        judge: Any = _no_model
+        if job.verify.is_judge:
+            models = Models(connections, run.ledger, run.emit, config.evaluation.prices)
+            judge = await models.chats(config.judge, "judge")
+        yield Player(
+            agent=_no_agent,
+            student=_no_model,
+            judge=judge,
+            verify=to_the_end(session, verifier),
+            run_seed=settings_of(config).seed,
+            task_timeout_s=config.practice.task_timeout,
+            emit=run.emit,
+        )
+
+
+def _no_model(scope: Scope) -> AgentChat:
+    """Return what nothing of a training run asks: a verify function without a judge does not."""
+    return _Nobody()  # type: ignore[return-value]
+
+
+class _Nobody:
+    async def __call__(self, *_: object, **__: object) -> NoReturn:
+        raise AssertionError("no model is asked here")
+
+
+async def _no_agent(question: str, system: str, context: object) -> Trajectory:
+    raise AssertionError("answers are sampled from the weights")
+
+
+@dataclass(frozen=True, slots=True)
+class OnLoop:
+    """The run's steps as the training thread tells of them: each call waits for the loop."""
+
+    loop: asyncio.AbstractEventLoop
+    run: TrainingRun
+    stop: StepStop
+    job: TrainJob
+
+    def began(self, step: int) -> None:
+        """Take that a step begins to be played."""
+        self._wait(self.run.began(step))
+
+    def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
+        """Score the answers of a step. Shape: [B] to [B]."""
+        return self._wait(self.run.score(step, answers))
+
+    def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
+        """Take what an update did."""
+        self._wait(self.run.updated(step, inner, logs))
+
+    def saved(self, step: int, folder: Path) -> None:
+        """Take a checkpoint."""
+        self._wait(self.run.saved(step, folder))
+
+    def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
+        """Score an evaluation; raise PrunedError where the run is worth no more."""
+        self._wait(selected(self.job, self.run.player, self.run.shas[step], step, answers))
+
+    def stopping(self) -> bool:
+        """Return whether a signal came."""
+        # By way of the loop: a signal that came while it slept is taken when its thread wakes.
+        return self._wait(self._stopping())
+
+    async def _stopping(self) -> bool:
+        return self.stop.signal is not None
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
+
+async def selected(
+    job: TrainJob, player: Player, sha: bytes, step: int, answers: Sequence[Answer]
+) -> None:
+    """Score the weights of a step on the selection questions.
+
+    Raises:
+        PrunedError: They are worth no more.
+    """
+    assert job.selects is not None, "nothing is evaluated without it"
+    score = await score_weights(job.selects, player, answers, sha=sha, step=step)
+    if score is not None and job.on_score is not None and job.on_score(step, score):
+        raise PrunedError(
+            f"{job.name} is not trained further: {score:.3f} after step {step}"
+            " is less than others had"
+        )
+
+
+async def answers_to(
+    job: TrainJob, evaluation: WeightsEvaluation, folder: Path, seed: int
+) -> list[Answer]:
+    """Return the answers of a checkpoint's weights to the questions of an evaluation."""
+    asked = evaluation.selection(1)
+    device = settings_of(job.config).device
+    return await asyncio.to_thread(answers_of, job.model, folder, asked, seed=seed, device=device)
