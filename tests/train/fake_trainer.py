@@ -180,9 +180,16 @@ class TrainProject:
     def tune(
         self, trials: int, fake: FakeTrainer | None = None, *sets: str, **options: Any
     ) -> TuneReport:
-        """Search with the fake."""
+        """Search with the fake, by trials."""
         given = self._options(fake, options)
         return self.workspace.tune(self.config, trials=trials, sets=sets, **given)
+
+    def populate(
+        self, members: int, fake: FakeTrainer | None = None, *sets: str, **options: Any
+    ) -> TuneReport:
+        """Search with the fake, by a population."""
+        given = self._options(fake, options)
+        return self.workspace.tune(self.config, population=members, sets=sets, **given)
 
     def _options(self, fake: FakeTrainer | None, options: dict[str, Any]) -> dict[str, Any]:
         def checked(*_: object) -> Path:

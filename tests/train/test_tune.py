@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.train.tune import Choice, Range, space_of
+from grpo_practice.train.space import Choice, Range, space_of
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
 SEARCH = (

@@ -22,7 +22,7 @@ from grpo_practice.types import Library
 
 if TYPE_CHECKING:
     from grpo_practice.app.train_job import TrainJob
-    from grpo_practice.app.tune_run import TuneJob
+    from grpo_practice.app.tuning import TuneJob
 
 LEAST: Mapping[str, int] = {"limit": 1, "restart_step": 0, "max_tokens": 0, "max_requests": 0}
 """Least value of the options that are counts."""
@@ -223,7 +223,7 @@ def train_job(
 
 
 def tune_job(
-    trials: int,
+    prepare: "Callable[[Session, RunRequest], TuneJob]",
     store: Store,
     config: ConfigInput | None,
     options: TrainOptions,
@@ -231,15 +231,13 @@ def tune_job(
     *,
     only_looks: bool = False,
 ) -> "TuneJob":
-    """Return the search that these options mean; see `eval_job`."""
-    from grpo_practice.app.tune_run import prepare_tune
-
+    """Return the search that these options mean, as it is prepared; see `eval_job`."""
     dataset = "data.practice_dataset_name"
     session, fields = _taken_apart(
         store, options, dataset, command or _call(store, "tune", config, options)
     )
     session = replace(session, only_looks=only_looks)
-    return prepare_tune(session, RunRequest(config=config, **fields), trials)
+    return prepare(session, RunRequest(config=config, **fields))
 
 
 def _call(store: Store, method: str, config: ConfigInput | None, options: Mapping[str, Any]) -> str:

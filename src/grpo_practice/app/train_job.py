@@ -16,10 +16,12 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session, StepStop
 from grpo_practice.app.specs import train_spec
 from grpo_practice.app.train_evaluation import WeightsEvaluation, weights_evaluation
+from grpo_practice.app.train_resume import Origin
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import datasets
+from grpo_practice.store.bound_keys import ORIGIN, POPULATION
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
@@ -55,6 +57,10 @@ class TrainJob:
     """Steps between these evaluations."""
     on_score: Callable[[int, float], bool] | None = None
     """Told of each of them, step and mean reward; True ends the run there."""
+    population: str | None = None
+    """Way in which the members of a population are compared; None outside of one."""
+    origin: Origin | None = None
+    """Weights of another run that it has taken over."""
 
     @property
     def config(self) -> PracticeConfig:
@@ -65,7 +71,9 @@ class TrainJob:
     def spec(self) -> RunSpec:
         """The run as it is recorded."""
         spec = train_spec(self.loaded, self.verify, self.dataset, self.model_sha)
-        return replace(spec, name=self.name)
+        keys = {POPULATION: self.population, ORIGIN: self.origin and self.origin.text}
+        own = {key: value for key, value in keys.items() if value is not None}
+        return replace(spec, name=self.name, identity={**spec.identity, **own})
 
 
 def prepare_train(session: Session, request: RunRequest, name: str | None = None) -> TrainJob:

@@ -7,7 +7,7 @@ from shlex import quote
 from grpo_practice.app.session import Session
 from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.store import branches, steps, trained_steps
-from grpo_practice.store.bound_keys import diff, keeps_checkpoints
+from grpo_practice.store.bound_keys import diff, keeps_checkpoints, origin_of
 from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import CheckpointRow, RunSpec
@@ -28,8 +28,23 @@ class Start:
     """The run's last checkpoint before that step."""
 
 
-def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Weights that a member of a population takes over: a checkpoint of another one."""
+
+    run: str
+    saved: CheckpointRow
+
+    @property
+    def text(self) -> str:
+        """Words that tell it from every other checkpoint."""
+        return f"{self.run} after step {self.saved.step} ({self.saved.sha256.hex()[:16]})"
+
+
+def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | None = None) -> Start:
     """Return where the run goes on, of which `total` steps are wanted.
+
+    Weights that are taken over from an origin begin a branch, and are its first checkpoint.
 
     Steps after the last checkpoint are played again, on a branch of their own: their updates are
     lost with the process that made them.
@@ -43,6 +58,9 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
     if found is None or found.head_branch is None:
         return Start(session)
     branch = store.read(branches.load, found.head_branch)
+    if origin is not None and origin_of(branch.identity) != origin.text:
+        first, taken = _taken_over(session, origin)
+        return Start(replace(session, restart_step=first, again=True), first, taken)
     rows = store.read(steps.on_line, branch)
     recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
     wanted = session.restart_step
@@ -50,6 +68,8 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
     # By the checkpoint, too: a kill between the last step and its save has lost the weights.
     if wanted is None and recorded >= total and known and known[-1].step == recorded - 1:
         return Start(session, recorded, saved=known[-1])  # no weights are needed
+    if origin is not None:
+        known = [row for row in known if row.step > origin.saved.step]
     if wanted is not None:
         known = [row for row in known if row.step < wanted]
         if wanted and (not known or known[-1].step != wanted - 1):
@@ -58,8 +78,10 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
                 f"cannot restart {name} at step {wanted}: no checkpoint was saved before it",
                 hint=f"--restart-step 0{' or ' + places if places else ''}",
             )
-    checkpoint = _last_whole(session, name, known)
-    step = checkpoint[0].step + 1 if checkpoint else 0
+    row, folder = _last_whole(session, name, known)
+    step = row.step + 1 if row else 0
+    if row is None and origin is not None:
+        step, folder = _taken_over(session, origin)
     changes = diff(branch.identity, spec.identity)
     if wanted and not keeps_checkpoints(changes):
         raise FingerprintError(
@@ -74,19 +96,30 @@ def start_of(session: Session, spec: RunSpec, *, total: int) -> Start:
             f" {recorded - 1} are played again"
         )
         session = replace(session, restart_step=step, again=True)
-    row, folder = checkpoint or (None, None)
     return Start(session, step, folder, row)
+
+
+def _taken_over(session: Session, origin: Origin) -> tuple[int, Path]:
+    """Return the step after a checkpoint that is taken over, and its folder."""
+    folder = checked_folder(session, origin.run, origin.saved)
+    if folder is None:
+        raise ConfigError(
+            f"the weights of {origin.run} after step {origin.saved.step}, which another member"
+            " takes over, are gone",
+            hint=f"put {quote(origin.saved.path)} back, or give the search another exp_id",
+        )
+    return origin.saved.step + 1, folder
 
 
 def _last_whole(
     session: Session, name: str, known: list[CheckpointRow]
-) -> tuple[CheckpointRow, Path] | None:
+) -> tuple[CheckpointRow | None, Path | None]:
     """Return the last checkpoint whose folder is there, and is what was saved."""
     for row in reversed(known):
         folder = checked_folder(session, name, row)
         if folder is not None:
             return row, folder
-    return None
+    return None, None
 
 
 def checked_folder(session: Session, name: str, row: CheckpointRow) -> Path | None:

@@ -63,7 +63,8 @@ async def run_train(job: TrainJob) -> TrainReport:
     """
     job.loaded.remember()
     spec = job.spec
-    start = start_of(job.session, spec, total=len(steps_planned(job.config, job.sample_ids)))
+    total = len(steps_planned(job.config, job.sample_ids))
+    start = start_of(job.session, spec, total=total, origin=job.origin)
     session = start.session
     with open_run(session, spec, partial(planned, job)) as run:
         store = session.store

@@ -45,7 +45,12 @@ class Training(RunCalls):
             return self._wait(job.session, run_train(job))
 
     def tune(
-        self, config: "ConfigInput | None" = None, *, trials: int, **options: "Unpack[TrainOptions]"
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        trials: int | None = None,
+        population: int | None = None,
+        **options: "Unpack[TrainOptions]",
     ) -> "TuneReport":
         """Train under several settings, choose on the selection questions, and test the best once.
 
@@ -53,18 +58,32 @@ class Training(RunCalls):
 
         Args:
             config: As for `train`; its `train.tune.space` says what a trial may take.
-            trials: Trials in all.
+            trials: Trials in all, each trained by itself.
+            population: Members that are trained in turns, of which bad ones take over the weights
+                of good ones; in place of trials.
             options: See `TrainOptions`.
 
         Raises:
             GrpoPracticeError: The search could not be completed; as `train`.
         """
         from grpo_practice.app.options import check_least, tune_job
-        from grpo_practice.app.tune_run import run_tune
+        from grpo_practice.app.population_run import prepare_population, run_population
+        from grpo_practice.app.tune_run import prepare_trials, run_trials
+        from grpo_practice.errors import ConfigError
 
         check_least("trials", trials, 1)
-        with self._job(partial(tune_job, trials), config, options) as job:
-            return self._wait(job.session, run_tune(job))
+        check_least("population", population, 2)
+        match trials, population:
+            case int(), None:
+                make, run = partial(prepare_trials, trials=trials), run_trials
+            case None, int():
+                make, run = partial(prepare_population, members=population), run_population
+            case _:
+                raise ConfigError(
+                    "a search is by trials or by a population", hint="trials=8, or population=4"
+                )
+        with self._job(partial(tune_job, make), config, options) as job:
+            return self._wait(job.session, run(job))
 
     def export_trained(
         self,

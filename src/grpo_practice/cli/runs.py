@@ -191,7 +191,7 @@ def _show(report: "RunReport") -> None:
     run, health, traffic = report.run, report.health, report.traffic
     practice = run.kind == "practice"
     say(f"{run.name}{' (simulated)' if run.simulated else ''}", style="bold")
-    branches = [f"{b.id} ({b.cause} at step {b.from_step})" for b in report.branches]
+    branches = [b.text for b in report.branches]
     passed = ""
     if traffic is not None:
         failed = f", {traffic.failed} more without an answer" if traffic.failed else ""

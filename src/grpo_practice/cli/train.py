@@ -49,6 +49,13 @@ def train(
     trials: Annotated[
         int | None, typer.Option(min=1, help="With tune: trials in all, those there are included.")
     ] = None,
+    population: Annotated[
+        int | None,
+        typer.Option(
+            min=2,
+            help="With tune: members that take over each other's weights, in place of trials.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(
@@ -67,7 +74,8 @@ def train(
 
     Running the command again goes on at the last checkpoint. Without --config the latest training
     run is continued; where there is none, the practice.yaml of this folder is used. `train tune`
-    trains under other settings of `train.tune.space`, and tests the best of them once.
+    trains under other settings of `train.tune.space`, and tests the best of them once: by trials
+    of their own, or by a population, whose bad members take over the weights of good ones.
 
     Example: grpo-practice train --config math.yaml --model ./my-model
     """
@@ -78,7 +86,7 @@ def train(
         show_tuning,
     )
 
-    _check_action(action, trials, dry_run=dry_run)
+    searches = _searches(action, trials, population, dry_run=dry_run)
     flags = {
         "exp_id": exp_id,
         "data.practice_dataset_name": dataset,
@@ -98,13 +106,13 @@ def train(
             "verbose": verbose,
             "on_event": emit,
         }
-        if trials is not None:
-            found = ws.tune(config, trials=trials, **options)
+        if searches:
+            found = ws.tune(config, trials=trials, population=population, **options)
         elif dry_run:
             needed = ws.forecast_training(config, **options)
         else:
             report = ws.train(config, **options)
-    if trials is not None:
+    if searches:
         print_json(found.document()) if json else show_tuning(found)
     elif dry_run:
         print_json(needed.document()) if json else show_training_forecast(needed)
@@ -112,17 +120,33 @@ def train(
         print_json(report.document()) if json else show_training(report)
 
 
-def _check_action(action: str | None, trials: int | None, *, dry_run: bool) -> None:
-    """Raise ConfigError unless `tune` and `--trials` come together, and alone."""
-    if action is not None and trials is None:
+def _searches(
+    action: str | None, trials: int | None, population: int | None, *, dry_run: bool
+) -> bool:
+    """Return whether a search is meant.
+
+    Raises:
+        ConfigError: `tune` comes without `--trials` and `--population`, or with both; or one of
+            these without it.
+    """
+    given = {"--trials": trials, "--population": population}
+    given = {name: count for name, count in given.items() if count is not None}
+    if action is not None and not given:
         raise ConfigError(
             "train tune: how many trials?", hint="grpo-practice train tune --trials 8"
         )
-    if trials is not None and action is None:
+    if len(given) > 1:
         raise ConfigError(
-            "--trials is for a search", hint=f"grpo-practice train tune --trials {trials}"
+            "a search is by trials or by a population", hint="leave one of the two out"
         )
+    for name, count in given.items():
+        if action is None:
+            raise ConfigError(
+                f"{name} is for a search", hint=f"grpo-practice train tune {name} {count}"
+            )
     if dry_run and action is not None:
         raise ConfigError(
-            "--dry-run measures one training, not a search", hint="leave tune and --trials out"
+            "--dry-run measures one training, not a search",
+            hint=f"leave tune and {' '.join(given)} out",
         )
+    return bool(given)

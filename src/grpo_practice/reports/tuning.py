@@ -17,8 +17,23 @@ FLATTERS = (
 
 
 @dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps that weights were trained under the same settings."""
+
+    step: int
+    """First step of it."""
+    run: str
+    values: Mapping[str, Any]
+    """Key of `train:` → value."""
+
+    def document(self) -> dict[str, Any]:
+        """Return it as part of a document."""
+        return {"from_step": self.step, "run": self.run, "values": dict(self.values)}
+
+
+@dataclass(frozen=True, slots=True)
 class Trial:
-    """A trial of a search."""
+    """A trial of a search, or a member of a population."""
 
     number: int
     run: str
@@ -30,6 +45,16 @@ class Trial:
     """Mean reward of its last weights on the selection questions."""
     steps: int
     """Steps that it was trained."""
+    phases: Sequence[Phase] = ()
+    """Past of its weights, where it is a member of a population."""
+
+    @property
+    def source(self) -> str:
+        """Run and step of the weights that it took over last; "" where all are its own."""
+        if len(self.phases) < 2:
+            return ""
+        before, now = self.phases[-2:]
+        return f"{before.run.rpartition('/')[2]} after step {now.step - 1}"
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document."""
@@ -40,6 +65,7 @@ class Trial:
             "values": dict(self.values),
             "selection": self.score,
             "steps": self.steps,
+            "phases": [phase.document() for phase in self.phases],
         }
 
 
@@ -68,10 +94,15 @@ class TuneReport(Report):
         best = self.best
         if best is None:
             return [(f"{self.exp_id}: no trial was trained to its end",)]
-        values = ", ".join(f"{key} {value}" for key, value in best.values.items())
+        kind = "members" if best.phases else "trials"
         rows = [
-            (f"{self.exp_id}: {best.run} is the best of {len(self.trials)} trials",),
-            ("settings", values),
+            (f"{self.exp_id}: {best.run} is the best of {len(self.trials)} {kind}",),
+            *([("settings", settings_text(best.values))] if len(best.phases) < 2 else []),
+            *(
+                (f"from step {phase.step}", f"{settings_text(phase.values)}   {phase.run}")
+                for phase in best.phases
+                if len(best.phases) > 1
+            ),
             ("selection", f"{number(best.score)} on {self.selection}"),
         ]
         if self.test is not None:
@@ -94,3 +125,13 @@ class TuneReport(Report):
             "note": FLATTERS,
             "exit": 0,
         }
+
+
+def settings_text(values: Mapping[str, Any]) -> str:
+    """Return settings as a person reads them."""
+    return ", ".join(f"{key} {setting_text(value)}" for key, value in values.items())
+
+
+def setting_text(value: object) -> str:
+    """Return a setting as a person reads it."""
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

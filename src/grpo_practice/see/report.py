@@ -282,7 +282,7 @@ class Part:
         """Origin of the numbers."""
         report = self.story.report
         library = self.story.library
-        branches = ", ".join(f"{b.id} ({b.cause} at step {b.from_step})" for b in report.branches)
+        branches = ", ".join(b.text for b in report.branches)
         found = [
             ("run", f"{report.run.name}, branch {self.story.branch.id}"),
             ("branches", branches),

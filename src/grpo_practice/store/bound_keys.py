@@ -18,6 +18,10 @@ LIBRARY_SHA = "library.sha256"
 MODEL_SHA = "train.model_sha256"
 WEIGHTS_SHA = "weights.sha256"
 """Key of an evaluation of trained weights: their hash."""
+POPULATION = "train.population"
+"""Key of a member of a population: how its members are compared."""
+ORIGIN = "train.origin"
+"""Key of a member that has taken over weights: whose, and after which step."""
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
 MODEL = "agent.model.model_provider.model"
@@ -109,6 +113,18 @@ def keeps_checkpoints(changes: Sequence[Change]) -> bool:
     """
     fixed = (MODEL_SHA, "train.update_epochs", "train.lora.")
     return not any(change.key.startswith(fixed) for change in changes)
+
+
+def origin_of(identity: Identity) -> str | None:
+    """Return whose weights a member of a population has taken over; None for its own."""
+    found = identity.get(ORIGIN)
+    return None if found is None else str(found)
+
+
+def population_of(identity: Identity) -> str | None:
+    """Return how the members of a population are compared; None for any other run."""
+    found = identity.get(POPULATION)
+    return None if found is None else str(found)
 
 
 def scoring_of(identity: Identity) -> dict[str, Any]:

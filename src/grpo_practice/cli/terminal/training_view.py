@@ -86,14 +86,19 @@ def show_training_forecast(needed: "TrainingForecast") -> None:
 
 def show_tuning(report: "TuneReport") -> None:
     """Print a row for each trial, then the best one with its scores, and what they say."""
+    from grpo_practice.reports.tuning import setting_text
+
     keys = list(dict.fromkeys(key for trial in report.trials for key in trial.values))
+    population = any(trial.phases for trial in report.trials)
+    own = ["member", "state", "weights of"] if population else ["trial", "state"]
     table(
-        ["trial", "state", *keys, "steps", "selection"],
+        [*own, *keys, "steps", "selection"],
         [
             (
                 str(trial.number),
                 trial.state,
-                *(_value(trial.values.get(key)) for key in keys),
+                *([trial.source or "its own"] if population else []),
+                *(setting_text(trial.values.get(key)) for key in keys),
                 str(trial.steps),
                 reward(trial.score),
             )
@@ -105,10 +110,6 @@ def show_tuning(report: "TuneReport") -> None:
     if report.best is not None:
         say(report.note)
         say_next(f"grpo-practice export-agent --run {quote(report.best.run)}")
-
-
-def _value(value: object) -> str:
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def show_trained_export(exported: "TrainedExport") -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import branches
+from grpo_practice.store.bound_keys import origin_of
 from grpo_practice.types import Finding, Operation, OpKind, sharpens
 
 ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
@@ -28,6 +29,14 @@ class BranchRow:
     cause: str
     is_head: bool
     created_at: str
+    origin: str | None
+    """Weights that a member of a population has taken over; None for its own."""
+
+    @property
+    def text(self) -> str:
+        """Number, cause and first step in words."""
+        origin = f", weights of {self.origin}" if self.origin else ""
+        return f"{self.id} ({self.cause} at step {self.from_step}{origin})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,12 +154,13 @@ def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
     """Return the branches of a run, oldest first."""
     rows = db.execute(
         """SELECT b.branch_id, b.parent_id, b.from_step, b.cause, b.branch_id = r.head_branch,
-                  b.created_at
+                  b.created_at, b.identity
              FROM branches b JOIN runs r USING (run_id) WHERE run_id = ? ORDER BY b.branch_id""",
         (run,),
     )
     return [
-        BranchRow(i, parent, at, cause, bool(head), t) for i, parent, at, cause, head, t in rows
+        BranchRow(i, parent, at, cause, bool(head), t, origin_of(json.loads(identity)))
+        for i, parent, at, cause, head, t, identity in rows
     ]
 
 

@@ -1,0 +1,165 @@
+"""`train tune --population`: trainings that take over each other's weights on their way.
+
+Who takes over from whom follows from the scores that are stored, so that the same command goes on
+wherever one stopped, without a record of its own.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from grpo_practice.app.request import RunRequest
+from grpo_practice.app.session import Session
+from grpo_practice.app.train_evaluation import scored_steps
+from grpo_practice.app.train_job import TrainJob
+from grpo_practice.app.train_resume import Origin
+from grpo_practice.app.train_run import run_train
+from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
+from grpo_practice.errors import ConfigError, RunFailedError
+from grpo_practice.reports.tuning import Phase, Trial, TuneReport, settings_text
+from grpo_practice.store import branches, trained_steps
+from grpo_practice.store.queries import runs
+from grpo_practice.store.run_names import trial_name
+from grpo_practice.train.population import Member, first_members, next_members
+
+_SHAPES = ("update_epochs", "lora")
+"""Keys that weights and their optimiser depend on: they cannot be taken over without them."""
+
+
+def prepare_population(session: Session, request: RunRequest, members: int) -> TuneJob:
+    """Return a search by a population; nothing is trained yet.
+
+    Raises:
+        ConfigError: See `tuning.prepare_search`; or the members could not be compared on their
+            way, or not take over each other's weights.
+    """
+    job = prepare_search(session, request, members)
+    settings = job.settings
+    if settings.steps is None or settings.eval_every is None:
+        raise ConfigError(
+            "a population needs train.steps and train.eval_every: its members train equally long,"
+            " and are compared every so many steps",
+            hint="--set train.steps=100 --set train.eval_every=20",
+        )
+    if settings.scheduler != "constant":
+        raise ConfigError(
+            f"train.scheduler is {settings.scheduler}: in a population the search changes the rate",
+            hint="--set train.scheduler=constant",
+        )
+    fixed = [key for key in job.space if key.partition(".")[0] in _SHAPES]
+    if fixed:
+        raise ConfigError(
+            f"train.tune.space.{fixed[0]}: weights cannot be taken over by a member that differs"
+            " in it",
+            hint="leave it out, or search by --trials",
+        )
+    space = json.dumps(dict(settings.tune.space), sort_keys=True)
+    told = (
+        f"a population of {members}, compared every {settings.eval_every} steps,"
+        f" seed {settings.tune.seed}, space {space}"
+    )
+    job = replace(job, population=told)
+    check_same_search(job)
+    return job
+
+
+async def run_population(job: TuneJob) -> TuneReport:
+    """Train the members, and compare them on their way; test the best one, once.
+
+    Raises:
+        StoppedError: A signal ended the member under way after a step.
+    """
+    assert job.settings.steps is not None
+    assert job.settings.eval_every is not None
+    seed, steps = job.settings.tune.seed, job.settings.steps
+    everyone = {m.number: m for m in first_members(job.space, job.count, seed)}
+    members: Sequence[Member] = list(everyone.values())
+    for end in [*range(job.settings.eval_every, steps, job.settings.eval_every), steps]:
+        under_way = not _gone_beyond(job, end)
+        found = _scores(job, members, end)
+        for member in members if under_way else ():
+            if member.number not in found:
+                await _train(job, member, end)
+        found = _scores(job, members, end)
+        if not found or end == steps:
+            break
+        members = next_members(members, found, end, job.space, seed)
+        changed = [member for member in members if member is not everyone[member.number]]
+        for member in changed if under_way else ():
+            job.session.notice(_told(job, member))
+        everyone |= {member.number: member for member in changed}
+    trials = [_trial(job, member, steps) for member in everyone.values()]
+    selection = job.loaded.config.practice.select_dataset or ""
+    report, best = TuneReport(job.exp_id, trials, None, selection), best_of(trials)
+    if best is None:
+        return report
+    return await tested(job, report, best, _job(job, everyone[best.number], steps))
+
+
+def _told(job: TuneJob, member: Member) -> str:
+    """Return in words whose weights a member has just taken over."""
+    assert member.source is not None
+    number, step = member.source
+    return (
+        f"{trial_name(job.exp_id, member.number)} takes over the weights of"
+        f" {trial_name(job.exp_id, number)} after step {step}, with {settings_text(member.values)}"
+    )
+
+
+def _gone_beyond(job: TuneJob, end: int) -> bool:
+    """Return whether a member has trained on after these steps: who has no score is out then."""
+    found = [
+        job.session.store.read(runs.find, trial_name(job.exp_id, number))
+        for number in range(job.count)
+    ]
+    return any(run is not None and run.steps_closed > end for run in found)
+
+
+def _scores(job: TuneJob, members: Sequence[Member], end: int) -> Mapping[int, float]:
+    """Return member → mean reward of its weights after so many steps, where there is one."""
+    by_member = {
+        member.number: scored_steps(job.session.store, trial_name(job.exp_id, member.number))
+        for member in members
+    }
+    return {number: found[end - 1] for number, found in by_member.items() if end - 1 in found}
+
+
+async def _train(job: TuneJob, member: Member, end: int) -> None:
+    """Train a member so many steps in all; one that cannot go on is out."""
+    try:
+        await run_train(_job(job, member, end))
+    except RunFailedError as e:
+        job.session.notice(f"{trial_name(job.exp_id, member.number)} is out: {e}")
+
+
+def _job(job: TuneJob, member: Member, end: int) -> TrainJob:
+    trained = job.trial(member.number, {**member.values, "steps": end})
+    return replace(trained, population=job.population, origin=_origin(job, member))
+
+
+def _origin(job: TuneJob, member: Member) -> Origin | None:
+    """Return the checkpoint that a member has taken over last."""
+    if member.source is None:
+        return None
+    number, step = member.source
+    name, store = trial_name(job.exp_id, number), job.session.store
+    branch = store.read(branches.load, store.read(runs.get, name).head_branch or 0)
+    saved = {row.step: row for row in store.read(trained_steps.checkpoints, branch)}
+    return Origin(name, saved[step])
+
+
+def _trial(job: TuneJob, member: Member, steps: int) -> Trial:
+    store, name = job.session.store, trial_name(job.exp_id, member.number)
+    run, found = store.read(runs.find, name), scored_steps(store, name)
+    return Trial(
+        number=member.number,
+        run=name,
+        state="complete" if steps - 1 in found else "failed",
+        values=member.values,
+        score=found[max(found)] if found else None,
+        steps=run.steps_closed if run else 0,
+        phases=[
+            Phase(phase.step, trial_name(job.exp_id, phase.member), phase.values)
+            for phase in member.phases
+        ],
+    )

@@ -1,0 +1,159 @@
+"""Search for settings of training: what trials and populations have in common."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from grpo_practice import stats
+from grpo_practice.app.arms import each_once
+from grpo_practice.app.configs import train_config
+from grpo_practice.app.request import RunRequest
+from grpo_practice.app.session import Session, StepStop, open_run
+from grpo_practice.app.train_evaluation import WeightsEvaluation, score_weights, weights_evaluation
+from grpo_practice.app.train_job import TrainJob, planned, prepare_train, selecting
+from grpo_practice.app.train_scoring import answers_to, scoring
+from grpo_practice.app.trained_weights import TrainedWeights, trained_weights
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.config.schema.train import TrainSettings
+from grpo_practice.errors import ConfigError
+from grpo_practice.reports.tuning import Trial, TuneReport
+from grpo_practice.store import branches, steps
+from grpo_practice.store.bound_keys import population_of
+from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.run_names import trial_name
+from grpo_practice.train.gather import Ranks
+from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.space import Space, space_of
+
+AT_THE_END = 1 << 30
+"""Steps between evaluations that come to none but the last."""
+
+
+@dataclass(frozen=True, slots=True)
+class TuneJob:
+    """A search with all that it names looked up and checked, ready to run."""
+
+    session: Session
+    request: RunRequest
+    loaded: Loaded[PracticeConfig]
+    space: Space
+    count: int
+    """Trials in all, or members of a population."""
+    population: str | None = None
+    """Way in which members of a population are compared; None: trials."""
+
+    @property
+    def exp_id(self) -> str:
+        """Experiment that the trials belong to."""
+        return self.loaded.config.exp_id
+
+    @property
+    def settings(self) -> TrainSettings:
+        """Settings of training, as they are without any trial."""
+        return settings_of(self.loaded.config)
+
+    def trial(self, number: int, values: Mapping[str, Any]) -> TrainJob:
+        """Return a trial's training run, which is evaluated on the selection questions."""
+        request = with_values(self.request, values)
+        trained = prepare_train(self.session, request, trial_name(self.exp_id, number))
+        every = settings_of(trained.config).eval_every or AT_THE_END
+        session = replace(trained.session, step_stop=self.session.step_stop)
+        return replace(selecting(trained, every), session=session)
+
+
+def with_values(request: RunRequest, values: Mapping[str, Any]) -> RunRequest:
+    """Return the request of a trial; its values win over whatever was typed."""
+    own = {f"train.{key}": value for key, value in values.items()}
+    return replace(request, values={**request.values, **own})
+
+
+def prepare_search(session: Session, request: RunRequest, count: int) -> TuneJob:
+    """Return a search by trials; nothing is trained yet.
+
+    Raises:
+        ConfigError: The configuration cannot be used, there are no questions to choose by, a value
+            of the space is one that no trial can have, or the experiment was searched otherwise.
+    """
+    if Ranks.of_environment().count > 1:
+        raise ConfigError(
+            "a search trains one trial after the other, each on one process",
+            hint="start it without torchrun",
+        )
+    if request.restart_step is not None:
+        raise ConfigError(
+            "--restart-step is for one run: a search goes on by itself",
+            hint="leave it out, or give the search another exp_id",
+        )
+    loaded = train_config(session.store, request)
+    config = loaded.config
+    if config.practice.select_dataset is None:
+        raise ConfigError(
+            "practice.select_dataset is not set: there are no questions to choose a trial by",
+            hint="--set practice.select_dataset=NAME, other questions than those evaluated on",
+        )
+    space = space_of(settings_of(config).tune.space)
+    for key, part in space.items():
+        for value in part.ends:
+            train_config(session.store, with_values(request, {key: value}))
+    session = replace(session, emit=each_once(session.emit), step_stop=StepStop())
+    return TuneJob(session, request, loaded, space, count)
+
+
+def check_same_search(job: TuneJob) -> None:
+    """Raise ConfigError where the experiment was searched in another way."""
+    store = job.session.store
+    run = store.read(runs.find, trial_name(job.exp_id, 0))
+    if run is None or run.head_branch is None:
+        return
+    was = population_of(store.read(branches.load, run.head_branch).identity)
+    if was != job.population:
+        raise ConfigError(
+            f"{job.exp_id} was searched by {was or 'trials'}, and not by"
+            f" {job.population or 'trials'}",
+            hint="undo the change, or give the search another exp_id",
+        )
+
+
+async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJob) -> TuneReport:
+    """Return the report with the best trial, evaluated once on the test questions."""
+    store, config = job.session.store, job.loaded.config
+    report = replace(report, best=best)
+    dataset = config.evaluation.data.dataset
+    if dataset is None:
+        return report
+    weights = trained_weights(store, best.run)
+    evaluation = replace(
+        weights_evaluation(trained.session, trained.loaded, trained.verify, dataset, best.run),
+        chooses=False,
+    )
+    sha, step = weights.checkpoint.sha256, weights.checkpoint.step
+    if not evaluation.is_done(sha, step):
+        await _test(trained, weights, evaluation)
+    name = evaluation.spec(sha, step).name
+    branch = store.read(branches.load, store.read(runs.get, name).head_branch or 0)
+    found = stats.score(store.read(scores.questions, branch), config.evaluation.pass_k)
+    return replace(report, tested=name, test=found)
+
+
+def best_of(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial with the highest score of those that were trained to their end."""
+    done = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
+    return max(done, key=lambda trial: (trial.score or 0.0, -trial.number), default=None)
+
+
+async def _test(trained: TrainJob, weights: TrainedWeights, evaluation: WeightsEvaluation) -> None:
+    session = trained.session
+    seed = settings_of(trained.config).seed
+    answers = await answers_to(trained, evaluation, weights.checked(), seed)
+    with open_run(session, trained.spec, partial(planned, trained)) as run:
+        assert all(row.closed for row in session.store.read(steps.on_line, run.branch))
+        async with scoring(trained, run) as player:
+            await score_weights(
+                evaluation,
+                player,
+                answers,
+                sha=weights.checkpoint.sha256,
+                step=weights.checkpoint.step,
+            )

@@ -1,0 +1,97 @@
+"""Population based training: good members hand on their weights, and settings near their own.
+
+Source: arXiv:1711.09846, truncation selection. All of it follows from the seed and the scores, so
+that nothing has to be kept but the runs themselves.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from grpo_practice.train.space import Space
+
+TAKEN = 0.25
+"""Share of the members that take over the weights of as many of the best."""
+RESAMPLED = 0.25
+"""Probability that a setting is drawn afresh, and is not near the one taken over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """Steps that weights were trained under the same settings."""
+
+    step: int
+    """First step of it."""
+    member: int
+    values: Mapping[str, Any]
+    """Key of `train:` → value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a population, with the past of the weights that it has now."""
+
+    number: int
+    phases: Sequence[Phase]
+
+    @property
+    def values(self) -> Mapping[str, Any]:
+        """Settings that it is trained under."""
+        return self.phases[-1].values
+
+    @property
+    def source(self) -> tuple[int, int] | None:
+        """Member and step of the weights that it took over last; None where all are its own."""
+        if len(self.phases) == 1:
+            return None
+        before, now = self.phases[-2:]
+        return before.member, now.step - 1
+
+
+def first_members(space: Space, count: int, seed: int) -> list[Member]:
+    """Return members with settings drawn from the space."""
+    return [
+        Member(number, [Phase(0, number, _drawn(space, Random(f"{seed}|{number}")))])
+        for number in range(count)
+    ]
+
+
+def _drawn(space: Space, rng: Random) -> dict[str, Any]:
+    return {key: part.sample(rng) for key, part in space.items()}
+
+
+def next_members(
+    members: Sequence[Member], scores: Mapping[int, float], step: int, space: Space, seed: int
+) -> list[Member]:
+    """Return the members that train on from a step, of those that have a score.
+
+    Each of the worst quarter takes over the weights of one of the best, and settings near its
+    settings, unless that one is no better.
+    """
+    ranked = sorted(
+        (member for member in members if member.number in scores),
+        key=lambda member: (-scores[member.number], member.number),
+    )
+    count = min(math.ceil(len(ranked) * TAKEN), len(ranked) // 2)
+    worst = {member.number for member in ranked[len(ranked) - count :]}
+
+    def after(member: Member) -> Member:
+        rng = Random(f"{seed}|{member.number}|{step}")
+        if member.number not in worst:
+            return member
+        best = rng.choice(ranked[:count])
+        if scores[best.number] <= scores[member.number]:
+            return member
+        phase = Phase(step, member.number, _explored(best.values, space, rng))
+        return replace(member, phases=[*best.phases, phase])
+
+    return sorted(map(after, ranked), key=lambda member: member.number)
+
+
+def _explored(values: Mapping[str, Any], space: Space, rng: Random) -> dict[str, Any]:
+    return {
+        key: part.sample(rng) if rng.random() < RESAMPLED else part.near(values[key], rng)
+        for key, part in space.items()
+    }
