@@ -92,6 +92,7 @@ WRONG = (
     ["practice", "--config", "c.yaml", "--set", f"practice.prompts_dir={keys.PASTED}"],
     ["train", "--config", "c.yaml", "--set", f"train.model={keys.PASTED}"],
     ["train", "tune", "--trials", "2", "--config", "c.yaml", "--model", keys.DOTENV],
+    ["train", "tune", "--population", "2", "--config", "c.yaml", "--model", keys.DOTENV],
     [
         *("eval", "--config", "c.yaml", "--set"),
         f"agent.model.model_settings.extra_body={{key: {keys.STUDENT}}}",

@@ -1,5 +1,6 @@
 """Training with the libraries themselves: killed, on two ranks, with what goes wrong in it."""
 
+import hashlib
 import json
 import os
 import signal
@@ -105,6 +106,38 @@ def test_a_restart_trains_at_the_learning_rate_that_it_names(tmp_path: Path) -> 
     )
     fast, slow_moved = (max(abs(end[k] - start[k]).max() for k in start) for end in ends)
     assert slow_moved < fast / 100
+
+
+POPULATION = (
+    *("tune", "--population", "4", "--steps", "6", "--json"),
+    *("--set", "train.eval_every=2"),
+    *("--set", "practice.select_dataset=q.jsonl"),
+    *("--set", "train.tune.space={learning_rate: {low: 1.0e-4, high: 0.1, log: true}}"),
+)
+
+
+def test_a_population_that_is_killed_comes_out_as_one_that_was_not(tmp_path: Path) -> None:
+    unbroken, project = RealProject(tmp_path / "unbroken"), RealProject(tmp_path / "p")
+    found = []
+    for step in (1, 3):
+        process = project.begin(*POPULATION)
+        wait_for(project.folder, f"t.db.train/toy.tune.2/b*/step-{step:06}", process)
+        end(process)
+    for one in (unbroken, project):
+        code, said = one.train(*POPULATION)
+        assert code == 0, said
+        found.append(json.loads(said[said.index("{") :]))
+    assert found[0] == found[1]
+    assert any(len(trial["phases"]) > 1 for trial in found[0]["trials"])
+    weights = [sorted(map(_sha, one.folder.glob(SAVED))) for one in (unbroken, project)]
+    assert set(weights[0]) == set(weights[1])
+
+
+SAVED = "t.db.train/toy.tune.*/b*/step-000005/adapter_model.safetensors"
+
+
+def _sha(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def test_two_ranks_train_and_one_of_them_stores(tmp_path: Path) -> None:

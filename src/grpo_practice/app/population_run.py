@@ -1,7 +1,7 @@
 """`train tune --population`: trainings that take over each other's weights on their way.
 
-Who takes over from whom follows from the scores that are stored, so that the same command goes on
-wherever one stopped, without a record of its own.
+The scores that are stored say whose weights go to whom, so that the same command goes on wherever
+one stopped, without a record of its own.
 """
 
 import json
