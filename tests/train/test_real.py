@@ -108,6 +108,23 @@ def test_a_restart_trains_at_the_learning_rate_that_it_names(tmp_path: Path) -> 
     assert slow_moved < fast / 100
 
 
+def test_what_a_model_says_of_sampling_counts_where_it_is_served_alone(tmp_path: Path) -> None:
+    rows, whole = [], ("--steps", "2", "--set", "train.lora=null")
+    for own in ({}, {"min_p": 0.9, "repetition_penalty": 1.9, "no_repeat_ngram_size": 1}):
+        project = RealProject(tmp_path / f"p{len(own)}")
+        file = project.folder / "base/generation_config.json"
+        file.write_text(json.dumps({**json.loads(file.read_text()), **own}))
+        more = ("--set", "train.eval_every=1", "--set", "practice.select_dataset=q.jsonl")
+        code, said = project.train(*whole, *more)
+        assert code == 0, said
+        with closing(sqlite3.connect(project.db)) as db:
+            answers = "SELECT response FROM v_rollouts JOIN rollout_bodies USING (rollout_id)"
+            rows.append(sorted(text for (text,) in db.execute(answers)))
+        (saved,) = project.folder.glob("t.db.train/*/b*/step-000001/generation_config.json")
+        assert own.items() <= json.loads(saved.read_text()).items()
+    assert rows[0] == rows[1]
+
+
 POPULATION = (
     *("tune", "--population", "4", "--steps", "6", "--json"),
     *("--set", "train.eval_every=2"),

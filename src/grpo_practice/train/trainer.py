@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.generate import Sampler
-from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
+from grpo_practice.train.loading import (
+    keep_generation_settings,
+    keep_quiet,
+    load_model,
+    load_tokenizer,
+)
 from grpo_practice.train.rewards import given_rewards
 from grpo_practice.train.work import MAKING, Answer, Observer, TrainingPlan, checkpoint_name
 
@@ -257,6 +262,7 @@ class Saving:
         if self.ranks.first:
             made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
             final = self.plan.checkpoints / checkpoint_name(step)
+            keep_generation_settings(self.plan.model, made)
             _to_disk(made)
             # One that was renamed before a kill, and never recorded.
             shutil.rmtree(final, ignore_errors=True)
