@@ -54,6 +54,18 @@ async def test_the_best_step_is_chosen_on_questions_of_its_own(project: Project)
         library_of(store, "plain:best")
 
 
+async def test_the_library_of_a_file_is_a_candidate_too(project: Project) -> None:
+    with Store(project.db) as store:
+        store.add_dataset("dev", questions(60, 3)[24:36], origin="sim", replace=False)
+    file = project.folder / "mine.yaml"
+    file.write_text("- Name the units first.\n- Add totals twice.\n")
+    await project.practise("practice.select_dataset=dev", start=str(file))
+    found = project.query(
+        "SELECT parent_step FROM runs WHERE run_id LIKE '%/data=dev' ORDER BY rowid LIMIT 1"
+    )
+    assert found == [(None,)]
+
+
 async def test_the_test_set_is_never_the_selection_set(project: Project) -> None:
     with pytest.raises(ConfigError, match="worthless"):
         await project.practise("practice.select_dataset=test")

@@ -309,7 +309,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             teacher=teacher,
             settings=settings,
             land=session.admission.land,
-            after_step=_after_step(job, rows),
+            after_step=_after_step(job, run.branch, rows),
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=config.evaluation.agent.page_tools,
             pilot=job.pilot,
@@ -332,7 +332,7 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
-def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
+def _after_step(job: PracticeJob, branch: Branch, rows: list[StepRow]) -> AfterStep:
     """Return what evaluates the library that a step made, where the configuration asks for it."""
     settings = job.config.practice
     tested, candidates = due(settings, rows), chosen_among(settings, rows)
@@ -344,7 +344,7 @@ def _after_step(job: PracticeJob, rows: list[StepRow]) -> AfterStep:
             variant = select_variant(settings.select_dataset or "")
             # The start library, too: where practice did harm, it is the best one.
             if plan.step == 0:
-                await evaluate_library(job.selects, job.start or Library(), None, variant)
+                await evaluate_library(job.selects, branch.library, None, variant)
             if plan.step in candidates:
                 await evaluate_library(job.selects, library, plan.step, variant)
 
