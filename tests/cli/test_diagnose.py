@@ -18,7 +18,17 @@ from tests.cli.test_run_commands import Shell, shell
 
 __all__ = ["shell"]
 
-KINDS = ("all right", "all wrong", "shrunk", "truncated", "empty", "overlap", "duplicates", "churn")
+KINDS = (
+    "equal answers",
+    "all right",
+    "all wrong",
+    "shrunk",
+    "truncated",
+    "empty",
+    "overlap",
+    "duplicates",
+    "churn",
+)
 
 
 def findings(gp: Gp, run: str) -> dict[str, dict[str, Any]]:
@@ -55,6 +65,16 @@ def test_each_finding_has_its_number_and_what_to_do(demo: Gp) -> None:
     for of in findings(demo, "demo").values():
         words = of["command"].split()[1:]
         assert demo(*words).code == 0
+
+
+def test_an_endpoint_that_does_not_sample_is_suspected(demo: Gp) -> None:
+    assert not looked_at(demo, "demo", "equal answers")["stands_out"]
+    change("UPDATE rollout_bodies SET response = 'the same to everybody'")
+    found = findings(demo, "demo")["equal answers"]
+    (groups,) = query("SELECT count(*) FROM groups WHERE scored > 0")[0]
+    assert (found["n"], found["of"]) == (groups, groups)
+    assert "the endpoint may not sample" in found["advice"]
+    assert demo("runs", "diagnose", "demo").out.index("word for word") < 80
 
 
 def test_nothing_stands_out_where_nothing_does(demo: Gp) -> None:

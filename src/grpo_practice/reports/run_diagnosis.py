@@ -34,7 +34,11 @@ LITTLE = 0.1
 LARGE = 63
 """Experiences that their effects can be measured of, at most; a prompt with more is rarely read."""
 
+MOST = 0.9
+"""Share of groups whose answers are all the same text, from which it stands out."""
+
 Kind = Literal[
+    "equal answers",
     "all right",
     "all wrong",
     "shrunk",
@@ -137,6 +141,7 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     if run.kind == "train":
         found += _entropy(store, run, branch)
     if run.kind == "practice":
+        found = [*_sampling(store, run, branch), *found]
         found += [*_texts(run, rows), *_library(store, run, rows)]
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
@@ -144,6 +149,22 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
 
 def _share(n: float, of: float) -> str:
     return f"{n:,.0f} of {of:,.0f}"
+
+
+def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
+    """Yield whether the attempts at a question differ at all."""
+    groups, equal = store.read(obstacles.equal_answers, branch)
+    yield Finding(
+        "equal answers",
+        equal,
+        groups,
+        f"in {_share(equal, groups)} groups all answers are the same, word for word",
+        "unless answers are a word or two, the endpoint may not sample, whatever temperature it is"
+        " asked for: see its own settings (with transformers serve, do_sample in the model's"
+        " generation_config.json)",
+        f"grpo-practice rollouts list {quote(run.name)}",
+        groups >= FEW and equal > MOST * groups,
+    )
 
 
 def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:

@@ -37,6 +37,22 @@ SELECT count(*), coalesce(sum(status = 'uniform' AND mean_reward >= 1), 0),
   FROM groups WHERE branch_id = ? AND step >= ? AND step < ? AND scored > 0"""
 
 
+def equal_answers(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
+    """Count the groups of two answers or more, and those whose answers are all the same text."""
+    found = [0, 0]
+    for row in rows_on_line(db, branch, _EQUAL):
+        found = [known + new for known, new in zip(found, row, strict=True)]
+    return found[0], found[1]
+
+
+_EQUAL = """
+SELECT count(*), coalesce(sum(texts = 1), 0)
+  FROM (SELECT count(DISTINCT b.response) AS texts
+          FROM rollouts r JOIN rollout_bodies b USING (rollout_id)
+         WHERE r.branch_id = ? AND r.step >= ? AND r.step < ? AND b.response <> ''
+         GROUP BY r.step, r.slot HAVING count(*) > 1)"""
+
+
 def answer_tokens(db: sqlite3.Connection, branch: Branch) -> list[tuple[int, float, int]]:
     """Return (step, mean tokens of an answer, answers) of each step whose answers tell them."""
     rows = rows_on_line(
