@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from grpo_practice.app.configs import config_file, stored_text
+from grpo_practice.app.configs import asks_weights, config_file, stored_text
 from grpo_practice.app.request import ConfigInput
 from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
@@ -17,6 +17,8 @@ from grpo_practice.config import (
     load_eval_text,
     load_practice,
     load_practice_text,
+    load_train,
+    load_train_text,
     show,
 )
 from grpo_practice.config.reading.compose import compose
@@ -52,12 +54,13 @@ def load_config(
     """
     if config is not None:
         return _given(config_file(config, "practice"), overrides, env, agent)
-    run, text = None, None
+    run, text, trains = None, None, False
     if open_store is not None:
         with open_store() as store:
-            run = store.read(runs.latest, ["practice", "eval"])
+            run = store.read(runs.latest, ["practice", "eval", "train"])
             stored = store.read(runs.config, run.name) if run else None
             text = stored_text(store, stored) if stored else None
+            trains = run is not None and (run.kind == "train" or asks_weights(store, run))
     if agent is not None:
         if text is not None:
             return load_eval_text(text, env, overrides, agent=agent)
@@ -66,7 +69,9 @@ def load_config(
         return _given(here, overrides, env, None)
     if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
-    if run.kind == "practice":
+    if trains and (loaded := load_train_text(text, env, overrides)).config.only_trains:
+        return loaded
+    if trains or run.kind == "practice":
         return load_practice_text(text, env, overrides)
     return load_eval_text(text, env, overrides)
 
@@ -76,6 +81,10 @@ def _given(
 ) -> AnyConfig:
     tree = compose(given) if isinstance(given, Path) else given
     if agent is None and tree.data.keys() & {"practice", "evaluation"}:
+        if "train" in tree.data and not env.get("UTU_LLM_MODEL"):
+            loaded = load_train(given, overrides, env)
+            if loaded.config.only_trains:  # else practice is meant as well, and checked
+                return loaded
         return load_practice(given, overrides, env)
     return load_eval(given, overrides, env, agent=agent)
 
@@ -86,6 +95,27 @@ def _alone(agent: Path, overrides: Sequence[str], env: Environment) -> Loaded[Ev
     data = loaded.config.data.model_copy(update={"dataset": None})
     unasked = data if loaded.config.data.dataset == "none" else loaded.config.data
     return replace(loaded, config=loaded.config.model_copy(update={"data": unasked}), path=agent)
+
+
+def _learning(config: PracticeConfig) -> dict[str, str]:
+    """Return what is used to practise and to train, by what it is for."""
+    plan, train = config.practice, config.train
+    used = dict[str, str]()
+    if config.only_trains:
+        used["model"] = "none that an endpoint serves: this config trains, and does no more"
+    else:
+        used["practice"] = (
+            f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"
+            f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
+        )
+        used["teacher"] = teacher_context_text(config)
+    if train is not None:
+        length = count(train.epochs, "epoch") if train.steps is None else count(train.steps, "step")
+        used["training"] = (
+            f"{train.model} on {config.data.practice_dataset_name}, {length} of"
+            f" {count(train.prompts_per_step, 'question')}, {train.group_size} rollouts each"
+        )
+    return used
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
@@ -111,12 +141,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
         "evaluation": evaluated if data else "none",
     }
     if config.kind == "practice":
-        plan = config.practice
-        used["practice"] = (
-            f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"
-            f" {count(plan.batch_size, 'sample')}, {plan.grpo_n} rollouts each"
-        )
-        used["teacher"] = teacher_context_text(config)
+        used |= _learning(config)
     if not config.datasets:  # an agent alone
         used = {name: used[name] for name in ("agent", "model")}
     text, routes = show(config, loaded.text), loaded.routes

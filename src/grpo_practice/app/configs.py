@@ -35,7 +35,7 @@ from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import EFFECT, Branch, RunRow
-from grpo_practice.store.run_names import eval_name, library_variant, questions_of
+from grpo_practice.store.run_names import eval_name, is_trial, library_variant, questions_of
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
@@ -116,6 +116,12 @@ def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
     if request.config is not None:
         return load_train(config_file(request.config, "practice"), overrides, env)
     latest = store.read(runs.latest, ["train"])
+    if latest is not None and is_trial(latest.name):
+        raise ConfigError(
+            f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
+            " own: say what to train with --config",
+            hint=f"the file that the search of {latest.exp_id} was started with, say",
+        )
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is not None:
         return load_train_text(stored_text(store, stored), env, overrides)
@@ -151,8 +157,10 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval"])
-        if latest is not None and _plays_library(store, latest):
-            latest = _plain_run(store, latest)
+        if latest is not None and asks_weights(store, latest):
+            latest = _plain_run(store, latest, None)
+        elif latest is not None and _plays_library(store, latest):
+            latest = _plain_run(store, latest, latest)
     stored = store.read(runs.config, latest.name) if latest else None
     if latest is None or stored is None:
         here = None if alone or request.config is not None else config_here("eval")
@@ -177,13 +185,20 @@ def names_dataset(overrides: Sequence[Override]) -> bool:
     return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
 
 
-def _plain_run(store: Store, run: RunRow) -> RunRow:
+def _plain_run(store: Store, run: RunRow, default: RunRow | None) -> RunRow | None:
     """Return the practice run of an experiment, or else its evaluation of the agent as it is."""
     for name in (run.exp_id, eval_name(run.exp_id)):
         found = store.read(runs.find, name)
         if found is not None and found.kind != "recorded" and found.head_branch is not None:
             return found
-    return run
+    return default
+
+
+def asks_weights(store: Store, run: RunRow) -> bool:
+    """Return whether the run is an evaluation that the process of a training has made."""
+    if run.kind != "eval" or run.parent_run is None:
+        return False
+    return store.read(runs.get, run.parent_run).kind == "train"
 
 
 def _plays_library(store: Store, run: RunRow) -> bool:

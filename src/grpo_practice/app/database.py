@@ -7,6 +7,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
 from grpo_practice.store import check
 from grpo_practice.store.backup import copy, why_no_copy
+from grpo_practice.store.checkpoint_folders import checkpoints_root
 
 STDOUT = "-"
 """Name by which commands mean their output."""
@@ -37,7 +38,9 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
     if file.with_name(f"{file.name}-wal").exists():
         raise ConfigError(f"{target} is a database that is being used", hint="name another file")
     copy(source, target)
-    return DatabaseCopy(source, target, target.stat().st_size)
+    folder = checkpoints_root(source)
+    left = folder if folder.is_dir() else None
+    return DatabaseCopy(source, target, target.stat().st_size, left)
 
 
 def _existing(path: Path) -> Path:

@@ -32,6 +32,8 @@ def backup(
         print_json(made.document())
         return
     say(f"copied {made.source} to {made.path} ({made.bytes:,} bytes)")
+    if made.left:
+        say(f"not copied: the checkpoints of training runs, in {made.left}")
     note_next(made.next_command)
 
 

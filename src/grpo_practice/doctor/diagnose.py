@@ -27,6 +27,8 @@ from grpo_practice.errors import ConfigError, GrpoPracticeError
 from grpo_practice.llm.prices import Prices
 from grpo_practice.store import Store
 from grpo_practice.text import count
+from grpo_practice.train.checks import check_installed
+from grpo_practice.train.weights import check_no_code, check_weights, local_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +110,9 @@ async def _check_config(
     checks += await look_at_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():
-            checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+            if not config.only_trains:
+                checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+            checks += _look_at_training(config, folder)
             checks += _look_at_approval(config)
         case EvalConfig():
             pass
@@ -119,6 +123,22 @@ async def _check_config(
     prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
     checks += await look_at_models(models, prices, config.key("prices"), tools=tools)
     return requests
+
+
+def _look_at_training(config: PracticeConfig, folder: Path) -> list[Check]:
+    """Return whether the extra is there, and the base model, where one is to be trained."""
+    if config.train is None:
+        return []
+    try:
+        check_installed()
+        model = local_folder(config.train.model, folder)
+        if model is None:
+            return [ok("train", f"the extra is installed; {config.train.model} is of the hub")]
+        check_no_code(model)
+        check_weights(model)
+    except ConfigError as e:
+        return [problem("train", e)]
+    return [ok("train", f"the extra is installed, and {model} can be trained")]
 
 
 def _look_at_approval(config: PracticeConfig) -> list[Check]:

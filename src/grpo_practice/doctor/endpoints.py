@@ -45,6 +45,8 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
     roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
+        if not model.model_provider.model:  # a config that only trains has none
+            continue
         for url in model.model_provider.base_url or ("",):
             at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
             key = (at.model, url, at.key)

@@ -34,7 +34,8 @@ class ConfigReport(Report):
     @property
     def command(self) -> str:
         """Name of the command that it is for."""
-        return self.config.kind
+        trains = self.config.kind == "practice" and self.config.only_trains
+        return "train" if trains else self.config.kind
 
     @override
     def document(self) -> dict[str, Any]:

@@ -20,6 +20,8 @@ class DatabaseCopy(Report):
     source: Path
     path: Path
     bytes: int
+    left: Path | None = None
+    """Folder of checkpoints of training runs, which is not copied; None where there is none."""
 
     @property
     def next_command(self) -> str:
@@ -34,6 +36,7 @@ class DatabaseCopy(Report):
             "source": str(self.source),
             "path": str(self.path),
             "bytes": self.bytes,
+            "left": str(self.left) if self.left else None,
             "next": self.next_command,
             "exit": 0,
         }

@@ -46,6 +46,11 @@ def trial_name(exp_id: str, number: int) -> str:
     return f"{exp_id}/tune/{number}"
 
 
+def is_trial(run: str) -> bool:
+    """Return whether a name is that of a trial."""
+    return bool(re.search(r"/tune/\d+\Z", run))
+
+
 def select_variant(dataset: str) -> str:
     """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"

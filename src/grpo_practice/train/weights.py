@@ -68,6 +68,15 @@ def model_folder(model: str, revision: str | None, base_dir: Path) -> Path:
     Raises:
         ConfigError: There is none, or the hub cannot be reached.
     """
+    return local_folder(model, base_dir) or _of_hub(model, revision)
+
+
+def local_folder(model: str, base_dir: Path) -> Path | None:
+    """Return the folder of a base model; None for a name on the hub.
+
+    Raises:
+        ConfigError: It is named like a folder, and holds no model.
+    """
     path = Path(model).expanduser()
     path = path if path.is_absolute() else base_dir / path
     if (path / "config.json").is_file():
@@ -77,7 +86,7 @@ def model_folder(model: str, revision: str | None, base_dir: Path) -> Path:
             f"train.model {model}: the folder {path} has no config.json",
             hint="name a folder with config.json, *.safetensors and a tokenizer",
         )
-    return _of_hub(model, revision)
+    return None
 
 
 def _of_hub(model: str, revision: str | None) -> Path:

@@ -314,6 +314,11 @@ class PracticeConfig(Model):
         return self.evaluation.student
 
     @property
+    def only_trains(self) -> bool:
+        """Whether there is a model to train, and none that an endpoint serves."""
+        return self.train is not None and not self.student.model_provider.model
+
+    @property
     def teacher(self) -> ModelConfig:
         """The model that distils: by default the agent's."""
         return self.practice.teacher_model or self.student
