@@ -9,13 +9,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any
 
 from scipy import stats
 from tests.train.tiny import tiny_tokenizer
 
+from grpo_practice.app.train_scoring import OnLoop
 from grpo_practice.config import load_train
 from grpo_practice.store import Store
 from grpo_practice.train.checks import prompts_of
@@ -57,6 +58,24 @@ def model(folder: Path) -> None:
         )
     ).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
+
+
+waited = list[float]()
+"""Seconds of each call in which the training thread waited for our part."""
+
+
+def watch_our_part() -> None:
+    """Take the time of each call that the training thread makes, and waits for."""
+    wait = OnLoop._wait
+
+    def watched(self: OnLoop, work: Coroutine[Any, Any, Any]) -> Any:
+        began = time.monotonic()
+        try:
+            return wait(self, work)
+        finally:
+            waited.append(time.monotonic() - began)
+
+    OnLoop._wait = watched  # type: ignore[method-assign]
 
 
 def ours(folder: Path, n: int) -> list[float]:
@@ -111,7 +130,8 @@ def bare(folder: Path, n: int) -> list[float]:
 
 
 def main() -> int:
-    """Train in turns, and print the ratio of the two with its interval."""
+    """Train in turns, and print the ratio of the two with its interval, and our share of a step."""
+    watch_our_part()
     for verify in ("contains", "math"):
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
@@ -119,15 +139,21 @@ def main() -> int:
             rows = [{"question": f"{i}+1=", "answer": str(i + 1)} for i in range(8)]
             (folder / "q.jsonl").write_text("\n".join(map(json.dumps, rows)))
             model(folder / "base")
-            ratios = []
+            ratios, parts = [], []
             for n in range(PAIRS):
+                waited.clear()
                 # The first step of each warms up.
                 one, two = (statistics.fmean(part(folder, n)[1:]) for part in (bare, ours))
                 ratios.append(two / one)
+                parts.append(sum(waited) / (two * STEPS))
                 print(f"{verify}: TRL {one:.3f} s a step, with ours {two:.3f} s", flush=True)
             mean = statistics.fmean(ratios)
             half = stats.t.ppf(0.975, PAIRS - 1) * statistics.stdev(ratios) / math.sqrt(PAIRS)
             print(f"{verify}: ratio {mean:.3f} ({mean - half:.3f} to {mean + half:.3f})")
+            share = statistics.fmean(parts)
+            print(
+                f"{verify}: waited for our part {share:.1%} ({min(parts):.1%} to {max(parts):.1%})"
+            )
     return 0
 
 
