@@ -204,6 +204,7 @@ class TrainProject:
         self.monkeypatch.setattr(train_job, "check_installed", lambda: None)
         self.monkeypatch.setattr(train_job, "check_machine", lambda *_: None)
         self.monkeypatch.setattr(train_job, "check_training", checked)
+        self.monkeypatch.setattr(train_run, "check_disk", lambda *_, **__: None)
         self.monkeypatch.setattr(train_run, "train", fake or FakeTrainer())
         return {"on_event": self.events.append, "env": {}, **options}
 

@@ -84,6 +84,19 @@ class RealProject:
         said, _ = process.communicate(timeout=200)
         return process.returncode, said
 
+    def command(self, *words: str) -> tuple[int, str]:
+        """Run another command on the database; return its exit code and all that it said."""
+        ran = subprocess.run(
+            (sys.executable, "-m", "grpo_practice", *words, "--db", "t.db"),
+            cwd=self.folder,
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=200,
+        )
+        return ran.returncode, ran.stdout + ran.stderr
+
     def weights(self) -> dict[int, str]:
         """Step → hash of the adapter of its newest checkpoint."""
         found = sorted(self.folder.glob("t.db.train/*/b*/step-*/adapter_model.safetensors"))

@@ -56,9 +56,18 @@ def test_two_ranks_come_to_the_weights_of_one(project: RealProject, loss: str) -
 def test_groups_without_a_lesson_change_nothing_when_they_are_left_out(
     project: RealProject, loss: str
 ) -> None:
-    sets = (f"train.loss={loss}", "train.memory=low")  # batches of one: many are left out
-    idle = weights(project, *sets)
+    sets = (f"train.loss={loss}", "train.clip=[0.2, 5.0]", "train.memory=low")
+    idle = weights(project, *sets)  # in batches of one, so that many are left out
     assert apart(idle, weights(project, *sets, "train.skip_uniform=false")) < 1e-4
+
+
+@pytest.mark.parametrize("loss", ["dapo", "bnpo"])
+@pytest.mark.parametrize("other", ["train.memory=low", "train.skip_uniform=false"])
+def test_what_only_saves_memory_or_time_changes_no_weights(
+    project: RealProject, loss: str, other: str
+) -> None:
+    sets = (f"train.loss={loss}",)
+    assert apart(weights(project, *sets), weights(project, *sets, other)) < 1e-4
 
 
 def test_other_rewards_make_other_weights(project: RealProject) -> None:

@@ -223,6 +223,7 @@ def test_a_dry_run_measures_a_step_and_leaves_nothing(tmp_path: Path) -> None:
         ("train.device=cuda", "torch finds none here"),
         ("train.generate=vllm", "which is not installed"),
         ("train.lora={targets: [nothing]}", "Target modules {'nothing'} not found"),
+        ("train.lora={targets: [lm_head]}", "the layer of the vocabulary"),
         ("train.model=some/name", "the hub's copy cannot be had"),
         ("train.model=./nowhere", "has no config.json"),
         ("evaluation.agent.toolkits={py: {name: python_executor}}", "an agent with tools cannot"),
@@ -236,12 +237,25 @@ def test_what_cannot_be_trained_is_a_sentence(tmp_path: Path, sets: str, said: s
     assert "hint: " in told
 
 
-def test_all_weights_are_trained_without_an_adapter(tmp_path: Path) -> None:
+def test_all_weights_are_trained_and_served_in_the_base_models_precision(tmp_path: Path) -> None:
+    from transformers import AutoModelForCausalLM
+
     project = RealProject(tmp_path / "p")
+    base = project.folder / "base"
+    AutoModelForCausalLM.from_pretrained(base, dtype="bfloat16").save_pretrained(base)
     code, said = project.train("--set", "train.lora=null", "--steps", "2")
     assert code == 0, said
     (folder,) = project.folder.glob("t.db.train/*/b*/step-000001")
-    assert (folder / "model.safetensors").is_file()
+    code, said = project.command("export-agent", "--run", "toy/train")
+    assert code == 0, said
+    sizes = [
+        (where / "model.safetensors").stat().st_size
+        for where in (base, folder, project.folder / "toy-trained/model")
+    ]
+    assert sizes[0] == pytest.approx(sizes[2], rel=0.02)
+    assert sizes[1] == pytest.approx(2 * sizes[0], rel=0.05)
+    served = AutoModelForCausalLM.from_pretrained(project.folder / "toy-trained/model")
+    assert str(served.dtype) == "torch.bfloat16"
 
 
 def test_a_model_that_asks_for_code_or_has_only_pickles_is_refused(tmp_path: Path) -> None:
@@ -255,6 +269,25 @@ def test_a_model_that_asks_for_code_or_has_only_pickles_is_refused(tmp_path: Pat
     (project.folder / "base/model.safetensors").rename(project.folder / "base/pytorch_model.bin")
     code, said = project.train()
     assert (code, "has no weights (*.safetensors)" in said) == (2, True), said
+
+
+def test_a_model_that_cannot_be_trained_so_is_a_sentence(tmp_path: Path) -> None:
+    project = RealProject(tmp_path / "p")
+    config, template = (
+        project.folder / "base" / name for name in ("config.json", "chat_template.jinja")
+    )
+    kept, was = config.read_text(), template.read_text()
+    template.write_text("{{ raise_exception('System role not supported') }}")
+    code, said = project.train()
+    assert (code, "refuses the messages: System role not supported" in said) == (2, True), said
+    template.write_text(was)
+    config.write_text(json.dumps(json.loads(kept) | {"tie_word_embeddings": True}))
+    code, said = project.train("--set", "train.lora={targets: [embed_tokens]}")
+    assert (code, "the layer of the vocabulary" in said) == (2, True), said
+    more = {"quantization_config": {"quant_method": "gptq", "bits": 4}}
+    config.write_text(json.dumps(json.loads(kept) | more))
+    code, said = project.train()
+    assert (code, "is quantised" in said) == (2, True), said
 
 
 def test_what_does_not_fit_is_said_before_weights_are_loaded(tmp_path: Path) -> None:

@@ -1,18 +1,32 @@
 """Settings become TRL's; batches divide, or the message has numbers that do."""
 
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import LoraSettings, TrainSettings
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.stats import advantages
-from grpo_practice.train.checks import lora_arguments, prompts_of, steps_planned
+from grpo_practice.train import checks
+from grpo_practice.train.checks import (
+    check_disk,
+    checkpoint_bytes,
+    lora_arguments,
+    prompts_of,
+    steps_planned,
+)
 from grpo_practice.train.gather import Ranks
+from grpo_practice.train.generate import as_answer
 from grpo_practice.train.recipe import BatchShape, batch_shape, grpo_arguments, settings_of
 from grpo_practice.train.rewards import given_rewards, is_uniform, skips_uniform
+from grpo_practice.train.work import Answer
 
 
 def config(**train: Any) -> PracticeConfig:
@@ -89,7 +103,7 @@ def test_each_setting_reaches_trl() -> None:
         "seed": (7, {"seed": 7}),
         "memory": ("low", {"gradient_checkpointing": True}),
         "compile": (True, {"torch_compile": True}),
-        "generate": ("vllm", {"use_vllm": True}),
+        "generate": ("vllm", {"use_vllm": True, "generation_kwargs": {"min_tokens": 0}}),
         "lora": (None, {"learning_rate": 1e-6}),
     }
     for key, (value, changed) in others.items():
@@ -98,7 +112,60 @@ def test_each_setting_reaches_trl() -> None:
     assert TrainSettings.model_fields.keys() - others.keys() <= READ_ELSEWHERE
     assert usual["trust_remote_code"] is False
     assert usual["use_bias_correction_kl"] is False
+    assert usual["router_aux_loss_coef"] == 0.0
     assert usual["temperature"] == config().practice.rollout_temperature
+
+
+def test_answers_at_once_change_no_loss() -> None:
+    low = {"memory": "low", "prompts_per_step": 4, "group_size": 4}
+    assert batch_shape(settings_of(config(**low)), 1) == BatchShape(1, 1, 16)
+    bnpo = settings_of(config(**low, loss="bnpo"))
+    assert batch_shape(bnpo, 1) == BatchShape(1, 8, 2)
+    assert not skips_uniform(bnpo)
+    assert skips_uniform(settings_of(config(loss="dapo")))
+
+
+def test_a_largest_ratio_below_1_would_cut_every_update() -> None:
+    with pytest.raises(ValidationError, match=r"write clip: \[0\.2, 5\.0\]"):
+        config(loss="cispo")
+    assert settings_of(config(loss="cispo", clip=[0.2, 5.0])).clip == (0.2, 5.0)
+
+
+class _Letters:
+    """A tokenizer whose tokens are letters; 0 is an end, and says nothing."""
+
+    def decode(self, ids: Sequence[int], **_: object) -> str:
+        return "".join(chr(token) for token in ids if token)
+
+
+@pytest.mark.parametrize(
+    ("text", "ends", "used", "cut"),
+    [("ab", 2, 3, False), ("abc", 1, 4, False), ("abcd", 0, 4, True)],
+)
+def test_an_answer_is_all_of_its_text_up_to_its_end(
+    text: str, ends: int, used: int, *, cut: bool
+) -> None:
+    ids = [*map(ord, text), *[0] * ends]
+    found = as_answer((3, 1), ids, 7, tokenizer=_Letters(), eos={0}, most=4)
+    assert found == Answer(3, 1, text, 7, used, truncated=cut)
+
+
+@pytest.mark.parametrize(
+    ("left", "every", "saves"),
+    [(range(10), 0, 2), (range(9, 10), 0, 1), (range(10), 1, 10), (range(10, 10), 1, 0)],
+)
+def test_the_disk_is_looked_at_for_what_is_left_to_save(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: range, every: int, saves: int
+) -> None:
+    made = config(save_every=7)
+    monkeypatch.setattr(checks, "trained_parameters", lambda *_: 10**6)
+    free = saves * checkpoint_bytes(10**6)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    check_disk(made, tmp_path, left, tmp_path, every=every)
+    if saves:
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=free - 1))
+        with pytest.raises(ConfigError, match=r"of 12\.0 MB do not fit on the disk"):
+            check_disk(made, tmp_path, left, tmp_path, every=every)
 
 
 def test_an_adapter_is_what_its_section_says() -> None:

@@ -17,6 +17,7 @@ from grpo_practice.errors import (
     StoppedError,
 )
 from grpo_practice.events import Notice, RunFinished, RunStarted, WeightsUpdated
+from grpo_practice.reports.training import scored_steps
 from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.db import insert
 from grpo_practice.store.records import CheckpointRow
@@ -301,6 +302,19 @@ def test_a_kill_between_a_step_and_its_score_loses_neither_weights_nor_score(
     assert list(report.selection) == [1, 3, 5]
     assert report.checkpoints[-1].sha256 == expected.checkpoints[-1].sha256
     assert project.line() == unbroken.line()
+
+
+def test_weights_have_no_score_of_those_that_a_restart_has_left(project: TrainProject) -> None:
+    select = "practice.select_dataset=s.jsonl"
+    first = project.train(None, select, "train.eval_every=2")
+    again = project.train(None, select, "train.beta=0.1", "train.save_every=1", restart_step=2)
+    assert list(first.selection) == [1, 3, 5]
+    fake = FakeTrainer(change=lambda step, answers: answers[::-1])
+    project.train(fake, select, "train.beta=0.2", "train.save_every=1", restart_step=2)
+    with Store(project.db) as store:
+        found = scored_steps(store, "toy/train")
+    assert list(again.selection) == [1, 3, 5]  # the fake's weights do not depend on beta
+    assert found == {1: first.selection[1]}
 
 
 def test_equal_weights_are_not_scored_again(project: TrainProject) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Range, space_of
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
@@ -126,5 +126,28 @@ def test_what_no_trial_could_have_is_refused_before_anything_is_trained(
 
 def test_another_space_is_another_search(project: TrainProject) -> None:
     project.tune(1, None, *SEARCH)
-    with pytest.raises(ConfigError, match="was searched in another space"):
+    with pytest.raises(FingerprintError, match="was searched otherwise") as caught:
         project.tune(2, None, *SEARCH[:3], "train.tune.space={beta: [0.0, 0.2]}")
+    assert [change.key for change in caught.value.diff] == [
+        "train.learning_rate",
+        "train.tune.space.beta",
+        "train.tune.space.learning_rate",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ("train.group_size=2", "train.group_size"),
+        ("train.tune.seed=1", "train.tune.seed"),
+        ("train.steps=4", "train.steps"),
+        ("train.eval_every=1", "train.eval_every"),
+    ],
+)
+def test_trials_under_other_settings_are_not_compared(
+    project: TrainProject, more: str, key: str
+) -> None:
+    project.tune(1, None, *SEARCH)
+    with pytest.raises(FingerprintError, match="was searched otherwise") as caught:
+        project.tune(2, None, *SEARCH, more)
+    assert [change.key for change in caught.value.diff] == [key]

@@ -103,10 +103,9 @@ def prepare_train(session: Session, request: RunRequest, name: str | None = None
     if notice:
         session.notice(notice)
     samples = session.store.read(datasets.samples, dataset.id)
-    room = session.store.path.resolve().parent
     check_installed()
     check_machine(settings_of(config), ranks.count)
-    model = check_training(config, folder, [sample.question for sample in samples], room)
+    model = check_training(config, folder, [sample.question for sample in samples])
     # Minutes of reading for a large model, and a look needs none of it.
     sha = b"" if session.only_looks else weights_sha(model)
     session = replace(session, step_stop=StepStop())

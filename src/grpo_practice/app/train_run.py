@@ -20,7 +20,7 @@ from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout import Player
 from grpo_practice.store import datasets, steps
 from grpo_practice.store.records import CheckpointRow, StepRow
-from grpo_practice.train.checks import check_installed, steps_planned
+from grpo_practice.train.checks import check_disk, check_installed, steps_planned
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import TrainingRun
@@ -66,6 +66,8 @@ async def run_train(job: TrainJob) -> TrainReport:
     total = len(steps_planned(job.config, job.sample_ids))
     start = start_of(job.session, spec, total=total, origin=job.origin)
     session = start.session
+    room = session.store.path.resolve().parent
+    check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
     with open_run(session, spec, partial(planned, job)) as run:
         store = session.store
         rows = store.read(steps.on_line, run.branch)

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -22,7 +23,7 @@ from grpo_practice.store import Store
 from grpo_practice.store.bound_keys import MODEL_SHA
 from grpo_practice.store.queries import references, runs
 from grpo_practice.train.checks import check_installed
-from grpo_practice.train.merge import merge
+from grpo_practice.train.merge import merge, to_own_precision
 from grpo_practice.train.weights import check_no_code, folder_size, model_folder, weights_sha
 
 SCHEMA = "grpo-practice.trained/1"
@@ -62,6 +63,10 @@ def export_trained(
             _merge(store, found, record.identity, aside / name)
         else:
             _copy(saved, aside / name)
+            if not is_adapter:
+                with suppress(ConfigError):  # without the extra they stay twice as large
+                    check_installed()
+                    to_own_precision(aside / name)
         weights = target.absolute() / name
         model = str(weights) if name == "model" else f"{found.run.exp_id}-trained"
         serve = _serve(weights, model, base, whole=name == "model")
@@ -106,12 +111,16 @@ def _base(config_text: str) -> tuple[str, str | None]:
     return str(train.get("model", "")), train.get("revision")
 
 
-def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], target: Path) -> None:
-    check_installed()
+def _base_folder(store: Store, found: TrainedWeights) -> Path:
     config = store.read(runs.config, found.run.name)
     assert config is not None, "its branch has just been read"
     name, revision = _base(config.text)
-    base = model_folder(name, revision, Path(config.base_dir))
+    return model_folder(name, revision, Path(config.base_dir))
+
+
+def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], target: Path) -> None:
+    check_installed()
+    base = _base_folder(store, found)
     check_no_code(base)
     if weights_sha(base).hex() != identity.get(MODEL_SHA):
         raise ConfigError(

@@ -9,6 +9,7 @@ from grpo_practice.app.session import Session
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.app.train_run import run_train
 from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
+from grpo_practice.config.identity import train_identity_of
 from grpo_practice.errors import PrunedError, RunFailedError
 from grpo_practice.reports.tuning import Trial, TuneReport
 from grpo_practice.store import Store
@@ -42,13 +43,22 @@ async def run_trials(job: TuneJob) -> TuneReport:
     store = job.session.store
     database = store.path.resolve()
     file = database.with_name(f"{database.name}{STUDIES}") / f"{job.exp_id}.journal"
-    study = Study.open(file, job.exp_id, job.space, job.settings.tune.seed)
+    study = Study.open(file, job.exp_id, job.space, job.settings.tune.seed, _bound(job))
     while sum(t.state.is_finished() for t in study.trials) < job.count:
         await _play(job, study, study.next())
     trials = [_trial(store, job.exp_id, study, trial) for trial in study.trials]
     selection = job.loaded.config.practice.select_dataset or ""
     report, best = TuneReport(job.exp_id, trials, None, selection), best_of(trials)
     return await tested(job, report, best, job.trial(best.number, best.values)) if best else report
+
+
+def _bound(job: TuneJob) -> dict[str, Any]:
+    """Return what the scores of all trials depend on alike."""
+    settings = job.settings
+    own = {f"train.{key}" for key in job.space}
+    bound = {k: v for k, v in train_identity_of(job.loaded.config).items() if k not in own}
+    length = {"train.steps": settings.steps, "train.epochs": settings.epochs}
+    return {**bound, **length, "train.eval_every": settings.eval_every}
 
 
 async def _play(job: TuneJob, study: Study, proposal: Proposal) -> None:

@@ -12,7 +12,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.store import Store, branches, steps, trained_steps
-from grpo_practice.store.bound_keys import MODEL_SHA
+from grpo_practice.store.bound_keys import MODEL_SHA, WEIGHTS_SHA
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, CheckpointRow, StepRow
 from grpo_practice.store.records import UpdateRow as UpdateRow
@@ -212,15 +212,23 @@ def base_model(store: Store, run: str) -> str | None:
 def scored_steps(store: Store, run: str) -> dict[int, float]:
     """Return step → mean reward of the training run's weights on the selection dataset.
 
-    A step that was trained again has the score of its newest weights.
+    Scores of weights that a restart has left behind are not among them.
     """
     found = dict[int, float]()
+    trained = store.read(runs.find, run)
+    if trained is None or trained.head_branch is None:
+        return found
+    line = store.read(branches.load, trained.head_branch)
+    saved = {row.step: row.sha256.hex() for row in store.read(trained_steps.checkpoints, line)}
     for row in store.read(runs.all_runs):
         if row.parent_run != run or row.parent_step is None or row.head_branch is None:
             continue
         if row.kind != "eval" or selects(row.name) is None:
             continue
-        mean = store.read(scores.mean_score, store.read(branches.load, row.head_branch))
+        branch = store.read(branches.load, row.head_branch)
+        if branch.identity.get(WEIGHTS_SHA) != saved.get(row.parent_step):
+            continue
+        mean = store.read(scores.mean_score, branch)
         if mean is not None:
             found[row.parent_step] = mean
     return dict(sorted(found.items()))

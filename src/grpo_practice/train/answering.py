@@ -1,10 +1,17 @@
 """Answers of weights that were saved: the base model, with the adapter of a checkpoint."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.generate import Sampler
-from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
+from grpo_practice.train.loading import (
+    computes_in_bf16,
+    free_memory,
+    keep_quiet,
+    load_model,
+    load_tokenizer,
+)
 from grpo_practice.train.work import Answer, Selection
 
 
@@ -28,4 +35,10 @@ def answers_of(
     ends = model.generation_config.eos_token_id
     eos = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
     sampler = Sampler(model, tokenizer, frozenset(eos), Ranks())
-    return sampler.answers(asked.prompts, asked.sampling, seed) or []
+    # In the precision that a training has: the same weights give the same answers then.
+    bf16 = computes_in_bf16(cpu=not on_gpu)
+    with torch.autocast("cuda", torch.bfloat16) if bf16 else nullcontext():
+        found = sampler.answers(asked.prompts, asked.sampling, seed) or []
+    del model, sampler
+    free_memory()
+    return found

@@ -10,11 +10,11 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import LoraSettings, TrainSettings
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.groups.plan import plan_practice
-from grpo_practice.text import brief
+from grpo_practice.text import brief, count
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.weights import check_no_code, check_weights, model_folder
-from grpo_practice.train.work import Message
+from grpo_practice.train.work import Message, evaluates
 from grpo_practice.types import PlannedStep
 
 NEEDED = ("torch", "trl", "peft")
@@ -58,10 +58,8 @@ def check_machine(settings: TrainSettings, ranks: int) -> None:
         )
 
 
-def check_training(
-    config: PracticeConfig, base_dir: Path, questions: Sequence[str], room: Path
-) -> Path:
-    """Return the folder of the base model; `room` is where checkpoints go.
+def check_training(config: PracticeConfig, base_dir: Path, questions: Sequence[str]) -> Path:
+    """Return the folder of the base model.
 
     Raises:
         ConfigError: The agent cannot be trained so, or the model cannot be used.
@@ -79,7 +77,6 @@ def check_training(
             hint="export it with --merge, or name the model that it was made for",
         )
     _check_prompts(config, folder, questions)
-    _check_disk(config, folder, len(questions), room)
     return folder
 
 
@@ -127,6 +124,7 @@ def prompts_of(config: PracticeConfig, questions: Sequence[str]) -> list[list[Me
 
 def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str]) -> None:
     """Raise unless the model has a template for chats, and each question leaves room to answer."""
+    from jinja2 import TemplateError
     from transformers import AutoConfig
 
     try:
@@ -134,6 +132,11 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
         known = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
     except (OSError, ValueError, KeyError) as e:
         raise ConfigError(f"the model in {folder} cannot be read: {brief(str(e), 300)}") from e
+    if getattr(known, "quantization_config", None) is not None:
+        raise ConfigError(
+            f"the model in {folder} is quantised, and such weights cannot be trained here",
+            hint="name the model that it was made of",
+        )
     if not tokenizer.chat_template:
         raise ConfigError(
             f"the tokenizer in {folder} has no chat template: nobody knows how the model is asked",
@@ -142,13 +145,19 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
         )
     settings = settings_of(config)
     window = getattr(known.get_text_config(), "max_position_embeddings", None)
-    if window is None:
-        return
     for question, messages in zip(questions, prompts_of(config, questions), strict=True):
-        length = len(
-            tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-        )
-        if length + settings.max_output_tokens > window:
+        try:
+            asked = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
+        except TemplateError as e:
+            raise ConfigError(
+                f"the chat template of {folder} refuses the messages: {brief(str(e), 200)}",
+                hint="leave evaluation.agent.agent.instructions empty, and say in the questions"
+                " what they say"
+                if messages[0]["role"] == "system"
+                else "choose another model",
+            ) from e
+        length = len(asked["input_ids"])
+        if window is not None and length + settings.max_output_tokens > window:
             raise DataError(
                 f"a question of {length} tokens and an answer of {settings.max_output_tokens} do"
                 f" not fit into the model's window of {window}: {brief(question, 80)}",
@@ -157,18 +166,38 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
             )
 
 
-def _check_disk(config: PracticeConfig, folder: Path, questions: int, room: Path) -> None:
+def check_disk(
+    config: PracticeConfig, folder: Path, left: range, room: Path, *, every: int
+) -> None:
+    """Raise ConfigError where the checkpoints of the steps that are left do not fit.
+
+    Args:
+        config: The run's configuration.
+        folder: Folder of the base model.
+        left: Steps that are to be trained.
+        room: Folder of the disk that they go to.
+        every: Steps between evaluations, each of which needs a checkpoint; 0 for none.
+    """
     settings = settings_of(config)
-    steps = settings.steps or settings.epochs * (questions // settings.prompts_per_step)
-    saves = -(-steps // settings.save_every)
-    each = checkpoint_bytes(trained_parameters(folder, settings))
+    saves = sum(
+        (step + 1) % settings.save_every == 0
+        or step == left[-1]
+        or evaluates(every, step, last=step == left[-1])
+        for step in left
+    )
+    each = checkpoint_bytes(trained_parameters(folder, settings)) if saves else 0
     free = shutil.disk_usage(room).free
     if each * saves > free:
         raise ConfigError(
-            f"{saves} checkpoints of {each / 1e6:,.0f} MB do not fit on the disk of {room}, where"
-            f" {free / 1e6:,.0f} MB are free",
-            hint="free some space, save less often (train.save_every), or name another --db",
+            f"{count(saves, 'checkpoint')} of {_size(each)} do not fit on the disk of {room}, where"
+            f" {_size(free)} are free",
+            hint="free some space, save less often (train.save_every, train.eval_every), or name"
+            " another --db",
         )
+
+
+def _size(n: int) -> str:
+    return f"{n / 1e9:,.1f} GB" if n >= 1e9 else f"{n / 1e6:,.1f} MB"
 
 
 def checkpoint_bytes(trained: int) -> int:
@@ -192,13 +221,27 @@ def trained_parameters(folder: Path, settings: TrainSettings) -> int:
 def _with_adapter(model: Any, lora: LoraSettings) -> Any:
     from peft import LoraConfig, get_peft_model
 
+    ends = [model.get_output_embeddings()]
+    if getattr(model.config.get_text_config(), "tie_word_embeddings", False):
+        ends.append(model.get_input_embeddings())  # the same weights: a merge would change both
     try:
-        return get_peft_model(model, LoraConfig(**lora_arguments(lora)))
+        adapted = get_peft_model(model, LoraConfig(**lora_arguments(lora)))
+        _check_targets(adapted, ends)
+        return adapted
     except ValueError as e:
         raise ConfigError(
             f"train.lora.targets {', '.join(lora.targets)}: {brief(str(e), 200)}",
             hint="--set train.lora.targets=all-linear",
         ) from e
+
+
+def _check_targets(adapted: Any, ends: Sequence[Any]) -> None:
+    """Raise ValueError where a layer of the vocabulary has an adapter: TRL would not train it."""
+    for name, module in adapted.named_modules():
+        if hasattr(module, "lora_A") and any(
+            end is not None and module.get_base_layer() is end for end in ends
+        ):
+            raise ValueError(f"{name} is the layer of the vocabulary, which takes no adapter here")
 
 
 def lora_arguments(lora: LoraSettings) -> dict[str, Any]:

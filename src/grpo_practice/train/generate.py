@@ -1,6 +1,6 @@
 """Answers sampled from weights in this process, as an evaluation needs them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +76,31 @@ class Sampler:
         ]
 
     def _answer(self, place: tuple[int, int], ids: list[int], length: int, most: int) -> Answer:
-        end = next((i for i, token in enumerate(ids) if token in self.eos), len(ids))
-        text = self.tokenizer.decode(ids[:end], skip_special_tokens=True)
-        used = min(end + 1, len(ids))
-        return Answer(*place, text, length, used, truncated=end == len(ids) >= most)
+        return as_answer(place, ids, length, tokenizer=self.tokenizer, eos=self.eos, most=most)
+
+
+def as_answer(
+    place: tuple[int, int],
+    ids: Sequence[int],
+    length: int,
+    *,
+    tokenizer: Any,
+    eos: Collection[int],
+    most: int,
+) -> Answer:
+    """Return the answer of sampled tokens, as training and evaluations score it.
+
+    All of its text counts: a template for replies would hide what a model thinks from one of them.
+
+    Args:
+        place: Question, and attempt at it.
+        ids: Tokens of the answer; what comes after an end is padding.
+        length: Tokens of the question.
+        tokenizer: Tokenizer of the model.
+        eos: Tokens that end an answer.
+        most: Most tokens of an answer.
+    """
+    end = next((i for i, token in enumerate(ids) if token in eos), len(ids))
+    text = tokenizer.decode(ids[:end], skip_special_tokens=True)
+    used = min(end + 1, len(ids))
+    return Answer(*place, text, length, used, truncated=end == len(ids) >= most)

@@ -1,5 +1,7 @@
 """Models and tokenizers from a folder: nothing is fetched, and no code of theirs is run."""
 
+import gc
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -39,11 +41,38 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
     return model
 
 
-def keep_generation_settings(base: Path, saved: Path) -> None:
-    """Give weights that are saved the base model's settings of generation, for who serves them."""
-    own = base / GENERATION
-    if own.is_file() and (saved / GENERATION).is_file():
-        shutil.copyfile(own, saved / GENERATION)
+def keep_settings(base: Path, saved: Path) -> None:
+    """Give whole weights that are saved the base model's settings, for who serves them.
+
+    These are its settings of generation, and its precision: what is trained is in single precision.
+    """
+    file = saved / "config.json"
+    if not file.is_file():  # an adapter
+        return
+    if (base / GENERATION).is_file():
+        shutil.copyfile(base / GENERATION, saved / GENERATION)
+    own, made = (json.loads((f / file.name).read_text("utf-8")) for f in (base, saved))
+    dtype = own.get("dtype") or own.get("torch_dtype")
+    if dtype is not None:
+        file.write_text(json.dumps(made | {"dtype": dtype}, indent=2), "utf-8")
+
+
+def computes_in_bf16(*, cpu: bool) -> bool:
+    """Return whether the device computes in bf16 by itself, and not slowly by something else."""
+    import torch
+
+    if cpu or not torch.cuda.is_available():
+        return False
+    return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+
+
+def free_memory() -> None:
+    """Give back what a model took that nobody has any more: a cycle keeps it until it is found."""
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
 
 
 def keep_quiet() -> None:

@@ -47,7 +47,8 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
             hint=f"--set train.prompts_per_step={near}, or start {offered} ranks",
         )
     answers = prompts // ranks * settings.group_size
-    most = 1 if settings.memory == "low" else AT_ONCE
+    # With bnpo the number of answers at once is part of the loss, and memory must not change it.
+    most = 1 if settings.memory == "low" and settings.loss != "bnpo" else AT_ONCE
     per_device = max(n for n in range(1, most + 1) if answers % n == 0)
     return BatchShape(ranks, per_device, answers // per_device)
 
@@ -78,6 +79,8 @@ def grpo_arguments(
         "epsilon": low,
         "epsilon_high": high,
         "beta": train.beta,
+        # Else a mixture of experts has its router's loss added.
+        "router_aux_loss_coef": 0.0,
         # By default TRL weights the divergence by the ratio (DeepSeek-V3.2), unlike the GRPO paper.
         "use_bias_correction_kl": False,
         "loss_type": train.loss,
@@ -88,7 +91,9 @@ def grpo_arguments(
         "top_p": 1.0,
         "top_k": 0,
         "max_completion_length": train.max_output_tokens,
-        "generation_kwargs": {"min_new_tokens": train.min_output_tokens},
+        "generation_kwargs": {
+            "min_tokens" if train.generate == "vllm" else "min_new_tokens": train.min_output_tokens
+        },
         "use_vllm": train.generate == "vllm",
         "gradient_checkpointing": train.memory == "low",
         "torch_compile": train.compile,

@@ -36,7 +36,8 @@ def is_uniform(group: Rewards) -> bool:
 def skips_uniform(settings: TrainSettings) -> bool:
     """Return whether groups of equal rewards are left out of the update.
 
-    With a KL term they pull towards the base model; and a deviation over the batch is no concern:
-    an advantage is 0 wherever the reward is the group's mean.
+    With a KL term they pull towards the base model, and with bnpo their tokens count in what the
+    losses of a batch are divided by. A deviation over the batch is no concern: an advantage is 0
+    wherever the reward is the group's mean.
     """
-    return settings.skip_uniform and settings.beta == 0
+    return settings.skip_uniform and settings.beta == 0 and settings.loss != "bnpo"

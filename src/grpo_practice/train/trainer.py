@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.generate import Sampler
+from grpo_practice.train.generate import Sampler, as_answer
 from grpo_practice.train.loading import (
-    keep_generation_settings,
+    computes_in_bf16,
+    free_memory,
     keep_quiet,
+    keep_settings,
     load_model,
     load_tokenizer,
 )
@@ -42,8 +44,12 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
     if ranks.first:
         ranks.broadcast(plan)
     trainer = _trainer(plan, ranks, observer)
-    trainer.train(resume_from_checkpoint=str(plan.resume) if plan.resume else None)
-    trainer.accelerator.wait_for_everyone()  # the others look into the folder as they end
+    try:
+        trainer.train(resume_from_checkpoint=str(plan.resume) if plan.resume else None)
+        trainer.accelerator.wait_for_everyone()  # the others look into the folder as they end
+    finally:
+        del trainer
+        free_memory()
     if ranks.first:
         shutil.rmtree(plan.checkpoints / MAKING, ignore_errors=True)
 
@@ -98,9 +104,11 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
         skip_uniform=plan.skip_uniform,
         on_saved=saving,
     )
-    rewards.eos = frozenset(trainer.eos_token_ids)
+    eos = frozenset(trainer.eos_token_ids)
+    most = plan.arguments["max_completion_length"]
+    rewards.read = partial(as_answer, tokenizer=tokenizer, eos=eos, most=most)
     own = trainer.accelerator.unwrap_model(trainer.model)
-    saving.sampler = Sampler(own, tokenizer, rewards.eos, ranks)
+    saving.sampler = Sampler(own, tokenizer, eos, ranks)
     rewards.length_of = lambda messages: len(
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     )
@@ -121,7 +129,7 @@ def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
             several["ddp_backend"] = "gloo"
     return {
         "use_cpu": cpu,
-        "bf16": not cpu and torch.cuda.is_available() and torch.cuda.is_bf16_supported(),
+        "bf16": computes_in_bf16(cpu=cpu),
         "dataloader_pin_memory": not cpu,
         **several,
     }
@@ -152,14 +160,15 @@ class RewardFunction:
     ranks: Ranks
     observer: Observer | None
     step_of: Any
-    eos: frozenset[int] = frozenset()
+    read: Any = None
+    """Reader of an answer: see `generate.as_answer`."""
     length_of: Any = None
     __name__ = "reward"
 
     def __call__(
         self,
         prompts: Sequence[Sequence[Mapping[str, str]]],
-        completions: Sequence[Sequence[Mapping[str, str]]],
+        completions: object,
         completion_ids: Sequence[Sequence[int]],
         place: Sequence[int],
         **more: Any,
@@ -171,10 +180,9 @@ class RewardFunction:
         """
         seen = dict[int, int]()
         own = list[Answer]()
-        for at, messages, ids in zip(place, completions, completion_ids, strict=True):
+        for at, messages, ids in zip(place, prompts, completion_ids, strict=True):
             attempt = seen[at] = seen.get(at, -1) + 1
-            text = messages[-1]["content"] if messages else ""
-            own.append(self._answer(at, attempt, text, prompts[len(own)], ids))
+            own.append(self.read((at, attempt), ids, self.length_of(messages)))
         gathered = self.ranks.gather(own)
         scored: list[float | None] | None = None
         if gathered is not None:
@@ -192,13 +200,6 @@ class RewardFunction:
             raise OtherRankFailedError(shared)
         start = self.ranks.rank * len(own)
         return self._given(shared[start : start + len(own)])
-
-    def _answer(
-        self, place: int, attempt: int, text: str, prompt: Any, ids: Sequence[int]
-    ) -> Answer:
-        most = self.plan.arguments["max_completion_length"]
-        cut = len(ids) >= most and ids[-1] not in self.eos
-        return Answer(place, attempt, text, self.length_of(prompt), len(ids), cut)
 
     def _given(self, rewards: Sequence[float | None]) -> list[float | None]:
         size = self.plan.arguments["num_generations"]
@@ -262,7 +263,7 @@ class Saving:
         if self.ranks.first:
             made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
             final = self.plan.checkpoints / checkpoint_name(step)
-            keep_generation_settings(self.plan.model, made)
+            keep_settings(self.plan.model, made)
             _to_disk(made)
             # One that was renamed before a kill, and never recorded.
             shutil.rmtree(final, ignore_errors=True)

@@ -1,14 +1,17 @@
 """Study of trials: it proposes their settings, and ends those that are worth no more."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Space
 
+BOUND = "settings"
+"""Attribute of a study: what its scores depend on, besides the settings of each trial."""
 STARTUP = 4
 """Trials that are never pruned: the median of fewer says little."""
 
@@ -33,11 +36,21 @@ class Study:
     seed: int
 
     @classmethod
-    def open(cls, file: Path, name: str, space: Space, seed: int) -> "Study":
+    def open(
+        cls, file: Path, name: str, space: Space, seed: int, settings: Mapping[str, Any]
+    ) -> "Study":
         """Open the study of this name, or begin it.
 
+        Args:
+            file: Journal of the study.
+            name: Experiment.
+            space: What a trial may take.
+            seed: Seed of the search.
+            settings: All else that scores depend on, which can be told as JSON.
+
         Raises:
-            ConfigError: Optuna is not installed, or the file is of another search.
+            ConfigError: Optuna is not installed.
+            FingerprintError: The file is of another search.
         """
         try:
             import optuna
@@ -57,13 +70,21 @@ class Study:
             pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
             load_if_exists=True,
         )
-        told = repr(sorted(space.items()))
-        if study.user_attrs.setdefault("space", told) != told:
-            raise ConfigError(
-                f"{name} was searched in another space: its trials cannot be compared",
-                hint="undo the change of train.tune.space, or give the search another exp_id",
+        now = json.loads(json.dumps({**settings, "train.tune.seed": seed}))
+        now |= {f"train.tune.space.{key}": repr(part) for key, part in space.items()}
+        was = study.user_attrs.get(BOUND, now)
+        changes = [
+            Change(key, was.get(key), now.get(key))
+            for key in sorted(was.keys() | now.keys())
+            if was.get(key) != now.get(key)
+        ]
+        if changes:
+            raise FingerprintError(
+                f"{name} was searched otherwise: its trials cannot be compared",
+                changes,
+                hint="undo the change, or give the search another exp_id",
             )
-        study.set_user_attr("space", told)
+        study.set_user_attr(BOUND, now)
         return cls(study, space, seed)
 
     @property

@@ -73,7 +73,7 @@ class TrainSettings(Model):
     """Whether answers that were cut are left out of the loss."""
     skip_uniform: bool = True
     """Whether groups of equal rewards are left out of the update, which they do not change; only
-    where `beta` is 0."""
+    where `beta` is 0, and `loss` is not `bnpo`."""
     max_grad_norm: float = Field(1.0, gt=0)
     """Norm to which gradients are clipped."""
     lora: LoraSettings | None = LoraSettings()
@@ -116,6 +116,11 @@ class TrainSettings(Model):
     def _sound(self) -> "TrainSettings":
         if self.min_output_tokens > self.max_output_tokens:
             raise ValueError("min_output_tokens is more than max_output_tokens")
+        if self.loss == "cispo" and self.clip[1] < 1:
+            raise ValueError(
+                "with loss cispo the second number of clip is the largest ratio itself, and"
+                f" {self.clip[1]:g} would cut every update: write clip: [0.2, 5.0], say"
+            )
         known = set(type(self).model_fields) - _FREE_IN_TUNE
         for key in self.tune.space:
             if key.partition(".")[0] not in known:
