@@ -236,6 +236,17 @@ def test_twenty_steps_without_a_lesson_end_the_run(project: TrainProject) -> Non
     assert project.query("SELECT count(*) FROM steps WHERE status = 'closed'") == [(21,)]
 
 
+def test_steps_that_teach_nothing_are_counted_over_a_kill(project: TrainProject) -> None:
+    def alike(step: int, answers: list[Answer]) -> list[Answer]:
+        return answers if step == 0 else [replace(answer, text="it is 5") for answer in answers]
+
+    with pytest.raises(KilledError):
+        project.train(FakeTrainer(change=alike, kill=13), "train.steps=30")
+    with pytest.raises(RunFailedError, match="in none of the last 20 steps"):
+        project.train(FakeTrainer(change=alike), "train.steps=30")
+    assert project.query("SELECT max(step) FROM steps WHERE status = 'closed'") == [(20,)]
+
+
 def test_a_full_device_is_a_sentence(project: TrainProject) -> None:
     def full(step: int) -> Exception | None:
         return RuntimeError("CUDA out of memory. Tried …") if step == 2 else None

@@ -139,6 +139,8 @@ async def _work(
         land=session.admission.land,
         ranks=job.ranks.count,
         folder=session.store.path.resolve().parent,
+        # A restart has changed something: what was before says nothing of it.
+        uniform=_untaught(rows, start.step) if job.session.restart_step is None else [],
     )
     folder = checkpoints_folder(session.store.path, run.branch)
     for half in folder.parent.glob(f"*/{MAKING}"):  # of a save that a kill has ended
@@ -159,6 +161,13 @@ async def _work(
         raise
     except Exception as e:
         raise _explained(e, run.branch.run) from e
+
+
+def _untaught(rows: Sequence[StepRow], before: int) -> list[int]:
+    """Return the steps in a row, right before one, in which no group taught anything."""
+    done = [row for row in rows if row.closed and row.plan.step < before]
+    taught = [row.plan.step for row in done if (row.stats or {}).get("informative")]
+    return [row.plan.step for row in done if row.plan.step > max(taught, default=-1)]
 
 
 def _explained(error: Exception, run: str) -> Exception:

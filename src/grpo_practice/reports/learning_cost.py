@@ -65,7 +65,10 @@ def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> Learn
 
 
 def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> LearningCost:
-    """Return what a training run has spent until it saved the weights of this hash."""
+    """Return what a training run has spent on its line until it saved the weights of this hash.
+
+    The wall time, and the money for a judge, are those of the whole run.
+    """
     saved = store.read(trained_steps.checkpoints, branch)
     last = max((row.step for row in saved if row.sha256 == sha), default=-1)
     rows = [row for row in store.read(steps.on_line, branch) if row.plan.step <= last]
