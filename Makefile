@@ -51,7 +51,7 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 
 train-test: $(READY)  ## Training with torch, TRL and PEFT; installs them below .programs, once
 	$(BIN)/python -m tests.train.install
-	PYTHONPATH=src:. OMP_NUM_THREADS=1 .programs/train/bin/python -m pytest -q -n 2 -o filterwarnings=default tests/train
+	PYTHONPATH=$(CURDIR)/src:$(CURDIR) OMP_NUM_THREADS=1 .programs/train/bin/python -m pytest -q -n 2 -o filterwarnings=default tests/train
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix
