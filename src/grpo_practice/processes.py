@@ -7,11 +7,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
+from functools import partial
 from multiprocessing import forkserver, popen_forkserver, resource_tracker, spawn, util
 from multiprocessing.connection import Connection
+from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from time import monotonic
@@ -69,6 +71,13 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+def parent_end() -> None:
+    """Wait until the command's process has ended; in a thread, while this one works."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+
+
 def limit_memory() -> None:
     """Let allocations beyond `MEMORY` fail, where the system supports it (Linux)."""
     if sys.platform != "linux":
@@ -104,8 +113,14 @@ def _flags() -> list[str]:
     return ["-P", *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
 
 
-def _start_python(path: bytes, args: Sequence[bytes | str], fds: Sequence[int]) -> int:
-    process = subprocess.Popen(args, executable=path, pass_fds=fds, env=safe_environment())
+def _start_python(
+    environment: Mapping[str, str] | None,
+    path: bytes,
+    args: Sequence[bytes | str],
+    fds: Sequence[int],
+) -> int:
+    environment = safe_environment() if environment is None else environment
+    process = subprocess.Popen(args, executable=path, pass_fds=fds, env=environment)
     process.returncode = 0  # multiprocessing waits for its end, and Popen must not
     return process.pid
 
@@ -113,9 +128,13 @@ def _start_python(path: bytes, args: Sequence[bytes | str], fds: Sequence[int]) 
 # The library's own functions get these among their globals. A patch of its modules would also hit
 # processes that the user's program starts meanwhile.
 _spawn = SimpleNamespace(**vars(spawn) | {"get_preparation_data": _preparation})
-_util = SimpleNamespace(
-    **vars(util) | {"_args_from_interpreter_flags": _flags, "spawnv_passfds": _start_python}
-)
+
+
+def _util(environment: Mapping[str, str] | None) -> SimpleNamespace:
+    starts = partial(_start_python, environment)
+    return SimpleNamespace(
+        **vars(util) | {"_args_from_interpreter_flags": _flags, "spawnv_passfds": starts}
+    )
 
 
 def _with_globals(function: Any, **changed: Any) -> FunctionType:
@@ -125,20 +144,35 @@ def _with_globals(function: Any, **changed: Any) -> FunctionType:
 class _ForkServer(forkserver.ForkServer):
     """Process that workers are copied from: not the one of the user's program, if that has one."""
 
-    ensure_running = _with_globals(forkserver.ForkServer.ensure_running, spawn=_spawn, util=_util)
+    def __init__(self) -> None:
+        super().__init__()
+        self.environment: Mapping[str, str] | None = None
+        """Environment of it and of its workers; None: ours."""
+
+    @override
+    def ensure_running(self) -> None:
+        """Start the process, unless it runs."""
+        start = forkserver.ForkServer.ensure_running
+        _with_globals(start, spawn=_spawn, util=_util(self.environment))(self)
 
 
-_server = _ForkServer()
+_server, _user_server = _ForkServer(), _ForkServer()
+"""Processes that our workers are copied from, and those of the user's programs."""
 
 
+def _launch_by(server: _ForkServer) -> Any:
+    known = vars(forkserver) | {"connect_to_new_process": server.connect_to_new_process}
+    launch = popen_forkserver.Popen._launch  # type: ignore[attr-defined]
+    return _with_globals(launch, spawn=_spawn, forkserver=SimpleNamespace(**known))
+
+
+# Classes of the module, since a process is told of its own by name.
 class _Popen(popen_forkserver.Popen):
-    _launch = _with_globals(
-        popen_forkserver.Popen._launch,  # type: ignore[attr-defined]
-        spawn=_spawn,
-        forkserver=SimpleNamespace(
-            **vars(forkserver) | {"connect_to_new_process": _server.connect_to_new_process}
-        ),
-    )
+    _launch = _launch_by(_server)
+
+
+class _UserPopen(popen_forkserver.Popen):
+    _launch = _launch_by(_user_server)
 
 
 class _Process(ForkServerProcess):
@@ -148,8 +182,19 @@ class _Process(ForkServerProcess):
         return _Popen(process_obj)
 
 
+class _UserProcess(ForkServerProcess):
+    @staticmethod
+    @override
+    def _Popen(process_obj: Any) -> popen_forkserver.Popen:
+        return _UserPopen(process_obj)
+
+
 class _Context(ForkServerContext):
     Process = _Process
+
+
+class _UserContext(ForkServerContext):
+    Process = _UserProcess
 
 
 class TimedOutError(Exception):
@@ -165,14 +210,15 @@ class TimedOutError(Exception):
 
 
 class WorkerDiedError(Exception):
-    """The worker ended by itself, twice.
+    """The worker ended by itself; twice, where the call is made again.
 
     `crashed`: by a fault of the program, such as too deep a recursion; else somebody ended it.
+    `code`: exit code, negative for a signal.
     """
 
-    def __init__(self, message: str, *, crashed: bool = False) -> None:
+    def __init__(self, message: str, *, crashed: bool = False, code: int = 0) -> None:
         super().__init__(message)
-        self.crashed = crashed
+        self.crashed, self.code = crashed, code
 
 
 class CannotStartError(Exception):
@@ -190,10 +236,13 @@ class Pool:
         start: Called first in each worker, with the secrets of this process and `given`.
         given: Arguments of `start`, which can be pickled.
         workers: How many run at once.
-        timeout_s: Seconds of one call by the clock, from when a worker takes it.
+        timeout_s: Seconds of one call by the clock, from when a worker takes it; None: no limit.
         cpu_s: Seconds of processor time of one call; None does not limit it.
         preload: Modules that workers have from the process they are copied from. The first pool
             of a program decides for all: there is one such process.
+        environment: All that the workers of a program of the user's have of an environment. They
+            are told no secrets, and a call is not made again where its worker ended by itself.
+            None: ours.
     """
 
     def __init__(
@@ -201,13 +250,17 @@ class Pool:
         start: Callable[..., None],
         *given: Any,
         workers: int,
-        timeout_s: float,
+        timeout_s: float | None,
         cpu_s: float | None = None,
         preload: Sequence[str],
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self._initializer, self._given = start, given
         self._workers, self._timeout_s, self._cpu_s = workers, timeout_s, cpu_s
-        self._preload = ["pebble", *preload]
+        self._preload, self._of_user = ["pebble", *preload], environment is not None
+        self._server = _server
+        if environment is not None:
+            self._server, _user_server.environment = _user_server, environment
         self._pool: ProcessPool | None = None
         self._starting = asyncio.Lock()
 
@@ -252,23 +305,27 @@ class Pool:
                 # Only the pool that broke: another caller may have started a new one meanwhile.
                 if not pool.active and self._pool is pool:
                     self._pool = None
-        raise WorkerDiedError(str(died), crashed=ended_by in _CRASHES) from died
+                if isinstance(e, ProcessExpired) and self._of_user:
+                    break
+        crashed = ended_by in _CRASHES
+        raise WorkerDiedError(str(died), crashed=crashed, code=-ended_by) from died
 
     def _start(self) -> "ProcessPool":
         from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
 
-        context = _Context()
+        context = _UserContext() if self._of_user else _Context()
         failures, report = context.Pipe(duplex=False)
         os.set_blocking(report.fileno(), False)  # nobody reads it once the pool has started
         # The one patch of a module: this process of the library's imports nothing of a user's, so
         # that a program which comes to need it as well finds it started as it should be.
-        resource_tracker.util = _util  # type: ignore[attr-defined]
+        resource_tracker.util = _util(None)  # type: ignore[attr-defined]
         # Unless something is named, the process that workers are copied from preloads `__main__`.
-        _server.set_forkserver_preload(self._preload)
-        given = (report, self._initializer, redactor.known, *self._given)
+        self._server.set_forkserver_preload(self._preload)
+        secrets = frozenset[str]() if self._of_user else redactor.known
+        given = (report, self._initializer, secrets, *self._given)
         pool = ProcessPool(self._workers, _TASKS, _initialize, given, context)
         try:
-            _server.ensure_running()  # the pool would not say why it cannot
+            self._server.ensure_running()  # the pool would not say why it cannot
             started = pool.schedule(os.getpid)  # anything shows that a worker starts
             ends = monotonic() + _START_S
             # One that ends before it takes the task is replaced, again and again.

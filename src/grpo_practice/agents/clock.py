@@ -26,6 +26,11 @@ class Clock:
         running = 0.0 if self._asking else monotonic() - self._since
         return self.limit_s - self._own - running
 
+    @property
+    def own_s(self) -> float:
+        """Seconds so far; below 0 there are none, of a stored answer that took longer."""
+        return self.limit_s - self.left_s
+
     @contextmanager
     def asking(self) -> Iterator[Callable[[float], None]]:
         """Stop the clock for the block, a request, which may say how many seconds it took."""

@@ -1,8 +1,10 @@
 """`type: python` and `type: command`: a program of the user's own plays the rollout."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
+from time import monotonic
 from typing import Any, Protocol
 
 from grpo_practice.agents import RolloutContext
@@ -21,7 +23,7 @@ from grpo_practice.errors import (
     is_transient,
 )
 from grpo_practice.redact import redactor
-from grpo_practice.text import brief
+from grpo_practice.text import brief, count
 from grpo_practice.types import Trajectory
 
 API_KEY = "in-rollout"
@@ -30,6 +32,8 @@ GRACE_S = 5.0
 """Longest wait for a program that was told to end."""
 SHOWN = 60
 """Characters of a setting's value that a person is shown."""
+MOSTLY = 0.75
+"""Share of their time that workers wait from which a person is told of it."""
 SILENT = 3
 """Answers without a request that a person is told of."""
 
@@ -64,23 +68,94 @@ class Program(Protocol):
         ...
 
 
+class Room:
+    """Room for programs: how many may be there, and how many of these may compute.
+
+    A program computes unless it waits for its model. More of them than there are cores would only
+    make each other late.
+    """
+
+    def __init__(self, places: int | None = None, computing: int | None = None) -> None:
+        self.places = places
+        self._places = asyncio.Semaphore(places) if places else None
+        self._computing = asyncio.Semaphore(computing) if computing else None
+
+    @asynccontextmanager
+    async def place(self) -> AsyncIterator["Place"]:
+        """Wait for a place, in which a program may compute, for the block."""
+        async with self._places or nullcontext():
+            place = Place(self._computing)
+            await place.take()
+            try:
+                yield place
+            finally:
+                place.leave()
+
+
+class Place:
+    """Place of one program, which gives its leave to compute to others while it waits."""
+
+    def __init__(self, computing: asyncio.Semaphore | None) -> None:
+        self._semaphore, self._computes = computing, False
+        self._taking = asyncio.Lock()
+
+    async def take(self) -> None:
+        """Wait until the program may compute."""
+        async with self._taking:  # of several replies at once, the first one waits
+            if self._semaphore is not None and not self._computes:
+                await self._semaphore.acquire()
+                self._computes = True
+
+    def leave(self) -> None:
+        """Let another program compute."""
+        if self._semaphore is not None and self._computes:
+            self._computes = False
+            self._semaphore.release()
+
+    @asynccontextmanager
+    async def asking(self) -> AsyncIterator[None]:
+        """Let others compute during the block, a request; wait until this one may again."""
+        self.leave()
+        try:
+            yield
+        finally:
+            await self.take()
+
+
 class CustomAgent:
     """An `Agent` that runs a program, until the rollout's time is over.
 
-    The program's requests at its address go through the chat of the rollout.
+    The program's requests at its address go through the chat of the rollout. A rollout's time
+    begins when its program may run.
     """
 
-    def __init__(self, program: Program, proxy: Proxy, notice: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        program: Program,
+        proxy: Proxy,
+        notice: Callable[[str], None],
+        room: "Room | None" = None,
+    ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
+        self._room = room or Room()
         self._noticed = False
         self._answers = self._silent = 0
+        self._played_s = self._own_s = 0.0
+        """Seconds of all rollouts, and those of them in which programs did not wait."""
+        self._said_waits, self._rollouts = False, 0
         self._overridden = set[str]()
         """Keys of the program's own that a person was told of."""
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
         """Answer the question; raise why the run stops, where no request is answered any more."""
-        relay = Relay(context.chat)
-        game = _Game(relay, context.limit_s)
+        async with self._room.place() as place:
+            return await self._play(question, system, context, place)
+
+    async def _play(
+        self, question: str, system: str, context: RolloutContext, place: "Place"
+    ) -> Trajectory:
+        relay, began = Relay(context.chat), monotonic()
+        game = _Game(relay, context.limit_s, place)
         try:
             with self._proxy.address(Guest(context.chat.model, game.ask)) as url:
                 given = ProgramContext(
@@ -101,6 +176,7 @@ class CustomAgent:
             # After the address is gone: the program can make no further request.
             await relay.aclose()
             self._tell_overrides(relay)
+            self._tell_waits(monotonic() - began, game.clock.own_s)
 
     def _tell_overrides(self, relay: Relay) -> None:
         """Say once of each key that the program sends its own value for a configured one."""
@@ -115,6 +191,21 @@ class CustomAgent:
         self._notice(
             f"the agent sends its own {', '.join(values)}, and what it sends is used: take it out"
             " of the agent's program, or configure the same (docs/agents.md)"
+        )
+
+    def _tell_waits(self, played_s: float, own_s: float) -> None:
+        """Say once that workers are taken by programs that wait: more of them would be free."""
+        self._played_s += played_s
+        self._own_s += own_s
+        self._rollouts += 1
+        workers, waited = self._room.places, 1 - self._own_s / max(self._played_s, 1e-9)
+        if workers is None or self._said_waits or self._rollouts < 2 * workers or waited < MOSTLY:
+            return
+        self._said_waits = True
+        self._notice(
+            f"the agent's {count(workers, 'worker')} waited for its model {waited:.0%} of the time:"
+            f" agent.workers: {4 * workers} plays more at once (0: as many as"
+            " rollout_concurrency, in threads of this process)"
         )
 
     def _count(self, played: Trajectory) -> None:
@@ -152,8 +243,8 @@ class CustomAgent:
 class _Game:
     """One play of a rollout: its requests, and what ended it."""
 
-    def __init__(self, relay: Relay, limit_s: float) -> None:
-        self._relay, self.clock = relay, Clock(limit_s)
+    def __init__(self, relay: Relay, limit_s: float, place: "Place") -> None:
+        self._relay, self.clock, self._place = relay, Clock(limit_s), place
         self.stopped = asyncio.get_running_loop().create_future()
         """Error that ended the play before the program did."""
         self._lost: EndpointError | None = None
@@ -162,8 +253,10 @@ class _Game:
     async def ask(self, request: ChatRequest) -> Reply:
         """Answer a request of the program, or raise RequestError."""
         try:
+            # Outside: a wait to go on computing is no time of the program's own either.
             with self.clock.asking() as took:
-                reply = await self._relay(request, limit_s=self.clock.left_s)
+                async with self._place.asking():
+                    reply = await self._relay(request, limit_s=self.clock.left_s)
                 took(reply.seconds)
         except (RequestError, asyncio.CancelledError):
             raise

@@ -5,8 +5,7 @@ import inspect
 import json
 import os
 import signal
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
@@ -16,20 +15,25 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice import user_code
-from grpo_practice.agents import being_cancelled
+from grpo_practice.agents import being_cancelled, worker
+from grpo_practice.agents.called import (
+    MAX_OUTPUT,
+    PASSED,
+    SAID_CHARS,
+    agent_error,
+    answer_text,
+    command_environment,
+    ended,
+    raised,
+)
 from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
-from grpo_practice.canonical import clean
-from grpo_practice.errors import AgentError
-from grpo_practice.text import brief, cut, visible
+from grpo_practice.agents.worker import FunctionSource
+from grpo_practice.errors import AgentError, ConfigError
+from grpo_practice.processes import CannotStartError, Pool, WorkerDiedError
+from grpo_practice.text import LOOPBACK, brief, visible
 
-MAX_OUTPUT = 2**20
-"""Limit in bytes of an answer, and of all that a command prints."""
-SAID_CHARS = 2_000
-"""Characters that are kept of a program's own words about its failure."""
 ENDING_S = 0.2
 """Seconds for a thread to end by itself after its rollout."""
-PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
-"""Variables of our environment that a command gets; no keys."""
 
 
 class FunctionProgram:
@@ -60,14 +64,8 @@ class FunctionProgram:
         except KeyboardInterrupt:
             raise
         except BaseException as e:
-            theirs = (
-                f" at {Path(frame.f_code.co_filename).name}:{line}"
-                for frame, line in traceback.walk_tb(e.__traceback__)
-                if frame.f_code.co_filename not in (__file__, user_code.__file__)
-            )
-            where = next(theirs, "")  # the outermost place in the user's code
-            raise _error(f"{self._name} raised {type(e).__name__}{where}: {e}") from e
-        return _answer(result, f"{self._name} returned")
+            raise raised(self._name, e) from e
+        return answer_text(result, f"{self._name} returned")
 
     async def _in_thread(self, given: tuple[Any, ...]) -> Any:
         done = user_code.start_thread(partial(self._function, *given))
@@ -88,6 +86,54 @@ class FunctionProgram:
         if error is not None:
             raise error
         return result
+
+
+class WorkerProgram:
+    """A `Program` that calls a function in a process of its own, of which there are several.
+
+    The process and all that it started end where the rollout is over first. The environment is
+    that of a command.
+    """
+
+    def __init__(self, source: FunctionSource, workers: int) -> None:
+        self._source = source
+        kept = {key: value for key, value in os.environ.items() if key in PASSED}
+        self._pool = Pool(
+            worker.start,
+            source,
+            workers=workers,
+            timeout_s=None,  # the rollout's own clock cancels it
+            preload=[worker.__name__],
+            environment=kept | {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
+        )
+
+    async def start(self) -> None:
+        """Start the workers; raise ConfigError where the function cannot be had in one."""
+        try:
+            await self._pool.start()
+        except CannotStartError as e:
+            raise ConfigError(
+                f"agent.function {self._source.name}: a worker process cannot have it: {e}",
+                hint=e.hint or "agent.workers: 0 calls it in this process",
+            ) from e
+
+    async def close(self) -> None:
+        """End all workers, and what they have started."""
+        await self._pool.close()
+
+    async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
+        """Return the function's answer."""
+        name = self._source.name
+        try:
+            answered, text = await self._pool.run(worker.play, name, question, system, context)
+        except WorkerDiedError as e:
+            killed = " (it may have taken more memory than there is)" if e.code == -9 else ""
+            raise agent_error(f"the process of {name} {ended(e.code)}{killed}") from e
+        except CannotStartError as e:
+            raise agent_error(f"no process of {name} starts any more: {e}") from e
+        if not answered:
+            raise AgentError(text)
+        return text
 
 
 class CommandProgram:
@@ -130,7 +176,7 @@ class CommandProgram:
                 lambda: talk,
                 *self._command,
                 cwd=self._folder,
-                env=environment(context, os.environ),
+                env=command_environment(context, os.environ),
                 start_new_session=True,
             )
         except (OSError, ValueError) as e:
@@ -142,19 +188,17 @@ class CommandProgram:
         if talk.flooded.done():
             raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
         if code:
-            how = f"ended with exit code {code}"
-            if code < 0:
-                names = {number.value: number.name for number in signal.Signals}
-                how = f"was ended by {names.get(-code, f'signal {-code}')}"
-            raise _error(f"{name} {how}{talk.complaint}")
+            raise agent_error(f"{name} {ended(code)}{talk.complaint}")
         try:
             result = json.loads(_last_line(bytes(talk.out).decode()))
         except (ValueError, RecursionError):
             shown = brief(talk.out.decode(errors="replace"), 200) or "nothing"
-            raise _error(f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}') from None
+            raise agent_error(
+                f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}'
+            ) from None
         if not isinstance(result, dict) or "answer" not in result:
-            raise _error(f'{name} printed JSON without "answer"{talk.complaint}')
-        return _answer(result["answer"], f"{name} printed the answer")
+            raise agent_error(f'{name} printed JSON without "answer"{talk.complaint}')
+        return answer_text(result["answer"], f"{name} printed the answer")
 
 
 class _Talk(asyncio.SubprocessProtocol):
@@ -193,17 +237,6 @@ class _Talk(asyncio.SubprocessProtocol):
         self.closed.set_result(None)
 
 
-def environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a command, so that OpenAI clients find the rollout's model."""
-    kept = {name: ours[name] for name in PASSED if name in ours}
-    return kept | {
-        "OPENAI_BASE_URL": context.base_url,
-        "OPENAI_API_BASE": context.base_url,
-        "OPENAI_API_KEY": context.api_key,
-        "OPENAI_MODEL": context.model,
-    }
-
-
 async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
     """End the process and all in its group, and read their output."""
     group = transport.get_pid()
@@ -232,17 +265,6 @@ def _kill(group: int, number: signal.Signals) -> None:
         os.killpg(group, number)
 
 
-def _answer(value: Any, what: str) -> str:
-    """Return the answer as text, '' for None; raise AgentError for anything else."""
-    if value is None:
-        return ""
-    if not isinstance(value, str):
-        raise AgentError(f"{what} {type(value).__name__}, not text")
-    if len(value) > MAX_OUTPUT:
-        raise AgentError(f"{what} more than {MAX_OUTPUT // 1024:,} KiB")
-    return value
-
-
 def _last_line(text: str) -> str:
     """Return the text where it is JSON as a whole, else its last line that is not empty."""
     try:
@@ -251,7 +273,3 @@ def _last_line(text: str) -> str:
         lines = [line for line in text.splitlines() if line.strip()]
         return lines[-1] if lines else ""
     return text
-
-
-def _error(text: str) -> AgentError:
-    return AgentError(cut(clean(text), SAID_CHARS + 500))

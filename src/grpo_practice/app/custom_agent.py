@@ -5,13 +5,13 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from functools import cache
 from hashlib import sha256
 from importlib import import_module
 from importlib.machinery import ModuleSpec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
@@ -23,8 +23,13 @@ from grpo_practice.user_code import (
     SharedChange,
     UserFunction,
     find_file,
+    is_async,
     looked_in,
 )
+
+if TYPE_CHECKING:
+    from grpo_practice.agents.custom_agents import Program
+    from grpo_practice.agents.worker import FunctionSource
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Distributions that have another name than the module that agents import."""
@@ -46,23 +51,68 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be had.
     """
-    from grpo_practice.agents.custom_agents import CustomAgent, Program
-    from grpo_practice.agents.programs import CommandProgram, FunctionProgram
+    from grpo_practice.agents.custom_agents import CustomAgent, Room
+    from grpo_practice.agents.programs import CommandProgram
     from grpo_practice.chat_server.proxy import Proxy
 
-    program: Program
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         if config.function is not None:
-            if function is None:
-                stack.enter_context(STDOUT_TO_STDERR.entered())
-                function = _load(config.function, folder)
-            stack.enter_context(_NO_DETOUR.entered())
-            program = FunctionProgram(config.function, function, notice)
+            program, workers = await _open_function(stack, config, folder, notice, function)
         else:
-            program = CommandProgram(_command(config, folder), folder)
+            program, workers = CommandProgram(_command(config, folder), folder), None
+        computing = config.concurrency
+        if computing is None and workers != 0:
+            computing = cores()
         proxy = Proxy()
         async with proxy.served():
-            yield CustomAgent(program, proxy, notice)
+            yield CustomAgent(program, proxy, notice, Room(workers, computing))
+
+
+async def _open_function(
+    stack: AsyncExitStack,
+    config: AgentConfig,
+    folder: Path,
+    notice: Callable[[str], None],
+    function: Callable[..., Any] | None,
+) -> tuple["Program", int]:
+    """Return the program of a function, and in how many processes it runs; 0 is in this one."""
+    from grpo_practice.agents.programs import FunctionProgram, WorkerProgram
+
+    name = config.function or ""
+    stack.enter_context(STDOUT_TO_STDERR.entered())
+    workers, of_process = config.workers, function is not None
+    if function is None:
+        function = _load(name, folder)
+    if workers is None:
+        workers = 0 if of_process or is_async(function) else cores()
+    if not workers:
+        stack.enter_context(_NO_DETOUR.entered())
+        return FunctionProgram(name, function, notice), 0
+    program = WorkerProgram(source_of(name, folder), workers)
+    stack.push_async_callback(program.close)
+    await program.start()
+    return program, workers
+
+
+def source_of(name: str, folder: Path) -> "FunctionSource":
+    """Return a function as a worker finds it.
+
+    Raises:
+        ConfigError: It is one of the program that began the run, or there is no such file.
+    """
+    from grpo_practice.agents.worker import FunctionSource
+
+    path = _file_of(name, folder)
+    where, attribute = _split(name)
+    if where.endswith(".py") and path is not None:
+        file = UserFunction(path, attribute, path.read_text("utf-8"))
+        return FunctionSource(name, file, "", attribute, path.parent)
+    return FunctionSource(name, None, where, attribute, folder)
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @contextmanager

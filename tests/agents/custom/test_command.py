@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.agents.called import MAX_OUTPUT, command_environment
 from grpo_practice.agents.custom_agents import ProgramContext
-from grpo_practice.agents.programs import MAX_OUTPUT, CommandProgram, environment
+from grpo_practice.agents.programs import CommandProgram
 from grpo_practice.errors import AgentError
 from tests.agents.custom.helpers import CONTEXT, PYTHON
 
@@ -133,7 +134,7 @@ async def test_it_runs_in_the_folder_with_an_environment_of_its_own(
 
 def test_only_what_a_program_needs_to_run_is_passed_on() -> None:
     ours = {"PATH": "/bin", "HOME": "/home/me", "SERPER_API_KEY": "k", "LD_PRELOAD": "x"}
-    assert environment(CONTEXT, ours).keys() - {"PATH", "HOME"} == {
+    assert command_environment(CONTEXT, ours).keys() - {"PATH", "HOME"} == {
         "OPENAI_BASE_URL",
         "OPENAI_API_BASE",
         "OPENAI_API_KEY",

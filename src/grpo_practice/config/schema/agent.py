@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model, Names, Text
+from grpo_practice.config.schema.base import Model, Names, Operational, Text
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS, SearchToolkit, Toolkit, named
 
@@ -17,6 +17,9 @@ class AgentProfile(Model):
     """Name of the agent."""
     instructions: Text = ""
     """System prompt, taken literally: no braces, dollars or variables are expanded."""
+
+
+MOST_WORKERS = 1_024
 
 
 class AgentConfig(Model):
@@ -40,6 +43,12 @@ class AgentConfig(Model):
     """python: `file.py:function` or `package.module:function`."""
     command: tuple[str, ...] | None = Field(None, strict=False)
     """command: the program and its arguments; started once for each rollout."""
+    workers: Operational[int | None] = Field(None, ge=0, le=MOST_WORKERS)
+    """python: processes that the function runs in; 0 runs it in this one, on the event loop or in
+    threads. null is 0 for an `async` function, and for any other the number of cores."""
+    concurrency: Operational[int | None] = Field(None, ge=1)
+    """python, command: programs that compute at once; one that waits for its model does not count.
+    null is the number of cores for commands and workers, else no limit."""
 
     _named = field_validator("toolkits", mode="before")(named)
 
@@ -71,6 +80,12 @@ class AgentConfig(Model):
             if (self.type == kind) != bool(getattr(self, key)):
                 wrong = "needs" if self.type == kind else "has no use for"
                 raise ValueError(f"type {self.type} {wrong} {key}")
+        if self.workers is not None and self.type != "python":
+            raise ValueError(f"type {self.type} has no use for workers: they are for python")
+        if self.concurrency is not None and self.type == "simple":
+            raise ValueError(
+                "type simple has no use for concurrency: rollout_concurrency is its own"
+            )
         if self.toolkits and self.type != "simple":
             raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
         return self

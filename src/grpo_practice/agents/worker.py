@@ -1,0 +1,120 @@
+"""Worker process of `type: python`: a function of the user's plays one rollout at a time in it."""
+
+import asyncio
+import inspect
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from io import TextIOBase
+from pathlib import Path
+from threading import Thread
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from grpo_practice.agents.called import MAX_OUTPUT, answer_text, command_environment, raised
+from grpo_practice.errors import AgentError
+from grpo_practice.processes import isolate, parent_end
+from grpo_practice.user_code import UserFunction
+
+if TYPE_CHECKING:
+    from grpo_practice.agents.custom_agents import ProgramContext
+
+_function: Callable[..., Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionSource:
+    """A function as a worker finds it: in a file, as it was read, or in a module."""
+
+    name: str
+    """Name of it in the config."""
+    file: UserFunction | None
+    module: str
+    attribute: str
+    folder: Path
+    """Folder whose modules it may import."""
+
+    def load(self) -> Callable[..., Any]:
+        """Return the function; whatever its file raises passes through."""
+        sys.path.append(str(self.folder))  # last, so that none takes the place of an installed one
+        if self.file is not None:
+            return self.file.load()
+        function: Callable[..., Any] = getattr(import_module(self.module), self.attribute)
+        return function
+
+
+def start(secrets: frozenset[str], source: FunctionSource) -> None:
+    """Make a fresh process ready; all that it starts ends with it."""
+    global _function
+    isolate(secrets)
+    signal.signal(signal.SIGTERM, _end_group)
+    # A child of the function's would outlive SIGIO, which ends this process alone.
+    Thread(target=_end_with_parent, daemon=True).start()
+    _function = source.load()
+
+
+def _end_group(number: int = 0, frame: FrameType | None = None) -> None:
+    os.killpg(0, signal.SIGKILL)
+
+
+def _end_with_parent() -> None:
+    parent_end()
+    _end_group()
+
+
+def play(name: str, question: str, system: str, context: "ProgramContext") -> tuple[bool, str]:
+    """Return whether the function has an answer, and the answer, else why there is none."""
+    assert _function is not None, "start() loads it"
+    process = os.getpid()
+    os.environ.update(command_environment(context, os.environ))
+    try:
+        with _limited_output(name):
+            result = _function(question, system, context)
+            if inspect.isawaitable(result):
+                result = asyncio.run(_awaited(result))
+        return True, answer_text(result, f"{name} returned")
+    except AgentError as e:
+        return False, str(e)
+    except BaseException as e:  # noqa: BLE001 - sys.exit() of the user's code ends its rollout only
+        return False, str(raised(name, e))
+    finally:
+        if os.getpid() != process:  # a fork of the function's: the rollout is its parent's
+            os._exit(0)
+
+
+async def _awaited(result: Any) -> Any:
+    return await result
+
+
+class _Limited(TextIOBase):
+    """Output of the function, which goes to stderr as far as a person may want to read it."""
+
+    def __init__(self, name: str, behind: Any) -> None:
+        self._name, self._behind, self._left = name, behind, MAX_OUTPUT
+
+    @override
+    def write(self, text: str) -> int:
+        self._left -= len(text)
+        if self._left < 0:
+            raise AgentError(f"{self._name} printed more than {MAX_OUTPUT // 1024:,} KiB")
+        return int(self._behind.write(text))
+
+    @override
+    def flush(self) -> None:
+        self._behind.flush()
+
+
+@contextmanager
+def _limited_output(name: str) -> Iterator[None]:
+    before = sys.stdout, sys.stderr
+    sys.stdout = sys.stderr = _Limited(name, before[1])
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = before

@@ -1,0 +1,297 @@
+"""`type: python` in processes of its own: what a function does there stays in its rollout."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.agents.custom_agents import CustomAgent, Room
+from grpo_practice.agents.programs import WorkerProgram
+from grpo_practice.app.custom_agent import cores, open_own, source_of
+from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.errors import AgentError, ConfigError
+from tests.agents.custom.helpers import CONTEXT
+from tests.processes import until
+
+FUNCTIONS = """
+import os, subprocess, sys, time
+from pathlib import Path
+
+HERE = Path(__file__).parent
+
+def plain(question, system, context):
+    return f"{question} {system} {context.model} {context.attempt} {os.getpid()}"
+
+async def on_loop(question, system, context):
+    return plain(question, system, context)
+
+def settings(question, system, context):
+    return "\\n".join(f"{key}={value}" for key, value in os.environ.items())
+
+def beginning(question, system, context):
+    places = ("/proc/self/environ", f"/proc/{os.getppid()}/environ")
+    return "".join(Path(place).read_text() for place in places)
+
+def raises(question, system, context):
+    raise KeyError("lost")
+
+def leaves(question, system, context):
+    sys.exit(3)
+
+def exits(question, system, context):
+    os._exit(3)
+
+def is_killed(question, system, context):
+    os.kill(os.getpid(), 9)
+
+def crashes(question, system, context):
+    import ctypes
+    ctypes.string_at(0)
+
+def forks(question, system, context):
+    if os.fork() == 0:
+        return "the child"
+    return "the parent"
+
+def number(question, system, context):
+    return 42
+
+def prints(question, system, context):
+    while True:
+        print("x" * 10_000)
+
+def says(question, system, context):
+    print("loud and clear")
+    return "said"
+
+def sleeps(question, system, context):
+    child = subprocess.Popen(["sleep", "600"])
+    (HERE / "child").write_text(str(child.pid))
+    time.sleep(600)
+
+def deaf(question, system, context):
+    import ctypes
+    (HERE / "deaf").write_text(str(os.getpid()))
+    ctypes.CDLL(None).sleep(600)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(FUNCTIONS)
+    return tmp_path
+
+
+@asynccontextmanager
+async def program(folder: Path, name: str, workers: int = 1) -> AsyncIterator[WorkerProgram]:
+    made = WorkerProgram(source_of(f"mine.py:{name}", folder), workers)
+    await made.start()
+    try:
+        yield made
+    finally:
+        await made.close()
+
+
+async def call(folder: Path, name: str) -> str:
+    async with program(folder, name) as made:
+        return await made("Q", "S", CONTEXT)
+
+
+@pytest.mark.parametrize("name", ["plain", "on_loop"])
+async def test_it_is_called_in_another_process(folder: Path, name: str) -> None:
+    *said, process = (await call(folder, name)).split()
+    assert said == ["Q", "S", "m", "1"]
+    assert int(process) != os.getpid()
+
+
+async def test_its_environment_is_that_of_a_command(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTU_LLM_API_KEY", "sk-canary")
+    found = dict(line.split("=", 1) for line in (await call(folder, "settings")).splitlines())
+    assert found["OPENAI_BASE_URL"] == CONTEXT.base_url
+    assert found["OPENAI_API_KEY"] == CONTEXT.api_key
+    ours = {"OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"}
+    passed = {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "NO_PROXY", "no_proxy"}
+    assert found.keys() - ours <= passed
+    if sys.platform == "linux":
+        assert "sk-canary" not in await call(folder, "beginning")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", r"mine\.py:raises raised KeyError at mine\.py:\d+: 'lost'"),
+        ("leaves", r"raised SystemExit at mine\.py:\d+: 3"),
+        ("exits", r"the process of mine\.py:exits ended with exit code 3"),
+        ("is_killed", r"was ended by SIGKILL \(it may have taken more memory than there is\)"),
+        ("crashes", r"was ended by SIGSEGV"),
+        ("number", r"returned int, not text"),
+        ("prints", r"printed more than 1,024 KiB"),
+    ],
+)
+async def test_how_it_fails_is_the_rollouts_error_and_the_next_one_plays(
+    folder: Path, name: str, said: str
+) -> None:
+    async with program(folder, name) as made:
+        for _ in range(2):
+            with pytest.raises(AgentError, match=said):
+                await made("Q", "S", CONTEXT)
+
+
+async def test_a_fork_of_its_answers_nothing(folder: Path) -> None:
+    async with program(folder, "forks") as made:
+        assert [await made("Q", "S", CONTEXT) for _ in range(3)] == ["the parent"] * 3
+
+
+def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
+    script = (
+        "import asyncio, sys; from pathlib import Path; from tests.agents.custom import test_worker"
+        "\nprint(asyncio.run(test_worker.call(Path(sys.argv[1]), 'says')))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
+    )
+    assert (ran.stdout, "loud and clear" in ran.stderr) == ("said\n", True)
+
+
+@pytest.mark.parametrize(("name", "file"), [("sleeps", "child"), ("deaf", "deaf")])
+async def test_a_rollout_that_is_over_ends_the_process_and_what_it_started(
+    folder: Path, name: str, file: str
+) -> None:
+    async with program(folder, name) as made:
+        work = asyncio.create_task(made("Q", "S", CONTEXT))
+        await asyncio.to_thread(
+            until, lambda: (folder / file).is_file() and (folder / file).read_text()
+        )
+        process = int((folder / file).read_text())
+        assert running(process)
+        work.cancel()
+        await asyncio.wait((work,))
+        await asyncio.to_thread(until, lambda: not running(process))
+
+
+def running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    stat = Path(f"/proc/{process}/stat")
+    try:
+        return stat.read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("import nothing_of_this_name\n", "ModuleNotFoundError"),
+        (
+            "import os\nif os.environ.get('ONLY_HERE') is None: raise ValueError('no')\n",
+            "ValueError",
+        ),
+    ],
+)
+async def test_what_a_worker_cannot_have_is_said_before_anything_is_played(
+    folder: Path, text: str, said: str
+) -> None:
+    (folder / "mine.py").write_text(text + "def plain(question, system, context): return ''\n")
+    with pytest.raises(ConfigError, match=f"a worker process cannot have it: {said}"):
+        await call(folder, "plain")
+
+
+async def test_the_kind_of_function_says_where_it_runs(folder: Path) -> None:
+    async def place(name: str, workers: int | None) -> CustomAgent:
+        config = AgentConfig(type="python", function=f"mine.py:{name}", workers=workers)
+        async with open_own(config, folder, print) as agent:
+            assert isinstance(agent, CustomAgent)
+            return agent
+
+    found = [
+        (await place(name, workers))._room.places
+        for name, workers in (("plain", None), ("on_loop", None), ("plain", 0), ("on_loop", 2))
+    ]
+    assert found == [cores(), 0, 0, 2]
+
+
+async def test_as_many_compute_at_once_as_may() -> None:
+    room, computing, most = Room(None, 2), 0, 0
+
+    async def play() -> None:
+        nonlocal computing, most
+        async with room.place() as place:
+            for _ in range(3):
+                computing += 1
+                most = max(most, computing)
+                await asyncio.sleep(0)
+                computing -= 1
+                async with place.asking():
+                    await asyncio.sleep(0)
+
+    await asyncio.gather(*(play() for _ in range(20)))
+    assert most == 2
+
+
+async def test_one_that_waits_leaves_its_room_to_others() -> None:
+    room, asked, go_on = Room(None, 1), asyncio.Event(), asyncio.Event()
+
+    async def waits() -> None:
+        async with room.place() as place, place.asking():
+            asked.set()
+            await go_on.wait()
+
+    work = asyncio.create_task(waits())
+    await asked.wait()
+    async with room.place():  # though there is room for one
+        go_on.set()
+        await asyncio.sleep(0)
+        assert not work.done()  # it waits to go on
+    await work
+
+
+async def test_replies_that_come_at_once_take_one_room() -> None:
+    room = Room(None, 1)
+    async with room.place() as place:
+
+        async def ask() -> None:
+            async with place.asking():
+                await asyncio.sleep(0)
+
+        await asyncio.gather(*(ask() for _ in range(5)))
+    async with asyncio.timeout(60), room.place():
+        pass
+
+
+@pytest.fixture
+def busy(folder: Path) -> Path:
+    (folder / "mine.py").write_text(
+        "import time\ndef burn(question, system, context):\n"
+        "    end = time.process_time() + 0.2\n"
+        "    while time.process_time() < end: pass\n    return str(time.process_time())\n"
+    )
+    return folder
+
+
+async def test_functions_that_compute_leave_the_loop_alone(busy: Path) -> None:
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    async with program(busy, "burn", 2) as made:
+        ticking = asyncio.create_task(tick())
+        began = time.process_time()
+        await asyncio.gather(*(made("Q", "S", CONTEXT) for _ in range(4)))
+        ticking.cancel()
+    assert ticks > 100
+    assert time.process_time() > began  # this process worked meanwhile
