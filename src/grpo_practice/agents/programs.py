@@ -27,6 +27,7 @@ from grpo_practice.agents.called import (
     raised,
 )
 from grpo_practice.agents.custom_agents import GRACE_S, ProgramContext
+from grpo_practice.agents.reaper import Reaper
 from grpo_practice.agents.worker import FunctionSource
 from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.processes import CannotStartError, Pool, WorkerDiedError
@@ -145,6 +146,11 @@ class CommandProgram:
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
         self._command, self._folder = tuple(command), folder
+        self._reaper = Reaper()
+
+    def close(self) -> None:
+        """End what would end commands that outlive this process: none runs any more."""
+        self._reaper.close()
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
         """Return the `answer` that it prints."""
@@ -165,9 +171,9 @@ class CommandProgram:
                 await asyncio.wait((starting,))
             finally:  # a second cancellation may come while it waits, also for what is done
                 if not starting.done():
-                    starting.add_done_callback(_kill_started)
+                    starting.add_done_callback(self._kill_started)
                 elif starting.exception() is None:
-                    await _end(starting.result(), talk)
+                    await self._end(starting.result(), talk)
         return self._read(transport.get_returncode(), talk)
 
     async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
@@ -181,7 +187,32 @@ class CommandProgram:
             )
         except (OSError, ValueError) as e:
             raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
+        self._reaper.add(transport.get_pid())
         return transport
+
+    async def _end(self, transport: asyncio.SubprocessTransport, talk: "_Talk") -> None:
+        """End the process and all in its group, and read their output."""
+        group = transport.get_pid()
+        try:
+            if not talk.exited.done():
+                _kill(group, signal.SIGTERM)
+                await asyncio.wait((talk.exited,), timeout=GRACE_S / 5)
+        finally:
+            # Also where the process has ended: what it started is in its group and may go on.
+            _kill(group, signal.SIGKILL)
+            self._reaper.discard(group)
+            try:
+                await asyncio.wait((talk.closed,), timeout=GRACE_S / 5)
+            finally:  # one that left the group may hold a pipe; and a second cancellation may come
+                transport.close()
+
+    def _kill_started(self, starting: asyncio.Task[asyncio.SubprocessTransport]) -> None:
+        """End a process that nobody waits for any more, once it has been started."""
+        if not starting.cancelled() and starting.exception() is None:
+            group = starting.result().get_pid()
+            _kill(group, signal.SIGKILL)
+            self._reaper.discard(group)
+            starting.result().close()
 
     def _read(self, code: int | None, talk: "_Talk") -> str:
         name = Path(self._command[0]).name
@@ -235,29 +266,6 @@ class _Talk(asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Note that all its output was read."""
         self.closed.set_result(None)
-
-
-async def _end(transport: asyncio.SubprocessTransport, talk: _Talk) -> None:
-    """End the process and all in its group, and read their output."""
-    group = transport.get_pid()
-    try:
-        if not talk.exited.done():
-            _kill(group, signal.SIGTERM)
-            await asyncio.wait((talk.exited,), timeout=GRACE_S / 5)
-    finally:
-        # Also where the process has ended: what it started is in its group and may go on.
-        _kill(group, signal.SIGKILL)
-        try:
-            await asyncio.wait((talk.closed,), timeout=GRACE_S / 5)
-        finally:  # one that left the group may hold a pipe; and a second cancellation may come
-            transport.close()
-
-
-def _kill_started(starting: asyncio.Task[asyncio.SubprocessTransport]) -> None:
-    """End a process that nobody waits for any more, once it has been started."""
-    if not starting.cancelled() and starting.exception() is None:
-        _kill(starting.result().get_pid(), signal.SIGKILL)
-        starting.result().close()
 
 
 def _kill(group: int, number: signal.Signals) -> None:

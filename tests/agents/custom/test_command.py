@@ -5,6 +5,7 @@ import json
 import os
 import textwrap
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,20 @@ from tests.agents.custom.helpers import CONTEXT, PYTHON
 GIVEN = "import json, os, sys, time; given = json.load(sys.stdin); "
 
 
+_opened = list[CommandProgram]()
+
+
+@pytest.fixture(autouse=True)
+def closed() -> Iterator[None]:
+    yield
+    while _opened:
+        _opened.pop().close()
+
+
 def program(folder: Path, text: str) -> CommandProgram:
     (folder / "agent.py").write_text(textwrap.dedent(text), "utf-8")
-    return CommandProgram([PYTHON, "agent.py"], folder)
+    _opened.append(CommandProgram([PYTHON, "agent.py"], folder))
+    return _opened[-1]
 
 
 async def run(folder: Path, text: str, *, question: str = "Q") -> str:

@@ -1,0 +1,77 @@
+"""A process that ends the commands of a run whose own process was killed.
+
+`kill -9` leaves no time to end anything, and the system tells a child nothing. The pipe that is
+closed then does: whoever reads it knows, and ends what is left.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+
+ENDING_S = 1.0
+"""Seconds for a command to end by itself."""
+
+
+class Reaper:
+    """Process groups that end with this process, in whatever way it ends."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def add(self, group: int) -> None:
+        """Let the group end with this process."""
+        if self._process is None:
+            # Of its own session: a Ctrl-C is not for it. Of the standard library alone: 15 ms.
+            self._process = subprocess.Popen(
+                [sys.executable, "-I", "-S", __file__],
+                stdin=subprocess.PIPE,
+                bufsize=0,
+                env={},
+                start_new_session=True,
+            )
+            assert self._process.stdin is not None
+            os.set_blocking(self._process.stdin.fileno(), False)  # no rollout waits for it
+        self._tell(f"+{group}")
+
+    def discard(self, group: int) -> None:
+        """Forget the group, which has ended: its number may become another's."""
+        self._tell(f"-{group}")
+
+    def close(self) -> None:
+        """End the process; every group has to have ended."""
+        if self._process is not None:
+            assert self._process.stdin is not None
+            with suppress(OSError):
+                self._process.stdin.close()
+            self._process.wait()
+            self._process = None
+
+    def _tell(self, line: str) -> None:
+        assert self._process is not None, "add() starts it"
+        assert self._process.stdin is not None
+        with suppress(OSError):  # somebody has ended it; the rollouts go on
+            self._process.stdin.write(f"{line}\n".encode())
+
+
+def _end(groups: set[int]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        for group in groups:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(group, number)
+        if number == signal.SIGTERM and groups:
+            time.sleep(ENDING_S)
+
+
+def _main() -> None:
+    groups = set[int]()
+    for line in sys.stdin.buffer:
+        number = int(line[1:])
+        (groups.add if line.startswith(b"+") else groups.discard)(number)
+    _end(groups)
+
+
+if __name__ == "__main__":
+    _main()
