@@ -17,6 +17,10 @@ REDACTED = "***"
 SHORTEST_SECRET = 8
 """Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
 
+ROLLOUT_TOKEN = "rollout-"
+"""Beginning of the keys that programs inside rollouts get: of each it is hidden, alive or not."""
+
+_ROLLOUT_KEY = re.compile(rf"{ROLLOUT_TOKEN}[A-Za-z0-9_-]{{43}}")
 _SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
 """Characters that every notation leaves as they are."""
@@ -64,11 +68,11 @@ class Redactor:
         for sign, pattern in self._hidden:
             if sign in text:
                 text = pattern.sub(REDACTED, text)
-        return text
+        return _ROLLOUT_KEY.sub(REDACTED, text) if ROLLOUT_TOKEN in text else text
 
     def suspects(self, text: str) -> bool:
         """Return False when there is surely no secret in the text, nor in any part of it."""
-        return any(sign in text for sign, _ in self._hidden)
+        return ROLLOUT_TOKEN in text or any(sign in text for sign, _ in self._hidden)
 
     def holds(self, text: str) -> bool:
         """Return True when there is a secret in the text."""

@@ -252,3 +252,17 @@ def test_the_address_of_the_config_takes_no_other_key_of_an_agent_file(place: Pl
     place.put("agent.yaml", text.format(at % "OPENAI_API_KEY"))
     outcome = place.type(*OF_CONFIG)
     assert outcome.code == 0, outcome.shown
+
+
+@pytest.mark.parametrize(
+    "proxy", ["url: '@EVIL@/'", "host: '::1', insecure: true", "tls_key: own.yaml, tls_cert: own.yaml"]
+)
+def test_where_an_own_program_asks_is_not_for_others_to_say(place: Place, proxy: str) -> None:
+    config = (place.folder / "own.yaml").read_text()
+    place.put(
+        "own.yaml",
+        config.replace("agent: {agent: {", "agent: {type: command, command: cat, agent: {"),
+    )
+    place.put("agent.yaml", f"proxy: {{{proxy}}}\n")
+    held_back(place, place.type(*OF_CONFIG))
+    refused(place.type(*OF_CONFIG), "--trust agent.yaml")

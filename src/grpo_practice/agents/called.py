@@ -18,7 +18,7 @@ MAX_OUTPUT = 2**20
 """Limit in bytes of an answer, and of all that a program prints."""
 SAID_CHARS = 2_000
 """Characters that are kept of a program's own words about its failure."""
-PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
+PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables of our environment that a program in a process of its own gets; no keys."""
 _OURS = frozenset(
     str(Path(user_code.__file__).parent / name)

@@ -26,8 +26,6 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import brief, count
 from grpo_practice.types import Trajectory
 
-API_KEY = "in-rollout"
-"""API key that programs are given: the address itself says who asks."""
 GRACE_S = 5.0
 """Longest wait for a program that was told to end."""
 SHOWN = 60
@@ -45,7 +43,7 @@ class ProgramContext:
     base_url: str
     """OpenAI-compatible address of its model, for this rollout only."""
     api_key: str
-    """Placeholder, since client libraries want a key."""
+    """Key of this rollout, which the address has in it."""
     model: str
     """Configured model."""
     attempt: int
@@ -157,10 +155,10 @@ class CustomAgent:
         relay, began = Relay(context.chat), monotonic()
         game = _Game(relay, context.limit_s, place)
         try:
-            with self._proxy.address(Guest(context.chat.model, game.ask)) as url:
+            with self._proxy.address(Guest(context.chat.model, game.ask)) as invited:
                 given = ProgramContext(
-                    base_url=url,
-                    api_key=API_KEY,
+                    base_url=invited.base_url,
+                    api_key=invited.token,
                     model=context.chat.model,
                     attempt=context.scope.address.attempt,
                     seed=context.scope.seed(),

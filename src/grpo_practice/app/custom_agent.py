@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_practice.agents import Agent
 from grpo_practice.canonical import digest
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import (
     STDOUT_TO_STDERR,
@@ -30,6 +30,7 @@ from grpo_practice.user_code import (
 if TYPE_CHECKING:
     from grpo_practice.agents.custom_agents import Program
     from grpo_practice.agents.worker import FunctionSource
+    from grpo_practice.chat_server.proxy import Proxy
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
 """Distributions that have another name than the module that agents import."""
@@ -53,19 +54,31 @@ async def open_own(
     """
     from grpo_practice.agents.custom_agents import CustomAgent, Room
     from grpo_practice.agents.programs import CommandProgram
-    from grpo_practice.chat_server.proxy import Proxy
+    from grpo_practice.app.program_address import open_proxy
 
     async with AsyncExitStack() as stack:
         if config.function is not None:
             program, workers = await _open_function(stack, config, folder, notice, function)
         else:
             program, workers = CommandProgram(_command(config, folder), folder), None
+            stack.callback(program.close)
         computing = config.concurrency
         if computing is None and workers != 0:
             computing = cores()
-        proxy = Proxy()
-        async with proxy.served():
-            yield CustomAgent(program, proxy, notice, Room(workers, computing))
+        proxy = await stack.enter_async_context(open_proxy(config.proxy, folder))
+        if config.proxy.url is not None:
+            await _look(proxy, config.proxy.url, notice)
+        yield CustomAgent(program, proxy, notice, Room(workers, computing))
+
+
+async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
+    """Say so where a configured address does not lead here; others may still reach it."""
+    from grpo_practice.app.program_address import seconds_to
+
+    try:
+        await seconds_to(proxy)
+    except AgentError as e:
+        notice(f"agent.proxy.url {url} does not lead here, asked from this machine: {e}")
 
 
 async def _open_function(

@@ -4,9 +4,10 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from ssl import SSLContext
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -225,18 +226,20 @@ STREAM = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "
 
 
 def application(
-    *routes: web.AbstractRouteDef, unexpected: Callable[[Exception], None] = lambda _: None
+    *routes: web.AbstractRouteDef,
+    unexpected: Callable[[Exception], None] = lambda _: None,
+    names: Collection[str] = (),
 ) -> web.Application:
-    """Return an application with these routes, for callers on this machine; errors are JSON.
+    """Return an application with these routes; errors are JSON.
 
-    Handlers may raise `RequestError`; with any other error, `unexpected` is called and the program
-    gets a 500.
+    Callers are on this machine, or call the server by one of the names. Handlers may raise
+    `RequestError`; with any other error, `unexpected` is called and the program gets a 500.
     """
 
     @web.middleware
     async def door(request: web.Request, handler: Any) -> web.StreamResponse:
         try:
-            check_caller(request.headers)
+            check_caller(request.headers, names)
             response: web.StreamResponse = await handler(request)
             return response
         except RequestError as e:
@@ -255,14 +258,14 @@ def application(
     return app
 
 
-def check_caller(headers: Mapping[str, str]) -> None:
-    """Raise RequestError unless the request was meant for this server.
+def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> None:
+    """Raise RequestError unless the request was meant for this server, by one of its names.
 
     A page in a browser reaches any local port, also under a name of its own that it had resolved
     to this machine; `Host` and `Origin` give it away.
     """
     called, origin = _split(f"//{headers.get('Host', '')}"), headers.get("Origin")
-    if not is_loopback(called.hostname or ""):
+    if not is_loopback(called.hostname or "") and called.hostname not in names:
         raise RequestError("called by a name that is not this server's", status=403)
     foreign = origin is not None and _split(origin).netloc.lower() != called.netloc.lower()
     if foreign or headers.get("Sec-Fetch-Site") == "cross-site":
@@ -300,7 +303,7 @@ _SILENT.propagate = False
 
 @asynccontextmanager
 async def listening(
-    app: web.Application, port: int = 0, host: str = LOOPBACK
+    app: web.Application, port: int = 0, host: str = LOOPBACK, tls: SSLContext | None = None
 ) -> AsyncIterator[int]:
     """Serve the application for the block, and give the port; raise OSError for a taken one."""
     runner = web.AppRunner(
@@ -322,7 +325,7 @@ async def listening(
         # Not a TCPSite: the connections are watched. A run may begin a thousand rollouts at once;
         # asyncio's own backlog is 100.
         listener = await asyncio.get_running_loop().create_server(
-            lambda: unfinished.Connection(http(), owing), host, port, backlog=1024
+            lambda: unfinished.Connection(http(), owing), host, port, backlog=1024, ssl=tls
         )
         yield int(listener.sockets[0].getsockname()[1])
     finally:

@@ -305,21 +305,25 @@ async def test_a_module_beside_the_config_is_found_also_while_it_runs(project: O
 async def test_what_it_prints_is_not_among_the_results(
     project: Own, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    await project.evaluate(*project.agent("def solve(*_):\n    print('hello')\n    return '42'\n"))
+    overrides = project.agent("def solve(*_):\n    print('hello')\n    return '42'\n")
+    await project.evaluate(*overrides, "agent.workers=0")
     out, err = capsys.readouterr()
     assert ("hello" in out, err.count("hello")) == (False, 12)
 
 
+@pytest.mark.parametrize(
+    ("workers", "direct"), [("null", "127.0.0.1"), ("0", "corp.example,127.0.0.1")]
+)
 async def test_no_proxy_stands_between_it_and_this_machine(
-    project: Own, monkeypatch: pytest.MonkeyPatch
+    project: Own, monkeypatch: pytest.MonkeyPatch, workers: str, direct: str
 ) -> None:
-    text = """
+    text = f"""
         import os
         from urllib.request import Request, build_opener
 
         def solve(question, system, context):
-            assert os.environ["no_proxy"] == "corp.example,127.0.0.1"
-            body = json.dumps({"messages": [user(question)]}).encode()
+            assert os.environ["no_proxy"] == {direct!r}
+            body = json.dumps(dict(messages=[user(question)])).encode()
             asked = Request(context.base_url + "/chat/completions", body)
             with build_opener().open(asked) as reply:  # urlopen would keep the proxy for ever
                 return json.load(reply)["choices"][0]["message"]["content"]
@@ -327,7 +331,8 @@ async def test_no_proxy_stands_between_it_and_this_machine(
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "corp.example")
     monkeypatch.delenv("no_proxy", raising=False)
-    assert (await project.evaluate(*project.agent(text))).outcomes == {"ok": 12}
+    report = await project.evaluate(*project.agent(text), f"agent.workers={workers}")
+    assert report.outcomes == {"ok": 12}
     assert os.environ["NO_PROXY"] == "corp.example"
     assert "no_proxy" not in os.environ
 
@@ -358,7 +363,10 @@ async def test_the_endpoints_failures_are_not_the_programs(project: Own) -> None
     assert report.outcomes == {"error.provider": 2, "ok": 10}
 
 
-async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project: Own) -> None:
+@pytest.mark.parametrize(("workers", "said"), [("null", 0), ("0", 1)])
+async def test_a_program_out_of_time_is_ended_or_left_to_its_thread_and_said_once(
+    project: Own, workers: str, said: int
+) -> None:
     go_on = project.folder / "go-on"
     text = f"""
         import os, time
@@ -368,10 +376,11 @@ async def test_a_program_out_of_time_is_left_to_its_thread_and_said_once(project
                 time.sleep(0.01)
     """
     overrides = [*project.practising(text), "practice.task_timeout=1"]
+    overrides += [f"evaluation.agent.workers={workers}"]
     overrides += ["practice.rollout_data_truncate=2", "practice.epochs=1", "practice.grpo_n=2"]
     with pytest.raises(RunFailedError, match="3 of the 4"):
         await project.practise(*overrides, "practice.max_failed_share=0.5")
     outcomes = project.query("SELECT DISTINCT outcome, reason, strikes FROM rollouts")
     assert outcomes == [("limit", "time", 1)]
-    assert sum("was still running" in notice for notice in project.notices) == 1
+    assert sum("was still running" in notice for notice in project.notices) == said
     go_on.touch()  # their threads end

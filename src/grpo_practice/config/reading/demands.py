@@ -17,6 +17,7 @@ from grpo_practice.config.schema.tools import (
     Toolkit,
 )
 
+_PROXY = {"tls_cert": "reads a file", "tls_key": "reads a file"}
 _OF_PROVIDER = {
     "type": ("_TYPE",),
     "model": ("_MODEL",),
@@ -86,10 +87,12 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
 
 
 def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
-    """Yield the programs that an agent is, or that its tools are."""
+    """Yield the programs that an agent is, or that its tools are, and where they are served."""
     for name in ("function", "command"):
         if getattr(agent, name):
             yield Demand((*at, name), "starts a program")
+    for name in sorted(agent.proxy.model_fields_set):
+        yield Demand((*at, "proxy", name), _PROXY.get(name, "says where programs ask their model"))
     for name, kit in agent.toolkits.items():
         yield from _toolkit_programs(kit, (*at, "toolkits", name))
 

@@ -105,9 +105,14 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
         Rule("context_manager", _empty, "is not supported; leave it out"),
         Rule("env", _empty, "is not supported; leave it out"),
         Rule("enabled_skills", _empty, "is not supported; leave it out"),
+        Rule(
+            "workers",  # a table of agents there, a number of processes here
+            lambda value, _: "ignore" if isinstance(value, list | dict) else "use",
+            _MANY_AGENTS,
+        ),
         *(
             Rule(key, _ignore, _MANY_AGENTS)
-            for key in ("planner_*", "workers*", "reporter_*", "workforce_*", "orchestrator_*")
+            for key in ("planner_*", "workers_*", "reporter_*", "workforce_*", "orchestrator_*")
         ),
     ),
     "toolkit": (

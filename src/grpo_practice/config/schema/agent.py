@@ -1,13 +1,16 @@
 """The agent of a config: its model, tools and instructions."""
 
 import shlex
+from ipaddress import ip_address
 from typing import Any, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
 
-from grpo_practice.config.schema.base import Model, Names, Operational, Text
+from grpo_practice.config.schema.base import Model, Names, Operational, Text, Url
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS, SearchToolkit, Toolkit, named
+from grpo_practice.text import LOOPBACK, is_loopback
 
 
 class AgentProfile(Model):
@@ -20,6 +23,51 @@ class AgentProfile(Model):
 
 
 MOST_WORKERS = 1_024
+
+
+class ProxyConfig(Model):
+    """The address at which programs ask their model."""
+
+    host: str = Field(LOOPBACK, min_length=1)
+    """Address to listen at. Beyond this machine it takes TLS."""
+    port: int = Field(0, ge=0, le=65_535)
+    """Port to listen at; 0 is any that is free."""
+    url: Url[str | None] = None
+    """Address that programs are told, where a tunnel or a server stands in front of this one.
+    null is that of host and port."""
+    tls_cert: str | None = None
+    """File of a certificate, with those that lead to its authority (PEM)."""
+    tls_key: str | None = None
+    """File of its key, without a passphrase (PEM)."""
+    insecure: bool = False
+    """Whether addresses and conversations may leave this machine in clear."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "ProxyConfig":
+        told = urlsplit(self.url or f"{'https' if self.tls_cert else 'http'}://")
+        asked = told.hostname or self.host
+        if bool(self.tls_cert) != bool(self.tls_key):
+            raise ValueError("tls_cert and tls_key go together")
+        if self.url is None and _is_any(self.host):
+            raise ValueError(f"programs cannot ask {self.host}: url says by which name they do")
+        if told.query or told.fragment or "@" in told.netloc:
+            raise ValueError("url should be a scheme, a host, a port and a path, no more")
+        if self.tls_cert and told.scheme == "http":
+            raise ValueError("url should begin with https://, since tls_cert is there")
+        leaves = not (is_loopback(self.host) and is_loopback(asked))
+        if leaves and told.scheme == "http" and not self.insecure:
+            raise ValueError(
+                "beyond this machine it takes tls_cert and tls_key, or a url with https://"
+                " (insecure: true sends addresses and conversations in clear)"
+            )
+        return self
+
+
+def _is_any(host: str) -> bool:
+    try:
+        return ip_address(host).is_unspecified
+    except ValueError:
+        return False
 
 
 class AgentConfig(Model):
@@ -49,6 +97,9 @@ class AgentConfig(Model):
     concurrency: Operational[int | None] = Field(None, ge=1)
     """python, command: programs that compute at once; one that waits for its model does not count.
     null is the number of cores for commands and workers, else no limit."""
+
+    proxy: Operational[ProxyConfig] = ProxyConfig()
+    """python, command: the address at which programs ask their model."""
 
     _named = field_validator("toolkits", mode="before")(named)
 
@@ -86,6 +137,8 @@ class AgentConfig(Model):
             raise ValueError(
                 "type simple has no use for concurrency: rollout_concurrency is its own"
             )
+        if self.proxy != ProxyConfig() and self.type == "simple":
+            raise ValueError("type simple has no use for proxy: it asks its model itself")
         if self.toolkits and self.type != "simple":
             raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
         return self

@@ -1,0 +1,37 @@
+"""A request to a rollout's address from where its program runs: does it lead there?"""
+
+import json
+from time import perf_counter
+from urllib.error import HTTPError, URLError
+from urllib.request import ProxyHandler, Request, build_opener
+
+from grpo_practice.errors import AgentError
+
+_LIMIT_S = 10.0
+_direct = build_opener(ProxyHandler({}))
+"""Opener without the proxies of the environment, which programs are not given either."""
+
+
+def look(base_url: str, api_key: str, model: str) -> float:
+    """Return the seconds that one request to `models` took.
+
+    Raises:
+        AgentError: Nobody answers there, or somebody else.
+    """
+    start = perf_counter()
+    request = Request(f"{base_url}/models", headers={"Authorization": f"Bearer {api_key}"})
+    try:
+        with _direct.open(request, timeout=_LIMIT_S) as answer:
+            told = json.loads(answer.read(1_000_000))
+        found = [row["id"] for row in told["data"]]
+    except HTTPError as e:
+        raise AgentError(f"somebody else answers there, with status {e.code}") from None
+    except URLError as e:
+        raise AgentError(str(getattr(e.reason, "verify_message", "") or e.reason)) from None
+    except OSError as e:
+        raise AgentError(str(e) or type(e).__name__) from None
+    except (ValueError, LookupError, TypeError):
+        found = []
+    if found != [model]:
+        raise AgentError("somebody else answers there")
+    return perf_counter() - start

@@ -1,0 +1,86 @@
+"""The address at which programs of the user's ask their model: opened, shared, and looked at."""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grpo_practice.agents import reach
+from grpo_practice.calls import Reply
+from grpo_practice.chat_server.proxy import Guest, Listening, Proxy
+from grpo_practice.chat_server.server import ChatRequest, RequestError
+from grpo_practice.chat_server.tls import server_context
+from grpo_practice.config.schema.agent import ProxyConfig
+from grpo_practice.errors import ConfigError
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A proxy of a fixed port, while anybody uses it."""
+
+    proxy: Proxy | None = None
+    users: int = 0
+    opened: AsyncExitStack = field(default_factory=AsyncExitStack)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
+
+
+@asynccontextmanager
+async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
+    """Open the address for the block. Agents of one evaluation share that of a fixed port.
+
+    Raises:
+        ConfigError: The certificate is of no use, or the address cannot be listened at.
+    """
+    if not config.port:
+        async with _served(config, folder) as proxy:
+            yield proxy
+        return
+    key = (asyncio.get_running_loop(), config, folder)
+    shared = _shared.setdefault(key, _Shared())
+    shared.users += 1
+    try:
+        async with shared.changing:
+            if shared.proxy is None:
+                shared.proxy = await shared.opened.enter_async_context(_served(config, folder))
+        yield shared.proxy
+    finally:
+        shared.users -= 1
+        if not shared.users:
+            del _shared[key]
+            await shared.opened.aclose()
+
+
+@asynccontextmanager
+async def _served(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
+    tls = None
+    if config.tls_cert and config.tls_key:
+        name = config.host if config.url is None else None
+        tls = server_context(folder / config.tls_cert, folder / config.tls_key, name)
+    proxy = Proxy(Listening(config.host, config.port, config.url, tls))
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(proxy.served())
+        except OSError as e:
+            where = f"{config.host}:{config.port}"
+            raise ConfigError(
+                f"agent.proxy: cannot listen at {where}: {e.strerror or e}",
+                hint="another agent.proxy.port, or host: one of this machine's",
+            ) from e
+        yield proxy
+
+
+async def seconds_to(proxy: Proxy) -> float:
+    """Return the seconds of a request to the address from here; raise AgentError if it fails."""
+    model = f"reached-{secrets.token_hex(4)}"
+    with proxy.address(Guest(model, _nothing)) as invited:
+        return await asyncio.to_thread(reach.look, invited.base_url, invited.token, model)
+
+
+async def _nothing(request: ChatRequest) -> Reply:
+    await asyncio.sleep(0)
+    raise RequestError("this address is looked at, and answers nothing")
