@@ -12,6 +12,7 @@ from bench.harness import Row, machine, save
 NAMES = (
     "throughput",
     "in_flight",
+    "own_agents",
     "practice",
     "symbolic",
     "startup",

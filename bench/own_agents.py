@@ -1,0 +1,153 @@
+"""Agents of the user's that compute, on every core: wall over that of bare processes in turn.
+
+Each of 200 agents takes 0.5 s of processor time and asks nothing. The floor is the same seconds in
+as many bare processes as there are cores, just before. Beside it is the event loop's stall
+meanwhile, and the same function in threads, which share one core with the loop.
+"""
+
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import Popen
+
+from bench.harness import (
+    Row,
+    Run,
+    at_most,
+    cli,
+    endpoint,
+    folder,
+    run,
+    stalls,
+    write_config,
+    write_tasks,
+)
+from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.programs import WorkerProgram
+from grpo_practice.app.custom_agent import cores, source_of
+
+BURN = """
+import time
+
+
+def burn(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        sum(range(1_000))
+"""
+FUNCTION = """
+
+def solve(question, system, context):
+    burn({seconds})
+    return "1"
+
+
+def nothing(question, system, context):
+    return "1"
+"""
+COMMAND = """
+burn({seconds})
+print('{{"answer": "1"}}')
+"""
+CONTEXT = ProgramContext("http://in-rollout/v1", "in-rollout", "m", 0, 1, 600.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """A way to play the agent."""
+
+    name: str
+    agent: dict[str, object]
+    most: float | None
+    """Target of wall over floor."""
+
+
+FUNCTION_AGENT: dict[str, object] = {"type": "python", "function": "own.py:solve"}
+WAYS = (
+    Way("command", {"type": "command", "command": [sys.executable, "own_command.py"]}, 1.25),
+    Way("function in workers", FUNCTION_AGENT, 1.25),
+    Way("function in threads", FUNCTION_AGENT | {"workers": 0}, None),
+)
+
+
+def floor(here: Path, agents: int, seconds: float) -> float:
+    """Return the seconds that as many bare processes as cores take for all agents."""
+    code = BURN + f"burn({seconds * agents / cores()})"
+    (here / "floor.py").write_text(code, "utf-8")
+    start = time.monotonic()
+    processes = [Popen([sys.executable, "floor.py"], cwd=here) for _ in range(cores())]
+    for process in processes:
+        process.wait()
+    return time.monotonic() - start
+
+
+def played(way: Way, here: Path, url: str, name: str, agents: int) -> Run:
+    """Evaluate that many agents, each of one question."""
+    model = {"model_provider": {"model": "bench", "base_url": url, "api_key": "EMPTY"}}
+    work = {"agent": {"model": model} | way.agent, "verify": "contains", "concurrency": 64}
+    write_config(here / f"{name}.yaml", url, evaluation=work)
+    done = run(here, "eval", "--config", f"{name}.yaml", "--set", f"exp_id={name}")
+    assert done.document["rollouts"]["correct"] == agents, done.document
+    return done
+
+
+def per_call_ms(here: Path, calls: int) -> float:
+    """Return what a call in a worker takes longer than the function itself, which does nothing."""
+
+    async def measured() -> float:
+        program = WorkerProgram(source_of("own.py:nothing", here), 1)
+        await program.start()
+        try:
+            await program("q", "s", CONTEXT)
+            start = time.perf_counter()
+            for _ in range(calls):
+                await program("q", "s", CONTEXT)
+            return 1000 * (time.perf_counter() - start) / calls
+        finally:
+            await program.close()
+
+    return asyncio.run(measured())
+
+
+def rows(runs: int, *, tiny: bool) -> list[Row]:
+    """Measure each way in turn, each beside its floor."""
+    agents, seconds, calls = (8, 0.01, 10) if tiny else (200, 0.5, 500)
+    ratios: dict[str, list[float]] = {way.name: [] for way in WAYS}
+    ideal: dict[str, list[float]] = {way.name: [] for way in WAYS}
+    done: dict[str, list[Run]] = {way.name: [] for way in WAYS}
+    per_call = list[float]()
+    with endpoint(size=64) as url, folder() as here:
+        (here / "own.py").write_text(BURN + FUNCTION.format(seconds=seconds), "utf-8")
+        (here / "own_command.py").write_text(BURN + COMMAND.format(seconds=seconds), "utf-8")
+        write_tasks(here / "tasks.jsonl", agents, [("1", "1", "2")])
+        cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
+        for n in range(runs):
+            for i, way in enumerate(WAYS):
+                bare_s = floor(here, agents, seconds)
+                one = played(way, here, url, f"way{i}-{n}", agents)
+                ratios[way.name].append(one.wall_s / bare_s)
+                ideal[way.name].append(one.wall_s / (agents * seconds / cores()))
+                done[way.name].append(one)
+            per_call.append(per_call_ms(here, calls))
+    return [
+        *(row for way in WAYS for row in _rows_of(way, ratios, ideal, done[way.name])),
+        Row("function in workers: a call beyond the function, ms", "≤ 5", per_call, at_most(5)),
+    ]
+
+
+def _rows_of(
+    way: Way,
+    ratios: dict[str, list[float]],
+    ideal: dict[str, list[float]],
+    runs: Sequence[Run],
+) -> list[Row]:
+    target = f"≤ {way.most}" if way.most else ""
+    reached = at_most(way.most) if way.most else None
+    return [
+        Row(f"{way.name}: wall / floor", target, ratios[way.name], reached),
+        Row(f"{way.name}: wall / (CPU seconds ÷ cores)", "", ideal[way.name]),
+        *stalls(way.name, runs),
+    ]
