@@ -255,7 +255,8 @@ def test_the_address_of_the_config_takes_no_other_key_of_an_agent_file(place: Pl
 
 
 @pytest.mark.parametrize(
-    "proxy", ["url: '@EVIL@/'", "host: '::1', insecure: true", "tls_key: own.yaml, tls_cert: own.yaml"]
+    "proxy",
+    ["url: '@EVIL@/'", "host: '::1', insecure: true", "tls_key: own.yaml, tls_cert: own.yaml"],
 )
 def test_where_an_own_program_asks_is_not_for_others_to_say(place: Place, proxy: str) -> None:
     config = (place.folder / "own.yaml").read_text()
