@@ -25,7 +25,7 @@ from bench.harness import (
     write_config,
     write_tasks,
 )
-from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.custom_agent import cores, source_of
 

@@ -3,16 +3,14 @@
 import signal
 import traceback
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_practice import user_code
 from grpo_practice.canonical import clean
 from grpo_practice.errors import AgentError
 from grpo_practice.text import cut
-
-if TYPE_CHECKING:
-    from grpo_practice.agents.custom_agents import ProgramContext
 
 MAX_OUTPUT = 2**20
 """Limit in bytes of an answer, and of all that a program prints."""
@@ -22,12 +20,30 @@ PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT
 """Variables of our environment that a program in a process of its own gets; no keys."""
 _OURS = frozenset(
     str(Path(user_code.__file__).parent / name)
-    for name in ("user_code.py", "agents/programs.py", "agents/worker.py")
+    for name in ("user_code.py", "agents/programs.py", "agents/worker.py", "agents/on_node.py")
 )
 """Files of ours that an error of the user's passes through."""
 
 
-def command_environment(context: "ProgramContext", ours: Mapping[str, str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True)
+class ProgramContext:
+    """The model, attempt and time limit, given to a program besides question and system prompt."""
+
+    base_url: str
+    """OpenAI-compatible address of its model, for this rollout only."""
+    api_key: str
+    """Key of this rollout, which the address has in it."""
+    model: str
+    """Configured model."""
+    attempt: int
+    """Number of the attempt at this question: 0, 1, …"""
+    seed: int
+    """Seed of random choices: the same when the rollout is resumed."""
+    limit_s: float
+    """Seconds that the rollout may take, waits for the endpoint not counted."""
+
+
+def command_environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a program, so that OpenAI clients find the rollout's model."""
     kept = {name: ours[name] for name in PASSED if name in ours}
     return kept | {

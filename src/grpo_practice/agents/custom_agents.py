@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from time import monotonic
 from typing import Any, Protocol
 
 from grpo_practice.agents import RolloutContext
+from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.clock import Clock
 from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
 from grpo_practice.calls import UNASKED, Reply
@@ -34,24 +35,6 @@ MOSTLY = 0.75
 """Share of their time that workers wait from which a person is told of it."""
 SILENT = 3
 """Answers without a request that a person is told of."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProgramContext:
-    """The model, attempt and time limit, given to a program besides question and system prompt."""
-
-    base_url: str
-    """OpenAI-compatible address of its model, for this rollout only."""
-    api_key: str
-    """Key of this rollout, which the address has in it."""
-    model: str
-    """Configured model."""
-    attempt: int
-    """Number of the attempt at this question: 0, 1, …"""
-    seed: int
-    """Seed of random choices: the same when the rollout is resumed."""
-    limit_s: float
-    """Seconds that the rollout may take, waits for the endpoint not counted."""
 
 
 class Program(Protocol):

@@ -13,17 +13,20 @@ from io import TextIOBase
 from pathlib import Path
 from threading import Thread
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.agents.called import MAX_OUTPUT, answer_text, command_environment, raised
+from grpo_practice.agents.called import (
+    MAX_OUTPUT,
+    ProgramContext,
+    answer_text,
+    command_environment,
+    raised,
+)
 from grpo_practice.errors import AgentError
 from grpo_practice.processes import isolate, parent_end
 from grpo_practice.user_code import UserFunction
-
-if TYPE_CHECKING:
-    from grpo_practice.agents.custom_agents import ProgramContext
 
 _function: Callable[..., Any] | None = None
 
@@ -68,14 +71,21 @@ def _end_with_parent() -> None:
     _end_group()
 
 
-def play(name: str, question: str, system: str, context: "ProgramContext") -> tuple[bool, str]:
+def play(name: str, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
     """Return whether the function has an answer, and the answer, else why there is none."""
     assert _function is not None, "start() loads it"
+    return call(_function, name, question, system, context)
+
+
+def call(
+    function: Callable[..., Any], name: str, question: str, system: str, context: ProgramContext
+) -> tuple[bool, str]:
+    """Call a function in this process, which plays nothing else; return as `play` does."""
     process = os.getpid()
     os.environ.update(command_environment(context, os.environ))
     try:
         with _limited_output(name):
-            result = _function(question, system, context)
+            result = function(question, system, context)
             if inspect.isawaitable(result):
                 result = asyncio.run(_awaited(result))
         return True, answer_text(result, f"{name} returned")

@@ -52,8 +52,8 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be had.
     """
+    from grpo_practice.agents.command import CommandProgram
     from grpo_practice.agents.custom_agents import CustomAgent, Room
-    from grpo_practice.agents.programs import CommandProgram
     from grpo_practice.app.program_address import open_proxy
 
     async with AsyncExitStack() as stack:

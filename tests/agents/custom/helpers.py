@@ -10,7 +10,8 @@ import openai
 from typing_extensions import override
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import CustomAgent, ProgramContext
+from grpo_practice.agents.called import ProgramContext
+from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.calls import Address, Reply, Request, Scope, Usage
 from grpo_practice.chat_server.proxy import Proxy

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from grpo_practice.agents import clock, custom_agents
-from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.called import ProgramContext
 from grpo_practice.calls import Message, Reply, Request
 from grpo_practice.errors import (
     ContentFilterError,

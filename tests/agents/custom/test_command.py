@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents.called import MAX_OUTPUT, command_environment
-from grpo_practice.agents.custom_agents import ProgramContext
-from grpo_practice.agents.programs import CommandProgram
+from grpo_practice.agents.called import MAX_OUTPUT, ProgramContext, command_environment
+from grpo_practice.agents.command import CommandProgram
 from grpo_practice.errors import AgentError
 from tests.agents.custom.helpers import CONTEXT, PYTHON
 

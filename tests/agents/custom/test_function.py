@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.agents import programs
-from grpo_practice.agents.called import MAX_OUTPUT
-from grpo_practice.agents.custom_agents import ProgramContext
+from grpo_practice.agents.called import MAX_OUTPUT, ProgramContext
 from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.errors import AgentError
 from tests.agents.custom.helpers import CONTEXT

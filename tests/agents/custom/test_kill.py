@@ -133,7 +133,7 @@ def test_1_62_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
         (mine.folder / "agent.py").write_text(LINGERS, "utf-8")
         env = {k: v for k, v in os.environ.items() if not k.startswith(("UTU_", "OPENAI_"))}
         with subprocess.Popen(
-            program("eval", "--config", "c.yaml"),
+            program("eval", "--config", "c.yaml", "--set", "evaluation.agent.concurrency=8"),
             cwd=mine.folder,
             env=env | {"PYTHONPATH": str(Path("src").resolve())},
             stdout=subprocess.DEVNULL,

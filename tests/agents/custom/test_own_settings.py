@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import CustomAgent, ProgramContext
+from grpo_practice.agents.called import ProgramContext
+from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered

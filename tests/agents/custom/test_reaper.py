@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.programs import CommandProgram
+from grpo_practice.agents.command import CommandProgram
 from grpo_practice.agents.reaper import Reaper
 from tests.agents.custom.helpers import CONTEXT, PYTHON
 from tests.agents.custom.test_worker import running
@@ -28,7 +28,7 @@ time.sleep(600)
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from grpo_practice.agents.programs import CommandProgram
+from grpo_practice.agents.command import CommandProgram
 from tests.agents.custom.helpers import CONTEXT
 
 async def main():

@@ -1,0 +1,174 @@
+"""`type: command`: a process for each rollout, JSON on its stdin, JSON on its stdout."""
+
+import asyncio
+import json
+import os
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from typing_extensions import override
+
+from grpo_practice.agents.called import (
+    MAX_OUTPUT,
+    SAID_CHARS,
+    ProgramContext,
+    agent_error,
+    answer_text,
+    command_environment,
+    ended,
+)
+from grpo_practice.agents.reaper import Reaper
+from grpo_practice.errors import AgentError
+from grpo_practice.text import brief, visible
+
+ENDING_S = 1.0
+"""Longest wait for a command that was told to end, and for the rest of what it prints."""
+
+
+class CommandProgram:
+    """A `Program` that runs a command for each rollout: JSON on its stdin, JSON on its stdout.
+
+    The command and all that it started end with the rollout. The environment has an address and a
+    key that serve this rollout, and no other key.
+    """
+
+    def __init__(self, command: Sequence[str], folder: Path) -> None:
+        self._command, self._folder = tuple(command), folder
+        self._reaper = Reaper()
+
+    def close(self) -> None:
+        """End what would end commands that outlive this process: none runs any more."""
+        self._reaper.close()
+
+    async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
+        """Return the `answer` that it prints."""
+        given, talk = {"question": question, "system": system} | asdict(context), _Talk()
+        starting = asyncio.create_task(self._start(context, talk))
+        try:
+            await asyncio.wait((starting,))
+            transport = starting.result()
+            stdin = transport.get_pipe_transport(0)
+            assert isinstance(stdin, asyncio.WriteTransport)
+            stdin.write(json.dumps(given).encode())
+            stdin.write_eof()
+            await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            # Not cancelled but waited for: asyncio would kill the process alone, not what it has
+            # started, and then wait until nobody holds its pipes any more.
+            try:
+                await asyncio.wait((starting,))
+            finally:  # a second cancellation may come while it waits, also for what is done
+                if not starting.done():
+                    starting.add_done_callback(self._kill_started)
+                elif starting.exception() is None:
+                    await self._end(starting.result(), talk)
+        return self._read(transport.get_returncode(), talk)
+
+    async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
+        try:
+            transport, _ = await asyncio.get_running_loop().subprocess_exec(
+                lambda: talk,
+                *self._command,
+                cwd=self._folder,
+                env=command_environment(context, os.environ),
+                start_new_session=True,
+            )
+        except (OSError, ValueError) as e:
+            raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
+        self._reaper.add(transport.get_pid())
+        return transport
+
+    async def _end(self, transport: asyncio.SubprocessTransport, talk: "_Talk") -> None:
+        """End the process and all in its group, and read their output."""
+        group = transport.get_pid()
+        try:
+            if not talk.exited.done():
+                _kill(group, signal.SIGTERM)
+                await asyncio.wait((talk.exited,), timeout=ENDING_S)
+        finally:
+            # Also where the process has ended: what it started is in its group and may go on.
+            _kill(group, signal.SIGKILL)
+            self._reaper.discard(group)
+            try:
+                await asyncio.wait((talk.closed,), timeout=ENDING_S)
+            finally:  # one that left the group may hold a pipe; and a second cancellation may come
+                transport.close()
+
+    def _kill_started(self, starting: asyncio.Task[asyncio.SubprocessTransport]) -> None:
+        """End a process that nobody waits for any more, once it has been started."""
+        if not starting.cancelled() and starting.exception() is None:
+            group = starting.result().get_pid()
+            _kill(group, signal.SIGKILL)
+            self._reaper.discard(group)
+            starting.result().close()
+
+    def _read(self, code: int | None, talk: "_Talk") -> str:
+        name = Path(self._command[0]).name
+        if talk.flooded.done():
+            raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
+        if code:
+            raise agent_error(f"{name} {ended(code)}{talk.complaint}")
+        try:
+            result = json.loads(_last_line(bytes(talk.out).decode()))
+        except (ValueError, RecursionError):
+            shown = brief(talk.out.decode(errors="replace"), 200) or "nothing"
+            raise agent_error(
+                f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}'
+            ) from None
+        if not isinstance(result, dict) or "answer" not in result:
+            raise agent_error(f'{name} printed JSON without "answer"{talk.complaint}')
+        return answer_text(result["answer"], f"{name} printed the answer")
+
+
+class _Talk(asyncio.SubprocessProtocol):
+    """The output of a process, and its end."""
+
+    def __init__(self) -> None:
+        loop = asyncio.get_running_loop()
+        self.out, self._err = bytearray(), bytearray()
+        self.exited, self.closed, self.flooded = (loop.create_future() for _ in range(3))
+
+    @property
+    def complaint(self) -> str:
+        """End of its stderr, to be put behind a sentence; '' for nothing."""
+        text = visible(self._err.decode(errors="replace")).strip()
+        return f": {text}" if text else ""
+
+    @override
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """Keep the end of stderr, and stdout up to its limit."""
+        assert isinstance(data, bytes)
+        if fd == 2:
+            self._err = (self._err + data)[-SAID_CHARS:]
+        elif len(self.out) + len(data) <= MAX_OUTPUT:
+            self.out += data
+        elif not self.flooded.done():
+            self.flooded.set_result(None)
+
+    @override
+    def process_exited(self) -> None:
+        """Note its end; what it started may still run."""
+        self.exited.set_result(None)
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Note that all its output was read."""
+        self.closed.set_result(None)
+
+
+def _kill(group: int, number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+def _last_line(text: str) -> str:
+    """Return the text where it is JSON as a whole, else its last line that is not empty."""
+    try:
+        json.loads(text)
+    except ValueError:
+        lines = [line for line in text.splitlines() if line.strip()]
+        return lines[-1] if lines else ""
+    return text
