@@ -27,7 +27,8 @@ from bench.harness import (
 )
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.programs import WorkerProgram
-from grpo_practice.app.custom_agent import cores, source_of
+from grpo_practice.app.program_files import source_of
+from grpo_practice.processes import cores
 
 BURN = """
 import time

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from grpo_practice.app.specs import DEFAULT_LIMITS
 from grpo_practice.cli.main import run
 from grpo_practice.config.reading.problems import model_in
+from grpo_practice.config.schema.agent import RayConfig
 from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
@@ -25,6 +26,8 @@ UNREAD = {
         f"AgentConfig.{name}": "read where there are tools or an agent of one's own; tested there"
         for name in ("max_turns", "stop_at_tool_names")
     },
+    "ProxyConfig.insecure": "is a word for the check of the others",
+    "ProxyConfig.tls_key": "read where there is a certificate; tested there",
     "ModelProvider.type": "has one value: one API is spoken",
 }
 """Fields that no run reads, and why."""
@@ -41,7 +44,7 @@ def models(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
 TRAINED = set(models(TrainSettings))
 """Sections that training alone reads; tests/train/ has the like of this test."""
 MODELS: set[type[BaseModel]] = {*models(PracticeConfig), VerifySpec}
-MODELS -= TRAINED
+MODELS -= {*TRAINED, RayConfig}  # tests/ray/ reads the latter
 FIELDS = {
     f"{m.__name__}.{f}"
     for m in MODELS
@@ -87,6 +90,10 @@ def test_the_commands_read_every_field(
     judged = ("--set", "evaluation.verify=judge", "--epochs", "1")
     assert run(["practice", *common, *often, *judged]) == 0
     assert run(["eval", *common, "--exp-id", "other", "--verify", "judge"]) == 0
+    (tmp_path / "mine.py").write_text("async def solve(*_): return ''\n", "utf-8")
+    own = ("type=python", "function=mine.py:solve", "proxy.url=http://127.0.0.1:9")
+    words = [word for key in own for word in ("--set", f"agent.{key}")]
+    assert run(["eval", *common, "--exp-id", "own", "--verify", "exact", *words]) == 0
     assert FIELDS - read == UNREAD.keys(), "nothing reads the extra fields on the left"
 
 

@@ -40,6 +40,11 @@ MEMORY = 1 << 30
 """Bytes a worker may take beyond what it needs to start."""
 
 
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def isolate(secrets: frozenset[str]) -> None:
     """Detach a fresh worker from the command: its signals, its output, its end.
 

@@ -17,7 +17,7 @@ async def test_runs_that_overlap_leave_the_process_as_it_was(
 ) -> None:
     monkeypatch.setenv(PROXY, "host.example")
     (tmp_path / "player.py").write_text("def play(question, system, context): return '1'\n")
-    config = AgentConfig(type="python", function="player.py:play")
+    config = AgentConfig(type="python", function="player.py:play", workers=0)
     stdout = sys.stdout
     first, second = (open_own(config, tmp_path, print) for _ in range(2))
     await first.__aenter__()

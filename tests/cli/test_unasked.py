@@ -52,12 +52,13 @@ def test_an_agent_that_never_asks_is_named_after_the_first_answers(tmp_path: Pat
 
 def test_a_library_that_caches_is_no_run_that_found_nothing_to_do(tmp_path: Path, gp: Gp) -> None:
     project(tmp_path, CACHED)
-    ran = gp("practice", *RUN, *AGENT, "--set", "practice.rollout_concurrency=1")
+    one = ("--set", "practice.rollout_concurrency=1", "--set", "evaluation.agent.workers=1")
+    ran = gp("practice", *RUN, *AGENT, *one)
     shown = flat(ran.out + ran.err)
     assert ran.code == 1
     assert "all attempts of every group gave the same text" in shown
     assert "a cache between the agent and its model" in shown
-    again = gp("practice", *RUN, *AGENT, "--set", "practice.rollout_concurrency=1", "--json")
+    again = gp("practice", *RUN, *AGENT, *one, "--json")
     assert again.code == again.document["exit"] == 1
     # Twelve questions in two epochs: each is asked once, and three attempts are played of it.
     assert again.document["answers_without_a_request"] == 2 * 12 * 3 - 12

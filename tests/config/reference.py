@@ -41,7 +41,7 @@ def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInf
         if name in WORKED_OUT:
             continue
         inner = model_in(field.annotation)
-        listed = name == "train" or field.default is not None
+        listed = name in ("train", "ray") or field.default is not None
         if inner is None or not listed or name == "verify":
             yield f"{prefix}{name}", field
         else:

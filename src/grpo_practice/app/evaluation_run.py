@@ -10,7 +10,6 @@ from itertools import zip_longest
 from grpo_practice.app.asked_before import asked_before
 from grpo_practice.app.clients import Connections, Models
 from grpo_practice.app.configs import eval_config
-from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.half_prompts import half_prompts
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
@@ -22,6 +21,7 @@ from grpo_practice.app.preflight import (
     unscorable_notice,
     verify_function,
 )
+from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_runs

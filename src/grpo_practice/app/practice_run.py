@@ -7,7 +7,6 @@ from functools import partial
 
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import practice_config
-from grpo_practice.app.custom_agent import check_own, sha_of
 from grpo_practice.app.evaluated_steps import chosen_among, due, evaluation_rollouts
 from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
 from grpo_practice.app.library_file import start_library, start_named, start_option
@@ -22,6 +21,7 @@ from grpo_practice.app.preflight import (
     session_of,
     verify_function,
 )
+from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run

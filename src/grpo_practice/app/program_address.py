@@ -2,14 +2,14 @@
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from grpo_practice.agents import reach
 from grpo_practice.calls import Reply
-from grpo_practice.chat_server.proxy import Guest, Listening, Proxy
+from grpo_practice.chat_server.proxy import Guest, Invitation, Listening, Proxy
 from grpo_practice.chat_server.server import ChatRequest, RequestError
 from grpo_practice.chat_server.tls import server_context
 from grpo_practice.config.schema.agent import ProxyConfig
@@ -74,10 +74,17 @@ async def _served(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
         yield proxy
 
 
-async def seconds_to(proxy: Proxy) -> float:
-    """Return the seconds of a request to the address from here; raise AgentError if it fails."""
+@contextmanager
+def looked_at(proxy: Proxy) -> Iterator[tuple[Invitation, str]]:
+    """Give an address of no rollout for the block, and the model that is found there."""
     model = f"reached-{secrets.token_hex(4)}"
     with proxy.address(Guest(model, _nothing)) as invited:
+        yield invited, model
+
+
+async def seconds_to(proxy: Proxy) -> float:
+    """Return the seconds of a request to the address from here; raise AgentError if it fails."""
+    with looked_at(proxy) as (invited, model):
         return await asyncio.to_thread(reach.look, invited.base_url, invited.token, model)
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
-from grpo_practice.app.custom_agent import check_call
+from grpo_practice.app.program_files import check_call
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.errors import ConfigError
 from grpo_practice.verify.resolve import VerifyFunction, resolve_callable

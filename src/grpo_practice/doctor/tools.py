@@ -8,15 +8,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grpo_practice.agents import RolloutContext
+from grpo_practice.agents.ray_cluster import LOCAL
 from grpo_practice.app.agents import chosen, open_toolkit
-from grpo_practice.app.custom_agent import open_own, sha_of
+from grpo_practice.app.custom_agent import open_own
+from grpo_practice.app.program_address import looked_at, open_proxy, seconds_to
+from grpo_practice.app.program_files import sha_of
 from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
 from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
-from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.errors import AgentError, GrpoPracticeError
 from grpo_practice.fences import Fences
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.text import count, is_loopback
@@ -37,7 +40,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
         run: Whether the programs that it names may be run.
     """
     if agent.type != "simple":
-        return [await _own(agent, folder, run=run)]
+        return await _own(agent, folder, run=run)
     found, tools = list[Check](), list[Tool]()
     left = {demand.key[1] for demand in agent_programs(agent, ())} if not run else set()
     for name, toolkit in agent.toolkits.items():
@@ -62,22 +65,55 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     return found if left else found + _unknown(agent, tools, found)
 
 
-async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> Check:
+async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
     what = agent.function or " ".join(agent.command or ())
+    found = list[Check]()
     try:
         if not run:
             sha_of(agent, folder)
-            return not_run("agent", what)
-        played = await _played(agent, folder)
+            return [not_run("agent", what)]
+        async with AsyncExitStack() as stack:
+            found += await _reached(stack, agent, folder)
+            played = await _played(agent, folder)
     except GrpoPracticeError as e:
-        return problem("agent", e)
+        return [*found, problem("agent", e)]
     if played.unasked:
-        return warning("agent", f"{what} answered a made-up question without a request", UNASKED)
+        text = f"{what} answered a made-up question without a request"
+        return [*found, warning("agent", text, UNASKED)]
     if played.outcome == "error":
         # It may be right to refuse a reply that no model gave.
-        return warning("agent", f"to a made-up question and reply: {played.error}")
+        return [*found, warning("agent", f"to a made-up question and reply: {played.error}")]
     asked = count(played.turns, "request")
-    return ok("agent", f"{what} answered a made-up question with {asked}")
+    return [*found, ok("agent", f"{what} answered a made-up question with {asked}")]
+
+
+async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> list[Check]:
+    """Check from where the agent's address is reached: from here, and from each node of a cluster.
+
+    The stack keeps all of it open, since the agent plays next.
+    """
+    found = list[Check]()
+    proxy = await stack.enter_async_context(open_proxy(agent.proxy, folder))
+    if url := agent.proxy.url:
+        try:
+            took_s = await seconds_to(proxy)
+            found.append(ok("agent.proxy.url", f"{url} leads here ({1000 * took_s:.0f} ms)"))
+        except AgentError as e:
+            text = f"{url} does not lead here, asked from this machine: {e}"
+            found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
+    if agent.executor == "ray":
+        from grpo_practice.app.ray_agent import open_ray
+
+        program = await stack.enter_async_context(open_ray(agent, folder))
+        with looked_at(proxy) as (invited, model):
+            nodes = await program.look(invited, model)
+        for node, took_s in nodes.items():
+            text = f"has the agent, and reaches its address in {1000 * took_s:.0f} ms"
+            found.append(ok(f"node {node}", text))
+        if agent.ray is not None and agent.ray.address == LOCAL:
+            text = "Ray listens beyond this machine, and takes no order without this run's token"
+            found.append(ok("agent.ray", text))
+    return found
 
 
 async def _played(agent: AgentConfig, folder: Path) -> Trajectory:

@@ -93,6 +93,9 @@ def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
             yield Demand((*at, name), "starts a program")
     for name in sorted(agent.proxy.model_fields_set):
         yield Demand((*at, "proxy", name), _PROXY.get(name, "says where programs ask their model"))
+    if agent.ray is not None:
+        for name in sorted(agent.ray.model_fields_set):
+            yield Demand((*at, "ray", name), "says where programs run")
     for name, kit in agent.toolkits.items():
         yield from _toolkit_programs(kit, (*at, "toolkits", name))
 

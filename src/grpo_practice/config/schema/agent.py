@@ -63,11 +63,34 @@ class ProxyConfig(Model):
         return self
 
 
+class RayConfig(Model):
+    """A Ray cluster on which programs run."""
+
+    address: str = Field(pattern=r"^(local|[^\s/]+:[0-9]+)$")
+    """`host:port` of its head; `local` starts one here, for the command. Nothing is joined that is
+    not named."""
+    num_cpus: float = Field(1.0, ge=0)
+    """Cores that a program is given."""
+    resources: dict[str, float] = {}  # noqa: RUF012 - pydantic copies defaults
+    """Custom resources that a program is given: `{browser: 1}`."""
+    runtime_env: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
+    """Environment that Ray makes on a node before: `pip`, `working_dir`, `env_vars` and others."""
+
+
 def _is_any(host: str) -> bool:
     try:
         return ip_address(host).is_unspecified
     except ValueError:
         return False
+
+
+_OF_PROGRAMS = {
+    "concurrency": "rollout_concurrency is its own",
+    "proxy": "it asks its model itself",
+    "executor": "it starts no program",
+    "ray": "it starts no program",
+}
+"""Keys of agents that are programs, and why another has no use for them."""
 
 
 class AgentConfig(Model):
@@ -101,6 +124,11 @@ class AgentConfig(Model):
     proxy: Operational[ProxyConfig] = ProxyConfig()
     """python, command: the address at which programs ask their model."""
 
+    executor: Operational[Literal["local", "ray"]] = "local"
+    """python, command: where programs run. `ray`: on the nodes of a Ray cluster."""
+    ray: Operational[RayConfig | None] = None
+    """executor ray: the cluster."""
+
     _named = field_validator("toolkits", mode="before")(named)
 
     @property
@@ -127,18 +155,26 @@ class AgentConfig(Model):
 
     @model_validator(mode="after")
     def _whole(self) -> "AgentConfig":
+        self._check_executor()
         for kind, key in (("python", "function"), ("command", "command")):
             if (self.type == kind) != bool(getattr(self, key)):
                 wrong = "needs" if self.type == kind else "has no use for"
                 raise ValueError(f"type {self.type} {wrong} {key}")
-        if self.workers is not None and self.type != "python":
-            raise ValueError(f"type {self.type} has no use for workers: they are for python")
-        if self.concurrency is not None and self.type == "simple":
-            raise ValueError(
-                "type simple has no use for concurrency: rollout_concurrency is its own"
-            )
-        if self.proxy != ProxyConfig() and self.type == "simple":
-            raise ValueError("type simple has no use for proxy: it asks its model itself")
         if self.toolkits and self.type != "simple":
             raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
         return self
+
+    def _check_executor(self) -> None:
+        """Raise ValueError for keys that have no use where programs run, or whether they do."""
+        if self.workers is not None and self.type != "python":
+            raise ValueError(f"type {self.type} has no use for workers: they are for python")
+        if self.executor == "ray":
+            if self.ray is None:
+                raise ValueError("executor ray needs ray.address; `local` starts a cluster here")
+            if self.workers is not None:
+                raise ValueError("executor ray has no use for workers: nodes have room as they are")
+        if self.type != "simple":
+            return
+        for key, why in _OF_PROGRAMS.items():
+            if getattr(self, key) != type(self).model_fields[key].default:
+                raise ValueError(f"type simple has no use for {key}: {why}")

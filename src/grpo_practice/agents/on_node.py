@@ -1,0 +1,99 @@
+"""A program of the user's on a node of a cluster, and all that is imported there.
+
+That is the standard library and `typing_extensions`: nodes have no other package of ours.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from grpo_practice.agents import reach, worker
+from grpo_practice.agents.called import ProgramContext
+from grpo_practice.agents.command import CommandProgram
+from grpo_practice.agents.worker import FunctionSource
+from grpo_practice.errors import AgentError
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A file that a command names, as it was read."""
+
+    name: str
+    """Path of it, relative to the config's folder."""
+    content: bytes
+    mode: int
+
+
+@dataclass(frozen=True, slots=True)
+class CommandSource:
+    """A command with the files that it names."""
+
+    command: tuple[str, ...]
+    files: tuple[File, ...]
+
+    @property
+    def name(self) -> str:
+        """Name of the program, for people."""
+        return Path(self.command[0]).name
+
+    def brings(self, name: str) -> bool:
+        """Return whether one of the files has that name."""
+        return any(Path(file.name) == Path(name) for file in self.files)
+
+    @contextmanager
+    def folder(self) -> Iterator[Path]:
+        """Put the files into a folder of their own, for the block."""
+        with TemporaryDirectory(prefix="grpo-practice-", ignore_cleanup_errors=True) as made:
+            for file in self.files:
+                path = Path(made, file.name)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(file.content)
+                path.chmod(file.mode)
+            yield Path(made)
+
+
+Source = FunctionSource | CommandSource
+"""A program as it goes to a node."""
+
+
+def play(source: Source, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
+    """Return whether the program has an answer, and the answer, else why there is none."""
+    if isinstance(source, FunctionSource):
+        try:
+            function = _loaded(source)
+        except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+            return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
+        return worker.call(function, source.name, question, system, context)
+    with source.folder() as folder:
+        program = CommandProgram(source.command, folder)
+        try:
+            return True, asyncio.run(program(question, system, context))
+        except AgentError as e:
+            return False, str(e)
+        finally:
+            program.close()
+
+
+def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float, str]:
+    """Return the seconds of a request to the address, and why it cannot play here, else ''."""
+    try:
+        if isinstance(source, FunctionSource):
+            _loaded(source)
+        elif shutil.which(source.command[0]) is None and not source.brings(source.command[0]):
+            return 0.0, f"there is no program {source.command[0]}"
+        return reach.look(base_url, api_key, model), ""
+    except AgentError as e:
+        return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
+    except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+        return 0.0, f"it cannot load {source.name}: {type(e).__name__}: {e}"
+
+
+@cache
+def _loaded(source: FunctionSource) -> Callable[..., Any]:
+    return source.load()

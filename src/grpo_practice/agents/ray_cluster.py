@@ -1,0 +1,202 @@
+"""A connection to a Ray cluster, of which a process can have one; or a cluster of our own."""
+
+import asyncio
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+from grpo_practice.agents.called import PASSED
+from grpo_practice.errors import ConfigError
+from grpo_practice.user_code import start_thread
+
+LOCAL = "local"
+CONNECT_S = 45.0
+"""Longest wait for a cluster; by itself Ray tries for 200 s, and then ends the process."""
+_PORT_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A node that is alive."""
+
+    id: str
+    address: str
+    capacity: int
+    """Programs that it has room for at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterSettings:
+    """A cluster, and what a program takes of it."""
+
+    address: str
+    """`host:port`; `local` starts one here, and ends it."""
+    num_cpus: float = 1.0
+    """Cores that a program is given."""
+    resources: Mapping[str, float] = field(default_factory=dict)
+    """Custom resources that it is given."""
+    runtime_env: Mapping[str, Any] = field(default_factory=dict)
+    """Environment that Ray makes on a node before programs run there."""
+
+
+class RayCluster:
+    """The connection of this process, shared by all its agents of equal settings."""
+
+    def __init__(self) -> None:
+        self._settings: ClusterSettings | None = None
+        self._users = 0
+        self._changing = asyncio.Lock()
+        self._over = Event()
+        self._held: asyncio.Future[Any] | None = None
+
+    async def enter(self, settings: ClusterSettings, local_cores: int) -> None:
+        """Connect, unless it is done; raise ConfigError where that cannot be."""
+        async with self._changing:
+            if self._users and settings != self._settings:
+                raise ConfigError("agent.ray: all agents of a process share one cluster")
+            if not self._users:
+                await self._connect(settings, local_cores)
+                self._settings = settings
+            self._users += 1
+
+    async def leave(self) -> None:
+        """End the connection, unless others use it, too."""
+        async with self._changing:
+            self._users -= 1
+            if not self._users and self._held is not None:
+                self._over.set()
+                await asyncio.wait((self._held,), timeout=CONNECT_S)
+
+    async def _connect(self, settings: ClusterSettings, local_cores: int) -> None:
+        if importlib.util.find_spec("ray") is None:
+            hint = "pip install 'grpo-practice[ray]': 18 packages, 260 MB"
+            raise ConfigError("agent.executor is ray, which is not installed", hint=hint)
+        if settings.address != LOCAL:
+            await _check_port(settings.address)
+        self._over, connected = Event(), Future[None]()
+        self._held = start_thread(partial(_hold, settings, local_cores, connected, self._over))
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                await asyncio.wrap_future(connected)
+        except (Exception, SystemExit) as e:
+            raise ConfigError(
+                f"agent.ray.address {settings.address}: {_first_lines(e)}",
+                hint="`ray status` on the head node says what the cluster is",
+            ) from e
+
+
+def _hold(
+    settings: ClusterSettings, local_cores: int, connected: "Future[None]", over: Event
+) -> None:
+    """Connect, and stay until it is over: Ray's processes end with the thread that began them."""
+    try:
+        _initialise(settings, local_cores)
+    except BaseException as e:  # noqa: BLE001 - Ray gives up by SystemExit
+        connected.set_exception(e)
+        return
+    connected.set_result(None)
+    over.wait()
+    import ray
+
+    ray.shutdown()
+
+
+async def _check_port(address: str) -> None:
+    host, _, port = address.rpartition(":")
+    try:
+        async with asyncio.timeout(_PORT_S):
+            _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
+        writer.close()
+    except OSError as e:
+        raise ConfigError(
+            f"agent.ray.address {address}: nobody listens there: {e.strerror or 'no answer'}",
+            hint="`ray start --head` prints the address of a cluster; `local` starts one here",
+        ) from e
+
+
+def _initialise(settings: ClusterSettings, local_cores: int) -> None:
+    """Connect; a cluster of our own is started without the keys of our environment."""
+    modules = [*settings.runtime_env.get("py_modules", ()), str(Path(__file__).parents[1])]
+    options: dict[str, Any] = {
+        "runtime_env": {**settings.runtime_env, "py_modules": modules},
+        "log_to_driver": False,
+        "logging_level": "ERROR",
+    }
+    if settings.address != LOCAL:
+        import ray
+
+        ray.init(settings.address, **options)
+        return
+    if "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
+        raise RuntimeError("Ray was imported before: set RAY_AUTH_MODE=token before you do")
+    login = {
+        # Ray listens beyond this machine, and would do what anybody asks.
+        "RAY_AUTH_MODE": "token",
+        "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
+        "RAY_USAGE_STATS_ENABLED": "0",
+    }
+    os.environ.update(login)
+    with _nothing_but({*PASSED, *login}):
+        import ray  # reads the mode of login as it is loaded
+
+        ray.init(
+            LOCAL,
+            num_cpus=local_cores,
+            include_dashboard=False,
+            _node_ip_address="127.0.0.1",
+            **options,
+        )
+
+
+@contextmanager
+def _nothing_but(names: set[str]) -> Iterator[None]:
+    """Leave nothing but these variables in the environment, which Ray's processes inherit."""
+    before = dict(os.environ)
+    for name in before.keys() - names:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ.update(before)
+
+
+def nodes_for(settings: ClusterSettings) -> list[Node]:
+    """Return the nodes that have room for a program; raise ConfigError where none has."""
+    import ray
+
+    wanted = {"CPU": settings.num_cpus, **settings.resources}
+    found = list[Node]()
+    for node in ray.nodes():
+        has = node["Resources"]
+        rooms = [int(has.get(name, 0) / much) for name, much in wanted.items() if much]
+        if node["Alive"] and (room := min(rooms, default=0)):
+            found.append(Node(node["NodeID"], node["NodeManagerAddress"], room))
+    if not found:
+        needs = ", ".join(f"{much:g} {name}" for name, much in wanted.items())
+        raise ConfigError(
+            f"agent.ray: no node has what a program is to be given: {needs}",
+            hint="agent.ray.num_cpus and agent.ray.resources say what that is",
+        )
+    return found
+
+
+def _first_lines(error: BaseException) -> str:
+    if isinstance(error, SystemExit):  # so Ray gives up
+        return "Ray does not answer there"
+    if isinstance(error, TimeoutError):
+        return f"Ray does not answer there within {CONNECT_S:g} s"
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return " ".join(lines[:3]) or type(error).__name__
+
+
+ray_cluster = RayCluster()
+"""That of this process."""

@@ -1,0 +1,111 @@
+"""`executor: ray`: a program of the user's on the nodes of a Ray cluster. All else stays here."""
+
+import asyncio
+from functools import partial
+from typing import Any
+
+from grpo_practice.agents import on_node
+from grpo_practice.agents.called import ProgramContext, agent_error
+from grpo_practice.agents.custom_agents import GRACE_S
+from grpo_practice.agents.on_node import Source
+from grpo_practice.agents.ray_cluster import ClusterSettings, Node, nodes_for, ray_cluster
+from grpo_practice.chat_server.proxy import Invitation
+from grpo_practice.errors import AgentError, ConfigError
+from grpo_practice.user_code import start_thread
+
+LOOK_S = 120.0
+"""Longest wait for the first word of a node, which may make its environment before."""
+
+
+class RayProgram:
+    """A `Program` that plays on a node: each rollout is a task that is tried once."""
+
+    def __init__(self, source: Source, settings: ClusterSettings) -> None:
+        self._source, self._settings = source, settings
+        self._nodes = list[Node]()
+        self._task: Any = None
+
+    async def start(self, local_cores: int) -> None:
+        """Connect; raise ConfigError where there is no such cluster, or no room in it."""
+        await ray_cluster.enter(self._settings, local_cores)
+        try:
+            import ray
+
+            self._nodes = nodes_for(self._settings)
+            # By itself Ray runs a task again whose process has died: what it asked, it asks again.
+            self._task = ray.remote(on_node.play).options(
+                num_cpus=self._settings.num_cpus,
+                resources=dict(self._settings.resources),
+                max_retries=0,
+            )
+        except BaseException:
+            await ray_cluster.leave()
+            raise
+
+    async def close(self) -> None:
+        """Leave the cluster."""
+        await ray_cluster.leave()
+
+    @property
+    def capacity(self) -> int:
+        """Programs that the cluster has room for at once."""
+        return sum(node.capacity for node in self._nodes)
+
+    async def look(self, invited: Invitation, model: str) -> dict[str, float]:
+        """Return the seconds that one request to the address takes from each node.
+
+        Raises:
+            ConfigError: A node cannot have the program, or does not reach the address.
+        """
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        asked = {
+            node.address: ray.remote(on_node.look)
+            .options(
+                num_cpus=0,
+                max_retries=0,
+                scheduling_strategy=NodeAffinitySchedulingStrategy(node.id, soft=False),
+            )
+            .remote(self._source, invited.base_url, invited.token, model)
+            for node in self._nodes
+        }
+        seconds = dict[str, float]()
+        for address, ref in asked.items():
+            try:
+                async with asyncio.timeout(LOOK_S):
+                    took_s, why = await asyncio.wrap_future(ref.future())
+            except (TimeoutError, ray.exceptions.RayError) as e:
+                took_s, why = 0.0, _said(e)
+            if why:
+                raise ConfigError(
+                    f"agent.ray: node {address} cannot play: {why}",
+                    hint="docs/agents.md says what a node needs; agent.ray.resources chooses nodes",
+                )
+            seconds[address] = took_s
+        return seconds
+
+    async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
+        """Return the program's answer."""
+        import ray
+
+        ref = self._task.remote(self._source, question, system, context)
+        try:
+            answered, text = await asyncio.wrap_future(ref.future())
+        except asyncio.CancelledError:
+            # Whether it is heard depends on the node: one that is gone hears nothing, and what
+            # runs there finds its address gone.
+            start_thread(partial(ray.cancel, ref, force=True))
+            await asyncio.wait((asyncio.wrap_future(ref.future()),), timeout=GRACE_S / 2)
+            raise
+        except ray.exceptions.RayError as e:
+            raise agent_error(f"{self._source.name} has no end: {_said(e)}") from e
+        if not answered:
+            raise AgentError(text)
+        return str(text)
+
+
+def _said(error: BaseException) -> str:
+    """Return the beginning of what Ray says, which goes on for a page."""
+    text = " ".join(str(error).split()) or "no answer"
+    return text.partition(". ")[0]
