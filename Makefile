@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test train-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test train-test ray-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -52,6 +52,9 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 train-test: $(READY)  ## Training with torch, TRL and PEFT; installs them below .programs, once
 	$(BIN)/python -m tests.train.install
 	PYTHONPATH=$(CURDIR)/src:$(CURDIR) OMP_NUM_THREADS=1 .programs/train/bin/python -m pytest -q -n 2 -o filterwarnings=default tests/train
+
+ray-test: $(READY)  ## Agents on Ray, one node and two, in network namespaces that lead nowhere
+	$(BIN)/python -m tests.ray
 
 phoenix-test: $(READY)  ## Traces in a real Phoenix, installed into .phoenix/: 0.8 GB, minutes
 	$(BIN)/python -m tests.phoenix

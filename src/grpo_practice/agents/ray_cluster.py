@@ -16,6 +16,7 @@ from typing import Any
 
 from grpo_practice.agents.called import PASSED
 from grpo_practice.errors import ConfigError
+from grpo_practice.text import LOOPBACK
 from grpo_practice.user_code import start_thread
 
 LOCAL = "local"
@@ -135,6 +136,7 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
         import ray
 
         ray.init(settings.address, **options)
+        _keep_quiet()
         return
     if "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
         raise RuntimeError("Ray was imported before: set RAY_AUTH_MODE=token before you do")
@@ -152,9 +154,20 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
             LOCAL,
             num_cpus=local_cores,
             include_dashboard=False,
-            _node_ip_address="127.0.0.1",
+            _node_ip_address=LOOPBACK,
             **options,
         )
+    _keep_quiet()
+
+
+def _keep_quiet() -> None:
+    """Keep Ray from printing a page on stdout for each process of a program that has died.
+
+    No option does. The rollout's own error says it.
+    """
+    from ray._private import worker
+
+    worker.print_to_stdstream = lambda *_, **__: None
 
 
 @contextmanager

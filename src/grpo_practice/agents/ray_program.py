@@ -57,8 +57,9 @@ class RayProgram:
         Raises:
             ConfigError: A node cannot have the program, or does not reach the address.
         """
-        import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        import ray
 
         asked = {
             node.address: ray.remote(on_node.look)
@@ -96,7 +97,10 @@ class RayProgram:
             # Whether it is heard depends on the node: one that is gone hears nothing, and what
             # runs there finds its address gone.
             start_thread(partial(ray.cancel, ref, force=True))
-            await asyncio.wait((asyncio.wrap_future(ref.future()),), timeout=GRACE_S / 2)
+            ended = asyncio.wrap_future(ref.future())
+            # Looked at, whenever it comes: asyncio would print that nobody did.
+            ended.add_done_callback(lambda f: f.cancelled() or f.exception())
+            await asyncio.wait((ended,), timeout=GRACE_S / 2)
             raise
         except ray.exceptions.RayError as e:
             raise agent_error(f"{self._source.name} has no end: {_said(e)}") from e

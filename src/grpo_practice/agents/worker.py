@@ -113,7 +113,8 @@ class _Limited(TextIOBase):
         self._left -= len(text)
         if self._left < 0:
             raise AgentError(f"{self._name} printed more than {MAX_OUTPUT // 1024:,} KiB")
-        return int(self._behind.write(text))
+        self._behind.write(text)  # whatever it returns: some streams return None
+        return len(text)
 
     @override
     def flush(self) -> None:
