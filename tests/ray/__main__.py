@@ -64,7 +64,15 @@ def main() -> int:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    words = [str(python.absolute()), "-m", "pytest", "-q", "-o", "filterwarnings=default", "tests/ray"]
+    words = [
+        str(python.absolute()),
+        "-m",
+        "pytest",
+        "-q",
+        "-o",
+        "filterwarnings=default",
+        "tests/ray",
+    ]
     words += sys.argv[1:]
     return subprocess.run(
         [*separate, "bash", "-c", SPACE, "space", *words], env=env, check=False

@@ -28,7 +28,8 @@ def script() -> str:
 
 
 def test_what_the_page_installs_is_what_its_files_import() -> None:
-    (told,) = INSTALL.findall(PAGE.read_text("utf-8"))
+    told, extra = INSTALL.findall(PAGE.read_text("utf-8"))
+    assert extra == "'grpo-practice[ray]'"
     assert set(told.split()) == {"openai", "openai-agents"}
     assert all(distribution(name) for name in told.split())  # so the page can be run here
     assert "pip install" not in script()
