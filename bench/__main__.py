@@ -13,6 +13,7 @@ NAMES = (
     "throughput",
     "in_flight",
     "own_agents",
+    "proxy_tls",
     "practice",
     "symbolic",
     "startup",

@@ -8,8 +8,10 @@ meanwhile, and the same function in threads, which share one core with the loop.
 import asyncio
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from subprocess import Popen
 
@@ -72,6 +74,26 @@ WAYS = (
     Way("function in workers", FUNCTION_AGENT, 1.25),
     Way("function in threads", FUNCTION_AGENT | {"workers": 0}, None),
 )
+HEAD = "127.0.0.1:6388"
+RAY = {"executor": "ray", "ray": {"address": HEAD}}
+ON_RAY = Way("function on Ray, one node", FUNCTION_AGENT | RAY, None)
+"""Played where Ray is installed: `python -m tests.ray -- -m bench own_agents`."""
+
+
+@contextmanager
+def ray_head() -> Iterator[Sequence[Way]]:
+    """Keep a cluster of this machine running for the block; yield the ways to play on it."""
+    if find_spec("ray") is None:
+        yield ()
+        return
+    ray = str(Path(sys.executable).with_name("ray"))
+    words = ["start", "--head", "--port=6388", f"--num-cpus={cores()}", "--block"]
+    with Popen([ray, *words, "--include-dashboard=false", "--disable-usage-stats"]) as head:
+        try:
+            time.sleep(10)  # the first command waits for what is left of its start
+            yield (ON_RAY,)
+        finally:
+            head.terminate()
 
 
 def floor(here: Path, agents: int, seconds: float) -> float:
@@ -116,17 +138,18 @@ def per_call_ms(here: Path, calls: int) -> float:
 def rows(runs: int, *, tiny: bool) -> list[Row]:
     """Measure each way in turn, each beside its floor."""
     agents, seconds, calls = (8, 0.01, 10) if tiny else (200, 0.5, 500)
-    ratios: dict[str, list[float]] = {way.name: [] for way in WAYS}
-    ideal: dict[str, list[float]] = {way.name: [] for way in WAYS}
-    done: dict[str, list[Run]] = {way.name: [] for way in WAYS}
     per_call = list[float]()
-    with endpoint(size=64) as url, folder() as here:
+    with endpoint(size=64) as url, folder() as here, ray_head() as on_ray:
+        ways = (*WAYS, *on_ray)
+        ratios: dict[str, list[float]] = {way.name: [] for way in ways}
+        ideal: dict[str, list[float]] = {way.name: [] for way in ways}
+        done: dict[str, list[Run]] = {way.name: [] for way in ways}
         (here / "own.py").write_text(BURN + FUNCTION.format(seconds=seconds), "utf-8")
         (here / "own_command.py").write_text(BURN + COMMAND.format(seconds=seconds), "utf-8")
         write_tasks(here / "tasks.jsonl", agents, [("1", "1", "2")])
         cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
         for n in range(runs):
-            for i, way in enumerate(WAYS):
+            for i, way in enumerate(ways):
                 bare_s = floor(here, agents, seconds)
                 one = played(way, here, url, f"way{i}-{n}", agents)
                 ratios[way.name].append(one.wall_s / bare_s)
@@ -134,7 +157,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
                 done[way.name].append(one)
             per_call.append(per_call_ms(here, calls))
     return [
-        *(row for way in WAYS for row in _rows_of(way, ratios, ideal, done[way.name])),
+        *(row for way in ways for row in _rows_of(way, ratios, ideal, done[way.name])),
         Row("function in workers: a call beyond the function, ms", "≤ 5", per_call, at_most(5)),
     ]
 

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from ssl import SSLContext
 from statistics import median, quantiles
 
 import aiohttp
@@ -70,10 +71,12 @@ async def block(session: aiohttp.ClientSession, url: str, n: int, *, stream: boo
     return took
 
 
-async def added(direct: str, served: str, requests: int, *, stream: bool) -> tuple[float, float]:
-    """Measure the milliseconds that `serve` adds: to the median, and to the 99th percentile."""
+async def added(
+    direct: str, served: str, requests: int, *, stream: bool, tls: SSLContext | None = None
+) -> tuple[float, float]:
+    """Measure the milliseconds that `served` adds: to the median, and to the 99th percentile."""
     took: dict[str, list[float]] = {direct: [], served: []}
-    connector = aiohttp.TCPConnector(limit=0)
+    connector = aiohttp.TCPConnector(limit=0, ssl=tls or True)
     async with aiohttp.ClientSession(connector=connector) as session:
         for url in took:
             await block(session, url, 2 * CONCURRENCY, stream=stream)  # connections stand

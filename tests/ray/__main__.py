@@ -1,5 +1,7 @@
 """Runs the tests of Ray where it can reach nobody: `python -m tests.ray [ARGUMENT OF PYTEST …]`.
 
+`python -m tests.ray -- -m bench own_agents` runs something else with its Python, in the same place.
+
 Ray listens on every address of its machine, whatever it is told. So all of it runs in a network
 namespace made here, in which there is no way out: a pair of interfaces leads to a second one, the
 other machine. Needs Linux, `ip`, `unshare` and `nsenter`; without namespaces it says so and fails.
@@ -49,7 +51,7 @@ def install() -> Path:
 
 
 def main() -> int:
-    """Make both namespaces, and run pytest in the first."""
+    """Make both namespaces, and run pytest in the first, or what is asked for."""
     python = install()
     separate = ["unshare", "--net", *([] if os.geteuid() == 0 else ["--map-root-user"])]
     tools = all(shutil.which(name) for name in ("unshare", "nsenter", "ip"))
