@@ -66,32 +66,40 @@ class Room:
         """Wait for a place, in which a program may compute, for the block."""
         async with self._places or nullcontext():
             place = Place(self._computing)
-            await place.take()
             try:
+                await place.take()
                 yield place
             finally:
-                place.leave()
+                place.end()
 
 
 class Place:
     """Place of one program, which gives its leave to compute to others while it waits."""
 
     def __init__(self, computing: asyncio.Semaphore | None) -> None:
-        self._semaphore, self._computes = computing, False
+        self._semaphore, self._computes, self._ended = computing, False, False
         self._taking = asyncio.Lock()
 
     async def take(self) -> None:
         """Wait until the program may compute."""
         async with self._taking:  # of several replies at once, the first one waits
-            if self._semaphore is not None and not self._computes:
-                await self._semaphore.acquire()
-                self._computes = True
+            if self._semaphore is None or self._computes or self._ended:
+                return
+            await self._semaphore.acquire()
+            self._computes = True
+            if self._ended:  # meanwhile: a request of a program that is gone was still on its way
+                self.leave()
 
     def leave(self) -> None:
         """Let another program compute."""
         if self._semaphore is not None and self._computes:
             self._computes = False
             self._semaphore.release()
+
+    def end(self) -> None:
+        """Let another program compute: this one has ended."""
+        self._ended = True
+        self.leave()
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:

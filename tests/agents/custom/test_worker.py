@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.custom_agents import CustomAgent, Room
+from grpo_practice.agents.custom_agents import CustomAgent, Place, Room
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.custom_agent import open_own
 from grpo_practice.app.program_files import source_of
@@ -268,6 +268,29 @@ async def test_replies_that_come_at_once_take_one_room() -> None:
                 await asyncio.sleep(0)
 
         await asyncio.gather(*(ask() for _ in range(5)))
+    async with asyncio.timeout(60), room.place():
+        pass
+
+
+@pytest.mark.parametrize("waits", [False, True])
+async def test_a_request_that_ends_after_its_program_keeps_no_room(waits: bool) -> None:
+    room, asked, answer = Room(None, 1), asyncio.Event(), asyncio.Event()
+
+    async def ask(place: Place) -> None:
+        async with place.asking():
+            asked.set()
+            await answer.wait()
+
+    async with AsyncExitStack() as other, room.place() as place:
+        work = asyncio.create_task(ask(place))
+        await asked.wait()
+        if waits:  # to go on, while another one computes
+            await other.enter_async_context(room.place())
+            answer.set()
+            await asyncio.sleep(0.01)
+            assert not work.done()
+    answer.set()
+    await work
     async with asyncio.timeout(60), room.place():
         pass
 
