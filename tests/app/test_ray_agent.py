@@ -104,6 +104,15 @@ def test_a_function_goes_as_text_and_a_command_with_its_files(tmp_path: Path) ->
     assert play(command, "Q", "S", CONTEXT) == (True, "Q!")
 
 
+def test_a_file_of_elsewhere_does_not_go(tmp_path: Path) -> None:
+    (tmp_path / "agent.py").touch()
+    (tmp_path / "project").mkdir()
+    command = [PYTHON, "../agent.py"]
+    config = of(tmp_path / "project", type="command", function=None, command=command)
+    with pytest.raises(ConfigError, match=r"\.\./agent\.py is outside the config's folder"):
+        _source(config, tmp_path / "project")
+
+
 def test_what_a_node_imports_is_the_standard_librarys() -> None:
     code = (
         "import sys; before = set(sys.modules); import grpo_practice.agents.on_node\n"

@@ -124,9 +124,10 @@ class CustomAgent:
         proxy: Proxy,
         notice: Callable[[str], None],
         room: "Room | None" = None,
+        workers: int | None = None,
     ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
-        self._room = room or Room()
+        self._room, self._workers = room or Room(), workers
         self._noticed = False
         self._answers = self._silent = 0
         self._played_s = self._own_s = 0.0
@@ -187,8 +188,8 @@ class CustomAgent:
         self._played_s += played_s
         self._own_s += own_s
         self._rollouts += 1
-        workers, waited = self._room.places, 1 - self._own_s / max(self._played_s, 1e-9)
-        if workers is None or self._said_waits or self._rollouts < 2 * workers or waited < MOSTLY:
+        workers, waited = self._workers, 1 - self._own_s / max(self._played_s, 1e-9)
+        if not workers or self._said_waits or self._rollouts < 2 * workers or waited < MOSTLY:
             return
         self._said_waits = True
         self._notice(

@@ -87,8 +87,12 @@ class RayCluster:
         self._held = start_thread(partial(_hold, settings, local_cores, connected, self._over))
         try:
             async with asyncio.timeout(CONNECT_S):
-                await asyncio.wrap_future(connected)
+                await asyncio.shield(asyncio.wrap_future(connected))
+        except asyncio.CancelledError:
+            self._over.set()  # so that it ends as soon as it has begun
+            raise
         except (Exception, SystemExit) as e:
+            self._over.set()
             raise ConfigError(
                 f"agent.ray.address {settings.address}: {_first_lines(e)}",
                 hint="`ray status` on the head node says what the cluster is",

@@ -57,9 +57,8 @@ class RayProgram:
         Raises:
             ConfigError: A node cannot have the program, or does not reach the address.
         """
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         asked = {
             node.address: ray.remote(on_node.look)

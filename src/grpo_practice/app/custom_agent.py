@@ -61,7 +61,7 @@ async def open_own(
             computing = cores()
         if config.proxy.url is not None:
             await _look(proxy, config.proxy.url, notice)
-        yield CustomAgent(program, proxy, notice, Room(workers, computing))
+        yield CustomAgent(program, proxy, notice, Room(workers, computing), workers)
 
 
 async def _open_ray(

@@ -1,14 +1,16 @@
 """A program of the user's that plays on the nodes of a Ray cluster: opened, and looked at."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 from grpo_practice.agents.on_node import CommandSource, File, Source
 from grpo_practice.agents.ray_cluster import ClusterSettings
 from grpo_practice.agents.ray_program import RayProgram
 from grpo_practice.app.program_files import files_of, source_of
 from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.errors import ConfigError
 from grpo_practice.processes import cores
 
 
@@ -18,7 +20,10 @@ async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgra
     assert config.ray is not None, "the config checks it"
     of_config = config.ray
     settings = ClusterSettings(
-        of_config.address, of_config.num_cpus, of_config.resources, of_config.runtime_env
+        of_config.address,
+        of_config.num_cpus,
+        of_config.resources,
+        _absolute(of_config.runtime_env, folder),
     )
     program = RayProgram(_source(config, folder), settings)
     await program.start(cores())
@@ -28,8 +33,23 @@ async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgra
         await program.close()
 
 
+def _absolute(runtime_env: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the environment with its paths, which are relative to the config's folder, in full."""
+    found = dict(runtime_env)
+    if isinstance(text := found.get("working_dir"), str) and "://" not in text:
+        found["working_dir"] = str(folder / text)
+    return found
+
+
 def _source(config: AgentConfig, folder: Path) -> Source:
     if config.function is not None:
         return source_of(config.function, folder)
-    files = (File(n, p.read_bytes(), p.stat().st_mode) for n, p in files_of(config, folder))
-    return CommandSource(config.command or (), tuple(files))
+    files = files_of(config, folder)
+    for name, path in files:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"agent.command: {name} is outside the config's folder and does not go to a node",
+                hint="put it beside the config, or name it by a full path that nodes have",
+            )
+    sent = (File(name, path.read_bytes(), path.stat().st_mode) for name, path in files)
+    return CommandSource(config.command or (), tuple(sent))
