@@ -66,16 +66,9 @@ def main() -> int:
         "RAY_AUTH_TOKEN": secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
-    words = [
-        str(python.absolute()),
-        "-m",
-        "pytest",
-        "-q",
-        "-o",
-        "filterwarnings=default",
-        "tests/ray",
-    ]
-    words += sys.argv[1:]
+    given = sys.argv[1:]
+    tests = ["-m", "pytest", "-q", "-o", "filterwarnings=default", "tests/ray", *given]
+    words = [str(python.absolute()), *(given[1:] if given[:1] == ["--"] else tests)]
     return subprocess.run(
         [*separate, "bash", "-c", SPACE, "space", *words], env=env, check=False
     ).returncode
