@@ -21,6 +21,7 @@ ROLLOUT_TOKEN = "rollout-"
 """Beginning of the keys that programs inside rollouts get: of each it is hidden, alive or not."""
 
 _ROLLOUT_KEY = re.compile(rf"{ROLLOUT_TOKEN}[A-Za-z0-9_-]{{43}}")
+_ROLLOUT_KEY_BYTES = re.compile(_ROLLOUT_KEY.pattern.encode())
 _SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
 """Characters that every notation leaves as they are."""
@@ -33,6 +34,14 @@ _KEY = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:sk-|gsk_|hf_|xai-|nvapi-|pplx-|r8_|AIza)(?=\D*\d)[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}(?:\.[A-Za-z0-9_-]*)?)"
 )
+
+
+def hide_rollout_keys(raw: bytes) -> bytes:
+    """Return what a program sends without the keys of rollouts.
+
+    They are others each time: a request that holds one would be no request that is stored.
+    """
+    return _ROLLOUT_KEY_BYTES.sub(REDACTED.encode(), raw)
 
 
 class Redactor:

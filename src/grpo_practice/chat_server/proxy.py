@@ -14,7 +14,7 @@ from aiohttp import web
 from grpo_practice.calls import Reply
 from grpo_practice.chat_server import server
 from grpo_practice.chat_server.server import ChatRequest, RequestError
-from grpo_practice.redact import ROLLOUT_TOKEN
+from grpo_practice.redact import ROLLOUT_TOKEN, hide_rollout_keys
 from grpo_practice.text import LOOPBACK
 
 ROOT = "/r/{token}/v1"
@@ -120,7 +120,7 @@ class Proxy:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         guest = await self._guest(request)
-        chat_request = server.read_request(await request.read())
+        chat_request = server.read_request(hide_rollout_keys(await request.read()))
         reply = await guest.ask(chat_request)
         return await server.respond(request, chat_request, reply)
 
