@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from multiprocessing import forkserver, popen_forkserver, resource_tracker, spawn, util
 from multiprocessing.connection import Connection
-from multiprocessing.connection import wait as wait_for
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from pathlib import Path
 from time import monotonic
@@ -74,13 +73,6 @@ def _end_with_parent() -> None:
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
     if not parent.is_alive():  # its end before F_SETFL sent no signal
         os._exit(1)
-
-
-def parent_end() -> None:
-    """Wait until the command's process has ended; in a thread, while this one works."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait_for([parent.sentinel])
 
 
 def limit_memory() -> None:

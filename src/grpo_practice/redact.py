@@ -17,7 +17,7 @@ REDACTED = "***"
 SHORTEST_SECRET = 8
 """Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
 
-ROLLOUT_TOKEN = "rollout-"
+ROLLOUT_TOKEN = "gp-rollout-"
 """Beginning of the keys that programs inside rollouts get: of each it is hidden, alive or not."""
 
 _ROLLOUT_KEY = re.compile(rf"{ROLLOUT_TOKEN}[A-Za-z0-9_-]{{43}}")

@@ -137,6 +137,18 @@ async def test_another_model_is_somebody_else(tmp_path: Path) -> None:
                 await look
 
 
+async def test_what_answers_otherwise_is_said() -> None:
+    async def greets(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"SSH-2.0-here\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(greets, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
+    with pytest.raises(AgentError, match="somebody else answers there, and not by HTTP"):
+        await asyncio.to_thread(reach.look, url, "key", "m")
+    server.close()
+
+
 async def test_what_speaks_no_http_is_said(tmp_path: Path) -> None:
     made = certificate(tmp_path, "127.0.0.1")
     config = ProxyConfig(tls_cert=made.cert.name, tls_key=made.key.name)

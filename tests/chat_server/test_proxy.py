@@ -151,3 +151,11 @@ async def test_a_key_is_hidden_in_every_text_of_ours_alive_or_not() -> None:
     assert invited.token not in shown
     assert shown.endswith("/r/***/v1/models with Bearer ***")
     assert Redactor().suspects(said)
+
+
+def test_a_text_that_only_looks_like_one_is_left_alone() -> None:
+    for text in (
+        "https://x.org/rollout-of-the-new-version-in-production-clusters-2024-and-after",
+        "gp-rollout-" + "a" * 42,
+    ):
+        assert Redactor().text(text) == text

@@ -22,6 +22,7 @@ from grpo_practice.agents.called import (
 )
 from grpo_practice.agents.reaper import Reaper
 from grpo_practice.errors import AgentError
+from grpo_practice.redact import redactor
 from grpo_practice.text import brief, visible
 
 ENDING_S = 1.0
@@ -78,7 +79,12 @@ class CommandProgram:
             )
         except (OSError, ValueError) as e:
             raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
-        self._reaper.add(transport.get_pid())
+        try:
+            self._reaper.add(transport.get_pid())
+        except OSError as e:
+            _kill(transport.get_pid(), signal.SIGKILL)
+            transport.close()
+            raise AgentError(f"{self._command[0]} cannot be run: {e}") from e
         return transport
 
     async def _end(self, transport: asyncio.SubprocessTransport, talk: "_Talk") -> None:
@@ -114,7 +120,7 @@ class CommandProgram:
         try:
             result = json.loads(_last_line(bytes(talk.out).decode()))
         except (ValueError, RecursionError):
-            shown = brief(talk.out.decode(errors="replace"), 200) or "nothing"
+            shown = brief(redactor.text(talk.out.decode(errors="replace")), 200) or "nothing"
             raise agent_error(
                 f'{name} printed {shown}, not {{"answer": "…"}}{talk.complaint}'
             ) from None
@@ -134,7 +140,8 @@ class _Talk(asyncio.SubprocessProtocol):
     @property
     def complaint(self) -> str:
         """End of its stderr, to be put behind a sentence; '' for nothing."""
-        text = visible(self._err.decode(errors="replace")).strip()
+        # Hidden before it is cut: half a key is not known for one.
+        text = redactor.text(visible(self._err.decode(errors="replace")))[-SAID_CHARS:].strip()
         return f": {text}" if text else ""
 
     @override
@@ -142,7 +149,7 @@ class _Talk(asyncio.SubprocessProtocol):
         """Keep the end of stderr, and stdout up to its limit."""
         assert isinstance(data, bytes)
         if fd == 2:
-            self._err = (self._err + data)[-SAID_CHARS:]
+            self._err = (self._err + data)[-2 * SAID_CHARS :]
         elif len(self.out) + len(data) <= MAX_OUTPUT:
             self.out += data
         elif not self.flooded.done():

@@ -33,6 +33,8 @@ SHOWN = 60
 """Characters of a setting's value that a person is shown."""
 MOSTLY = 0.75
 """Share of their time that workers wait from which a person is told of it."""
+UNREACHED = "it answered without its model, as all so far: does it reach agent.proxy from there?"
+"""Error of an answer that is none, where programs run elsewhere."""
 SILENT = 3
 """Answers without a request that a person is told of."""
 
@@ -125,9 +127,13 @@ class CustomAgent:
         notice: Callable[[str], None],
         room: "Room | None" = None,
         workers: int | None = None,
+        *,
+        elsewhere: bool = False,
     ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._room, self._workers = room or Room(), workers
+        self._doubted = elsewhere
+        """Whether no program of another machine has reached its address so far."""
         self._noticed = False
         self._answers = self._silent = 0
         self._played_s = self._own_s = 0.0
@@ -158,6 +164,9 @@ class CustomAgent:
                 )
                 answer = await self._run(self._program(question, system, given), game)
             played = game.answered(answer)
+            self._doubted = self._doubted and played.unasked
+            if self._doubted:
+                raise AgentError(UNREACHED)
             self._count(played)
             return played
         except (TimeoutError, AgentError) as e:

@@ -4,6 +4,7 @@ That is the standard library and `typing_extensions`: nodes have no other packag
 """
 
 import asyncio
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 from grpo_practice.agents import reach, worker
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.command import CommandProgram
+from grpo_practice.agents.reaper import end_together
 from grpo_practice.agents.worker import FunctionSource
 from grpo_practice.errors import AgentError
 
@@ -44,7 +46,7 @@ class CommandSource:
 
     def brings(self, name: str) -> bool:
         """Return whether one of the files has that name."""
-        return any(Path(file.name) == Path(name) for file in self.files)
+        return os.sep in name and any(Path(file.name) == Path(name) for file in self.files)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
@@ -65,6 +67,7 @@ Source = FunctionSource | CommandSource
 def play(source: Source, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
     """Return whether the program has an answer, and the answer, else why there is none."""
     if isinstance(source, FunctionSource):
+        _alone()
         try:
             function = _loaded(source)
         except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
@@ -92,6 +95,12 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
     except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
         return 0.0, f"it cannot load {source.name}: {type(e).__name__}: {e}"
+
+
+@cache
+def _alone() -> None:
+    """Let what functions start end with this process, which plays nothing else."""
+    end_together()
 
 
 @cache

@@ -13,11 +13,13 @@ from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from grpo_practice.agents.called import PASSED
 from grpo_practice.errors import ConfigError
+from grpo_practice.redact import redactor
 from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import start_thread
+from grpo_practice.user_code import in_thread, start_thread
 
 LOCAL = "local"
 CONNECT_S = 45.0
@@ -55,13 +57,14 @@ class RayCluster:
     def __init__(self) -> None:
         self._settings: ClusterSettings | None = None
         self._users = 0
-        self._changing = asyncio.Lock()
-        self._over = Event()
-        self._held: asyncio.Future[Any] | None = None
+        self._changing = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
+        """Lock of each event loop: one lock serves one loop."""
+        self._over, self._ended = Event(), Event()
+        self._ended.set()
 
     async def enter(self, settings: ClusterSettings, local_cores: int) -> None:
         """Connect, unless it is done; raise ConfigError where that cannot be."""
-        async with self._changing:
+        async with self._lock():
             if self._users and settings != self._settings:
                 raise ConfigError("agent.ray: all agents of a process share one cluster")
             if not self._users:
@@ -71,11 +74,14 @@ class RayCluster:
 
     async def leave(self) -> None:
         """End the connection, unless others use it, too."""
-        async with self._changing:
+        async with self._lock():
             self._users -= 1
-            if not self._users and self._held is not None:
+            if not self._users:
                 self._over.set()
-                await asyncio.wait((self._held,), timeout=CONNECT_S)
+                await in_thread(partial(self._ended.wait, CONNECT_S))
+
+    def _lock(self) -> asyncio.Lock:
+        return self._changing.setdefault(asyncio.get_running_loop(), asyncio.Lock())
 
     async def _connect(self, settings: ClusterSettings, local_cores: int) -> None:
         if importlib.util.find_spec("ray") is None:
@@ -83,8 +89,11 @@ class RayCluster:
             raise ConfigError("agent.executor is ray, which is not installed", hint=hint)
         if settings.address != LOCAL:
             await _check_port(settings.address)
-        self._over, connected = Event(), Future[None]()
-        self._held = start_thread(partial(_hold, settings, local_cores, connected, self._over))
+        # One that was given up may still be connecting, and Ray knows one connection.
+        await in_thread(partial(self._ended.wait, CONNECT_S))
+        self._over, self._ended, connected = Event(), Event(), Future[None]()
+        events = self._over, self._ended
+        start_thread(partial(_hold, settings, local_cores, connected, *events))
         try:
             async with asyncio.timeout(CONNECT_S):
                 await asyncio.shield(asyncio.wrap_future(connected))
@@ -94,25 +103,32 @@ class RayCluster:
         except (Exception, SystemExit) as e:
             self._over.set()
             raise ConfigError(
-                f"agent.ray.address {settings.address}: {_first_lines(e)}",
+                f"agent.ray, address {settings.address}: {_first_lines(e)}",
                 hint="`ray status` on the head node says what the cluster is",
             ) from e
 
 
 def _hold(
-    settings: ClusterSettings, local_cores: int, connected: "Future[None]", over: Event
+    settings: ClusterSettings,
+    local_cores: int,
+    connected: "Future[None]",
+    over: Event,
+    ended: Event,
 ) -> None:
     """Connect, and stay until it is over: Ray's processes end with the thread that began them."""
     try:
-        _initialise(settings, local_cores)
-    except BaseException as e:  # noqa: BLE001 - Ray gives up by SystemExit
-        connected.set_exception(e)
-        return
-    connected.set_result(None)
-    over.wait()
-    import ray
+        try:
+            _initialise(settings, local_cores)
+        except BaseException as e:  # noqa: BLE001 - Ray gives up by SystemExit
+            connected.set_exception(e)
+            return
+        connected.set_result(None)
+        over.wait()
+        import ray
 
-    ray.shutdown()
+        ray.shutdown()
+    finally:
+        ended.set()
 
 
 async def _check_port(address: str) -> None:
@@ -150,6 +166,7 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
         "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
     }
+    redactor.know({login["RAY_AUTH_TOKEN"]})
     os.environ.update(login)
     with _nothing_but({*PASSED, *login}):
         import ray  # reads the mode of login as it is loaded

@@ -1,6 +1,7 @@
 """A request to a rollout's address from where its program runs: does it lead there?"""
 
 import json
+from http.client import HTTPException
 from time import perf_counter
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
@@ -30,6 +31,8 @@ def look(base_url: str, api_key: str, model: str) -> float:
         raise AgentError(str(getattr(e.reason, "verify_message", "") or e.reason)) from None
     except OSError as e:
         raise AgentError(str(e) or type(e).__name__) from None
+    except (HTTPException, RecursionError):
+        raise AgentError("somebody else answers there, and not by HTTP") from None
     except (ValueError, LookupError, TypeError):
         found = []
     if found != [model]:

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 ENDING_S = 1.0
 """Seconds for a command to end by itself."""
+_LOOK_S = 0.1
 
 
 class Reaper:
@@ -56,6 +57,32 @@ class Reaper:
             self._process.stdin.write(f"{line}\n".encode())
 
 
+def end_together() -> None:
+    """Let all that this process starts end with it, however it ends: also by C code, or kill -9.
+
+    Another process ends its group, since none of its own would see to it.
+    """
+    with suppress(PermissionError):  # it leads a session, and so a group
+        os.setpgid(0, 0)
+    subprocess.Popen(
+        [sys.executable, "-I", "-S", __file__, str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env={},
+        start_new_session=True,
+    ).returncode = 0  # nobody waits for it
+
+
+def _watch(process: int) -> None:
+    """Wait until the process, our parent, has ended; end its group."""
+    # A pipe would not do: what the process forks holds its end, too.
+    while os.getppid() == process:
+        time.sleep(_LOOK_S)
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process, signal.SIGKILL)
+
+
 def _end(groups: set[int]) -> None:
     for number in (signal.SIGTERM, signal.SIGKILL):
         for group in groups:
@@ -66,6 +93,9 @@ def _end(groups: set[int]) -> None:
 
 
 def _main() -> None:
+    if len(sys.argv) > 1:
+        _watch(int(sys.argv[1]))
+        return
     groups = set[int]()
     for line in sys.stdin.buffer:
         number = int(line[1:])

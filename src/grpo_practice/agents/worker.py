@@ -3,29 +3,25 @@
 import asyncio
 import inspect
 import os
-import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
-from io import TextIOBase
 from pathlib import Path
-from threading import Thread
-from types import FrameType
-from typing import Any
-
-from typing_extensions import override
+from typing import Any, TextIO, cast
 
 from grpo_practice.agents.called import (
     MAX_OUTPUT,
     ProgramContext,
     answer_text,
     command_environment,
+    exactly,
     raised,
 )
+from grpo_practice.agents.reaper import end_together
 from grpo_practice.errors import AgentError
-from grpo_practice.processes import isolate, parent_end
+from grpo_practice.processes import isolate
 from grpo_practice.user_code import UserFunction
 
 _function: Callable[..., Any] | None = None
@@ -56,19 +52,8 @@ def start(secrets: frozenset[str], source: FunctionSource) -> None:
     """Make a fresh process ready; all that it starts ends with it."""
     global _function
     isolate(secrets)
-    signal.signal(signal.SIGTERM, _end_group)
-    # A child of the function's would outlive SIGIO, which ends this process alone.
-    Thread(target=_end_with_parent, daemon=True).start()
+    end_together()
     _function = source.load()
-
-
-def _end_group(number: int = 0, frame: FrameType | None = None) -> None:
-    os.killpg(0, signal.SIGKILL)
-
-
-def _end_with_parent() -> None:
-    parent_end()
-    _end_group()
 
 
 def play(name: str, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
@@ -90,9 +75,9 @@ def call(
                 result = asyncio.run(_awaited(result))
         return True, answer_text(result, f"{name} returned")
     except AgentError as e:
-        return False, str(e)
+        return False, exactly(str(e))
     except BaseException as e:  # noqa: BLE001 - sys.exit() of the user's code ends its rollout only
-        return False, str(raised(name, e))
+        return False, exactly(str(raised(name, e)))
     finally:
         if os.getpid() != process:  # a fork of the function's: the rollout is its parent's
             os._exit(0)
@@ -102,29 +87,28 @@ async def _awaited(result: Any) -> Any:
     return await result
 
 
-class _Limited(TextIOBase):
+class _Limited:
     """Output of the function, which goes to stderr as far as a person may want to read it."""
 
     def __init__(self, name: str, behind: Any) -> None:
         self._name, self._behind, self._left = name, behind, MAX_OUTPUT
 
-    @override
     def write(self, text: str) -> int:
+        """Write the text; raise AgentError beyond the limit."""
         self._left -= len(text)
         if self._left < 0:
             raise AgentError(f"{self._name} printed more than {MAX_OUTPUT // 1024:,} KiB")
         self._behind.write(text)  # whatever it returns: some streams return None
         return len(text)
 
-    @override
-    def flush(self) -> None:
-        self._behind.flush()
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._behind, name)
 
 
 @contextmanager
 def _limited_output(name: str) -> Iterator[None]:
     before = sys.stdout, sys.stderr
-    sys.stdout = sys.stderr = _Limited(name, before[1])
+    sys.stdout = sys.stderr = cast("TextIO", _Limited(name, before[1]))
     try:
         yield
     finally:

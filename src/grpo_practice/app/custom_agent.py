@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from grpo_practice.agents import Agent
 from grpo_practice.app.program_files import command_of, load_function, source_of
-from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.errors import AgentError
 from grpo_practice.processes import cores
 from grpo_practice.text import LOOPBACK, count
@@ -61,7 +61,8 @@ async def open_own(
             computing = cores()
         if config.proxy.url is not None:
             await _look(proxy, config.proxy.url, notice)
-        yield CustomAgent(program, proxy, notice, Room(workers, computing), workers)
+        elsewhere, room = config.proxy != ProxyConfig(), Room(workers, computing)
+        yield CustomAgent(program, proxy, notice, room, workers, elsewhere=elsewhere)
 
 
 async def _open_ray(
@@ -83,8 +84,10 @@ async def _open_ray(
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     room = count(program.capacity, "program")
     notice(f"the agent plays on Ray, with room for {room}: {', '.join(nodes[:SHOWN])}{more}")
-    # A program holds its place on a node also while it waits for its model.
-    return CustomAgent(program, proxy, notice, Room(config.concurrency or program.capacity))
+    # A program holds its place on a node also while it waits for its model. One without a place
+    # would wait for it in its own time.
+    places = min(config.concurrency or program.capacity, program.capacity)
+    return CustomAgent(program, proxy, notice, Room(places), elsewhere=True)
 
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:

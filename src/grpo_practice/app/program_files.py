@@ -87,7 +87,7 @@ def _split(name: str) -> tuple[str, str]:
     if is_of_program(name):
         raise ConfigError(
             f"agent.function {name} is a function of the program that began this run",
-            hint="go on from that program, and pass the function as agent",
+            hint="go on from that program, and pass the function as agent, with workers 0",
         )
     if not colon or not where or not function.isidentifier():
         raise ConfigError(f"agent.function {name!r} names no function", hint=FORM)

@@ -36,9 +36,15 @@ async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgra
 def _absolute(runtime_env: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """Return the environment with its paths, which are relative to the config's folder, in full."""
     found = dict(runtime_env)
-    if isinstance(text := found.get("working_dir"), str) and "://" not in text:
-        found["working_dir"] = str(folder / text)
+    if isinstance(text := found.get("working_dir"), str):
+        found["working_dir"] = _in(folder, text)
+    if isinstance(modules := found.get("py_modules"), list):
+        found["py_modules"] = [_in(folder, str(module)) for module in modules]
     return found
+
+
+def _in(folder: Path, text: str) -> str:
+    return text if "://" in text else str(folder / text)
 
 
 def _source(config: AgentConfig, folder: Path) -> Source:

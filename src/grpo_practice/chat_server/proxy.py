@@ -82,7 +82,7 @@ class Proxy:
         app = server.application(
             *(web.post(f"{root}/chat/completions", self._chat) for root in (ROOT, "/v1")),
             *(web.get(f"{root}/models", self._models) for root in (ROOT, "/v1")),
-            names={place.host, urlsplit(place.url or "").hostname or ""},
+            names={place.host.lower(), urlsplit(place.url or "").hostname or ""},
         )
         async with server.listening(app, place.port, place.host, place.tls) as self.port:
             self._url = place.url_at(self.port)

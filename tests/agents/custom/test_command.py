@@ -14,6 +14,7 @@ import pytest
 from grpo_practice.agents.called import MAX_OUTPUT, ProgramContext, command_environment
 from grpo_practice.agents.command import CommandProgram
 from grpo_practice.errors import AgentError
+from grpo_practice.redact import ROLLOUT_TOKEN
 from tests.agents.custom.helpers import CONTEXT, PYTHON
 
 GIVEN = "import json, os, sys, time; given = json.load(sys.stdin); "
@@ -119,6 +120,15 @@ async def test_it_need_not_read_what_it_is_given(tmp_path: Path) -> None:
     assert answer == "42"
     text = "print(json.dumps({'answer': str(len(given['question']))}))"
     assert await run(tmp_path, GIVEN + text, question="Q" * 5_000_000) == "5000000"
+
+
+@pytest.mark.parametrize("end", ["sys.exit(3)", "print('?' * 180 + key)"])
+async def test_a_key_is_hidden_before_its_text_is_cut(tmp_path: Path, end: str) -> None:
+    key = ROLLOUT_TOKEN + "k" * 43
+    text = f"key = {key!r}; sys.stderr.write('x' * 3000 + key + 'y' * 1975); {end}"
+    with pytest.raises(AgentError) as told:
+        await run(tmp_path, GIVEN + text)
+    assert "kkkk" not in str(told.value)
 
 
 async def test_a_program_that_is_not_there(tmp_path: Path) -> None:

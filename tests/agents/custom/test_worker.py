@@ -77,6 +77,38 @@ def sleeps(question, system, context):
     (HERE / "child").write_text(str(child.pid))
     time.sleep(600)
 
+def burns(question, system, context):
+    child = subprocess.Popen(["sleep", "600"])
+    (HERE / "burns").write_text(str(child.pid))
+    return str(sum(range(10**12)))  # C code: no handler of Python's runs
+
+def pools(question, system, context):
+    import multiprocessing
+    process = multiprocessing.get_context("fork").Process(target=time.sleep, args=(600,))
+    process.start()
+    process.terminate()
+    process.join()
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        return str(pool.map(abs, [-1, 2]))
+
+class Own(str):
+    def __reduce__(self):
+        return (os.system, ("touch " + str(HERE / "ran"),))
+
+def own_text(question, system, context):
+    return Own("mine")
+
+def own_error(question, system, context):
+    class Odd(Exception):
+        def __str__(self):
+            return Own("odd")
+    raise Odd
+
+def writes(question, system, context):
+    sys.stdout.buffer.write(b"bytes")
+    subprocess.run(["true"], stdout=sys.stderr, check=True)
+    return sys.stdout.encoding
+
 def deaf(question, system, context):
     import ctypes
     (HERE / "deaf").write_text(str(os.getpid()))
@@ -164,7 +196,45 @@ def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
     assert (ran.stdout, "loud and clear" in ran.stderr) == ("said\n", True)
 
 
-@pytest.mark.parametrize(("name", "file"), [("sleeps", "child"), ("deaf", "deaf")])
+@pytest.mark.parametrize(
+    ("name", "said"), [("pools", "[1, 2]"), ("own_text", "mine"), ("writes", "utf-8")]
+)
+async def test_it_is_as_free_as_in_this_process(folder: Path, name: str, said: str) -> None:
+    assert await call(folder, name) == said
+    assert not (folder / "ran").exists()  # nothing of it is run here
+
+
+async def test_an_error_of_its_own_class_brings_no_code(folder: Path) -> None:
+    with pytest.raises(AgentError, match=r"raised Odd at mine\.py:\d+: odd"):
+        await call(folder, "own_error")
+    assert not (folder / "ran").exists()
+
+
+DRIVER = """
+import asyncio, sys
+from pathlib import Path
+from tests.agents.custom import test_worker
+asyncio.run(test_worker.call(Path(sys.argv[1]), sys.argv[2]))
+"""
+
+
+@pytest.mark.parametrize(("name", "file"), [("sleeps", "child"), ("burns", "burns")])
+def test_a_killed_run_leaves_nothing_of_it_behind(folder: Path, name: str, file: str) -> None:
+    driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), name])
+    try:
+        path = folder / file
+        until(lambda: path.is_file() and path.read_text(), driver)
+        process = int(path.read_text())
+        assert running(process)
+    finally:
+        driver.kill()
+        driver.wait()
+    until(lambda: not running(process))
+
+
+@pytest.mark.parametrize(
+    ("name", "file"), [("sleeps", "child"), ("burns", "burns"), ("deaf", "deaf")]
+)
 async def test_a_rollout_that_is_over_ends_the_process_and_what_it_started(
     folder: Path, name: str, file: str
 ) -> None:

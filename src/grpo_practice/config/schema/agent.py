@@ -2,7 +2,7 @@
 
 import shlex
 from ipaddress import ip_address
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -69,12 +69,20 @@ class RayConfig(Model):
     address: str = Field(pattern=r"^(local|[^\s/]+:[0-9]+)$")
     """`host:port` of its head; `local` starts one here, for the command. Nothing is joined that is
     not named."""
-    num_cpus: float = Field(1.0, ge=0)
+    num_cpus: float = Field(1.0, gt=0)
     """Cores that a program is given."""
-    resources: dict[str, float] = {}  # noqa: RUF012 - pydantic copies defaults
+    resources: dict[str, Annotated[float, Field(gt=0)]] = {}  # noqa: RUF012 - pydantic copies defaults
     """Custom resources that a program is given: `{browser: 1}`."""
     runtime_env: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
     """Environment that Ray makes on a node before: `pip`, `working_dir`, `env_vars` and others."""
+
+    @field_validator("resources")
+    @classmethod
+    def _custom(cls, value: dict[str, float]) -> dict[str, float]:
+        for name in ("CPU", "GPU", "memory", "object_store_memory"):
+            if name in value:
+                raise ValueError(f"{name} is none of your own; num_cpus says how many cores")
+        return value
 
 
 def _is_any(host: str) -> bool:
