@@ -30,6 +30,9 @@ from bench.harness import (
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.program_files import source_of
+from grpo_practice.calls import Reply
+from grpo_practice.chat_server.proxy import Guest, Proxy
+from grpo_practice.chat_server.server import ChatRequest, RequestError
 from grpo_practice.processes import cores
 
 BURN = """
@@ -55,7 +58,6 @@ COMMAND = """
 burn({seconds})
 print('{{"answer": "1"}}')
 """
-CONTEXT = ProgramContext("http://in-rollout/v1", "in-rollout", "m", 0, 1, 600.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,18 +119,29 @@ def played(way: Way, here: Path, url: str, name: str, agents: int) -> Run:
     return done
 
 
+async def nothing(request: ChatRequest) -> Reply:
+    """Answer nothing: these functions do not ask."""
+    await asyncio.sleep(0)
+    raise RequestError("nobody asks")
+
+
 def per_call_ms(here: Path, calls: int) -> float:
     """Return what a call in a worker takes longer than the function itself, which does nothing."""
 
     async def measured() -> float:
         program = WorkerProgram(source_of("own.py:nothing", here), 1)
         await program.start()
+        proxy = Proxy()
         try:
-            await program("q", "s", CONTEXT)
-            start = time.perf_counter()
-            for _ in range(calls):
-                await program("q", "s", CONTEXT)
-            return 1000 * (time.perf_counter() - start) / calls
+            async with proxy.served():
+                with proxy.address(Guest("m", nothing)) as invited:
+                    url, key = invited.base_url, invited.token
+                    context = ProgramContext(url, key, "m", 0, 1, 600.0)
+                    await program("q", "s", context)
+                    start = time.perf_counter()
+                    for _ in range(calls):
+                        await program("q", "s", context)
+                    return 1000 * (time.perf_counter() - start) / calls
         finally:
             await program.close()
 

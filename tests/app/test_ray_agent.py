@@ -1,22 +1,26 @@
 """`executor: ray` without Ray: what is refused, and what goes to a node."""
 
+import asyncio
 import importlib.util
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from grpo_practice.agents import ray_cluster
+from grpo_practice.agents import on_node, ray_cluster
 from grpo_practice.agents.on_node import play
 from grpo_practice.agents.ray_cluster import ClusterSettings, _initialise
 from grpo_practice.app.custom_agent import open_own
+from grpo_practice.app.program_address import open_proxy
 from grpo_practice.app.ray_agent import _source
-from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.errors import ConfigError
 from tests.agents.custom.helpers import CONTEXT, PYTHON
+from tests.chat_server.test_proxy import guest
 
 RAY = {"address": "local"}
 
@@ -90,7 +94,9 @@ async def test_a_cluster_that_ends_our_process_is_an_error(
             pass
 
 
-def test_a_function_goes_as_text_and_a_command_with_its_files(tmp_path: Path) -> None:
+async def test_a_function_goes_as_text_and_a_command_with_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     function = _source(of(tmp_path), tmp_path)
     (tmp_path / "tools").mkdir()
     (tmp_path / "tools/agent.py").write_text(
@@ -102,8 +108,15 @@ def test_a_function_goes_as_text_and_a_command_with_its_files(tmp_path: Path) ->
     command = _source(of(tmp_path, type="command", function=None, command=words), tmp_path)
     for path in ("mine.py", "tools/agent.py", "tools/words"):
         (tmp_path / path).unlink()
-    assert play(function, "Q", "S", CONTEXT) == (True, "Q S m")
-    assert play(command, "Q", "S", CONTEXT) == (True, "Q!")
+    monkeypatch.setattr(on_node, "_alone", lambda: None)  # a node's process plays nothing else
+    for source in (function, command):
+        answered, why = play(source, "Q", "S", CONTEXT)
+        assert (answered, why[:27]) == (False, "it does not reach its model")
+    async with open_proxy(ProxyConfig(), tmp_path) as proxy:
+        with proxy.address(guest()) as invited:
+            given = ("Q", "S", replace(CONTEXT, base_url=invited.base_url))
+            assert await asyncio.to_thread(play, function, *given) == (True, "Q S m")
+            assert await asyncio.to_thread(play, command, *given) == (True, "Q!")
 
 
 def test_a_file_of_elsewhere_does_not_go(tmp_path: Path) -> None:

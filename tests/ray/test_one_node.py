@@ -6,24 +6,28 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from grpo_practice.agents import ray_cluster
-from grpo_practice.agents.ray_program import RayProgram
+from grpo_practice.agents.called import ProgramContext
 from grpo_practice.app.custom_agent import open_own
+from grpo_practice.app.program_address import open_proxy
 from grpo_practice.app.ray_agent import open_ray
-from grpo_practice.config.schema.agent import AgentConfig, RayConfig
+from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig, RayConfig
 from grpo_practice.errors import AgentError, ConfigError
 from tests.agents.custom.helpers import CONTEXT
 from tests.agents.custom.test_executors import COMMAND, FUNCTION, THREADS, keys, project
 from tests.agents.custom.test_worker import FUNCTIONS, running
+from tests.chat_server.test_proxy import guest
 from tests.processes import until
 
+Play = Callable[[str, str, ProgramContext], Awaitable[str]]
 LOCAL = ("executor=ray", "ray.address=local")
 MORE = """
 def chain(question, system, context):
@@ -58,9 +62,18 @@ def config(name: str, **ray: Any) -> AgentConfig:
 
 
 @asynccontextmanager
-async def program(folder: Path, name: str, **ray: Any) -> AsyncIterator[RayProgram]:
-    async with open_ray(config(name, **ray), folder) as made:
-        yield made
+async def program(folder: Path, name: str, **ray: Any) -> AsyncIterator[Play]:
+    async with (
+        open_proxy(ProxyConfig(), folder) as proxy,
+        open_ray(config(name, **ray), folder) as made,
+    ):
+        with proxy.address(guest()) as invited:
+
+            def play(question: str, system: str, context: ProgramContext) -> Any:
+                url, key = invited.base_url, invited.token
+                return made(question, system, replace(context, base_url=url, api_key=key))
+
+            yield play
 
 
 @pytest.mark.parametrize("way", [FUNCTION, COMMAND], ids=["function", "command"])
@@ -105,7 +118,7 @@ async def test_a_rollout_that_is_over_ends_its_process_and_what_it_started(
     folder: Path, name: str, file: str
 ) -> None:
     async with program(folder, name) as made:
-        work = asyncio.create_task(made("Q", "S", CONTEXT))
+        work = asyncio.ensure_future(made("Q", "S", CONTEXT))
         path = folder / file
         await asyncio.to_thread(until, lambda: path.is_file() and path.read_text())
         process = int(path.read_text())

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager, nullcontext
-from dataclasses import replace
+from contextlib import ExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol
 
@@ -113,6 +113,18 @@ class Place:
             await self.take()
 
 
+@dataclass(frozen=True, slots=True)
+class Whereabouts:
+    """The place where programs run."""
+
+    workers: int | None = None
+    """Processes of ours, in which they take turns."""
+    elsewhere: bool = False
+    """Whether they may be on a machine that does not reach this one."""
+    begins: bool = False
+    """Whether each says when it begins, since it may have to wait until it can."""
+
+
 class CustomAgent:
     """An `Agent` that runs a program, until the rollout's time is over.
 
@@ -126,13 +138,11 @@ class CustomAgent:
         proxy: Proxy,
         notice: Callable[[str], None],
         room: "Room | None" = None,
-        workers: int | None = None,
-        *,
-        elsewhere: bool = False,
+        where: "Whereabouts | None" = None,
     ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
-        self._room, self._workers = room or Room(), workers
-        self._doubted = elsewhere
+        self._room, self._where = room or Room(), where or Whereabouts()
+        self._doubted = self._where.elsewhere
         """Whether no program of another machine has reached its address so far."""
         self._noticed = False
         self._answers = self._silent = 0
@@ -151,9 +161,10 @@ class CustomAgent:
         self, question: str, system: str, context: RolloutContext, place: "Place"
     ) -> Trajectory:
         relay, began = Relay(context.chat), monotonic()
-        game = _Game(relay, context.limit_s, place)
+        game = _Game(relay, context.limit_s, place, waits=self._where.begins)
+        guest = Guest(context.chat.model, game.ask, game.begin)
         try:
-            with self._proxy.address(Guest(context.chat.model, game.ask)) as invited:
+            with self._proxy.address(guest) as invited:
                 given = ProgramContext(
                     base_url=invited.base_url,
                     api_key=invited.token,
@@ -172,6 +183,7 @@ class CustomAgent:
         except (TimeoutError, AgentError) as e:
             return game.failed(e)
         finally:
+            game.begin()
             # After the address is gone: the program can make no further request.
             await relay.aclose()
             self._tell_overrides(relay)
@@ -197,7 +209,7 @@ class CustomAgent:
         self._played_s += played_s
         self._own_s += own_s
         self._rollouts += 1
-        workers, waited = self._workers, 1 - self._own_s / max(self._played_s, 1e-9)
+        workers, waited = self._where.workers, 1 - self._own_s / max(self._played_s, 1e-9)
         if not workers or self._said_waits or self._rollouts < 2 * workers or waited < MOSTLY:
             return
         self._said_waits = True
@@ -242,12 +254,19 @@ class CustomAgent:
 class _Game:
     """One play of a rollout: its requests, and what ended it."""
 
-    def __init__(self, relay: Relay, limit_s: float, place: "Place") -> None:
+    def __init__(self, relay: Relay, limit_s: float, place: "Place", *, waits: bool) -> None:
         self._relay, self.clock, self._place = relay, Clock(limit_s), place
+        self._waits = ExitStack()
+        if waits:
+            self._waits.enter_context(self.clock.asking())
         self.stopped = asyncio.get_running_loop().create_future()
         """Error that ended the play before the program did."""
         self._lost: EndpointError | None = None
         """Error of the last request; None where it was answered."""
+
+    def begin(self) -> None:
+        """Let the clock run: the program does."""
+        self._waits.close()
 
     async def ask(self, request: ChatRequest) -> Reply:
         """Answer a request of the program, or raise RequestError."""

@@ -72,7 +72,11 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
             function = _loaded(source)
         except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
             return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
+        if why := _begin(context):
+            return False, why
         return worker.call(function, source.name, question, system, context)
+    if why := _begin(context):
+        return False, why
     with source.folder() as folder:
         program = CommandProgram(source.command, folder)
         try:
@@ -95,6 +99,15 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
     except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
         return 0.0, f"it cannot load {source.name}: {type(e).__name__}: {e}"
+
+
+def _begin(context: ProgramContext) -> str:
+    """Say that the program begins; return why it cannot, or ''."""
+    try:
+        reach.begin(context)
+    except AgentError as e:
+        return f"it does not reach its model: {e}"
+    return ""
 
 
 @cache

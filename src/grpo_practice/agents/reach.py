@@ -6,11 +6,24 @@ from time import perf_counter
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
+from grpo_practice.agents.called import ProgramContext
 from grpo_practice.errors import AgentError
 
 _LIMIT_S = 10.0
 _direct = build_opener(ProxyHandler({}))
 """Opener without the proxies of the environment, which programs are not given either."""
+
+
+def begin(context: ProgramContext) -> None:
+    """Say that the program begins: until then its time stands still.
+
+    A process that loads the program first, and one that waits for its turn on a cluster, take no
+    time of the rollout's.
+
+    Raises:
+        AgentError: The address is not reached.
+    """
+    look(context.base_url, context.api_key, context.model)
 
 
 def look(base_url: str, api_key: str, model: str) -> float:

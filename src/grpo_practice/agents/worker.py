@@ -5,7 +5,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
@@ -19,6 +19,7 @@ from grpo_practice.agents.called import (
     exactly,
     raised,
 )
+from grpo_practice.agents.reach import begin
 from grpo_practice.agents.reaper import end_together
 from grpo_practice.errors import AgentError
 from grpo_practice.processes import isolate
@@ -59,6 +60,8 @@ def start(secrets: frozenset[str], source: FunctionSource) -> None:
 def play(name: str, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
     """Return whether the function has an answer, and the answer, else why there is none."""
     assert _function is not None, "start() loads it"
+    with suppress(AgentError):  # nobody is there any more
+        begin(context)
     return call(_function, name, question, system, context)
 
 

@@ -43,7 +43,7 @@ async def open_own(
         ConfigError: The program cannot be had.
     """
     from grpo_practice.agents.command import CommandProgram
-    from grpo_practice.agents.custom_agents import CustomAgent, Room
+    from grpo_practice.agents.custom_agents import CustomAgent, Room, Whereabouts
     from grpo_practice.app.program_address import open_proxy
 
     async with AsyncExitStack() as stack:
@@ -61,8 +61,8 @@ async def open_own(
             computing = cores()
         if config.proxy.url is not None:
             await _look(proxy, config.proxy.url, notice)
-        elsewhere, room = config.proxy != ProxyConfig(), Room(workers, computing)
-        yield CustomAgent(program, proxy, notice, room, workers, elsewhere=elsewhere)
+        where = Whereabouts(workers, config.proxy != ProxyConfig(), bool(workers))
+        yield CustomAgent(program, proxy, notice, Room(workers, computing), where)
 
 
 async def _open_ray(
@@ -73,7 +73,7 @@ async def _open_ray(
     notice: Callable[[str], None],
 ) -> Agent:
     """Open the program on a cluster, whose nodes have all been looked at."""
-    from grpo_practice.agents.custom_agents import CustomAgent, Room
+    from grpo_practice.agents.custom_agents import CustomAgent, Room, Whereabouts
     from grpo_practice.app.program_address import looked_at
     from grpo_practice.app.ray_agent import open_ray
 
@@ -87,7 +87,7 @@ async def _open_ray(
     # A program holds its place on a node also while it waits for its model. One without a place
     # would wait for it in its own time.
     places = min(config.concurrency or program.capacity, program.capacity)
-    return CustomAgent(program, proxy, notice, Room(places), elsewhere=True)
+    return CustomAgent(program, proxy, notice, Room(places), Whereabouts(None, True, True))
 
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:

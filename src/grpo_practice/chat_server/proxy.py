@@ -32,6 +32,8 @@ class Guest:
     model: str
     ask: Callable[[ChatRequest], Awaitable[Reply]]
     """Function that answers; it may raise `RequestError`."""
+    begins: Callable[[], None] = lambda: None
+    """Function that is called with each request: its program runs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,7 @@ class Proxy:
                 status=404,
                 code="rollout_ended",
             )
+        guest.begins()
         return guest
 
     async def _delay(self, asker: str) -> None:
