@@ -129,7 +129,8 @@ def _looked_at(done: Run, database: Path, size: Size) -> Held:
         run=done,
         per_second=len(within) / size.window_s,
         in_flight=busy_s / size.window_s,
-        added_ms=sorted(added[i] for i in within),
+        # Of all calls where none ended in time: the rate of 0 then tells how slow the machine was.
+        added_ms=sorted(added[i] for i in within or range(len(added))),
         failed=failed + sum(tries > 1 for *_, tries, _ in calls),
     )
 

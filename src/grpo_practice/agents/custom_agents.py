@@ -121,8 +121,8 @@ class Whereabouts:
     """Processes of ours, in which they take turns."""
     elsewhere: bool = False
     """Whether they may be on a machine that does not reach this one."""
-    begins: bool = False
-    """Whether each says when it begins, since it may have to wait until it can."""
+    begins_within_s: float | None = None
+    """Longest wait until one says that it begins; None: it does at once, and does not say so."""
 
 
 class CustomAgent:
@@ -161,7 +161,7 @@ class CustomAgent:
         self, question: str, system: str, context: RolloutContext, place: "Place"
     ) -> Trajectory:
         relay, began = Relay(context.chat), monotonic()
-        game = _Game(relay, context.limit_s, place, waits=self._where.begins)
+        game = _Game(relay, context.limit_s, place, self._where.begins_within_s)
         guest = Guest(context.chat.model, game.ask, game.begin)
         try:
             with self._proxy.address(guest) as invited:
@@ -232,18 +232,19 @@ class CustomAgent:
     async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
         """Return the program's answer. The program has ended, also after an error."""
         work = asyncio.create_task(program)
-        over = asyncio.create_task(game.clock.over())
+        over = asyncio.create_task(game.over())
         try:
             await asyncio.wait((work, over, game.stopped), return_when=asyncio.FIRST_COMPLETED)
             if game.stopped.done():
                 raise game.stopped.result()
             if not work.done():
+                over.result()
                 raise TimeoutError
             return work.result()
         finally:
             over.cancel()
             work.cancel()
-            ended, deaf = await asyncio.wait((work,), timeout=GRACE_S)
+            ended, deaf = await asyncio.wait((work, over), timeout=GRACE_S)
             # Looked at: otherwise asyncio prints that an exception was never retrieved.
             _ = [task.exception() for task in ended if not task.cancelled()]
             if deaf and not self._noticed:
@@ -254,10 +255,15 @@ class CustomAgent:
 class _Game:
     """One play of a rollout: its requests, and what ended it."""
 
-    def __init__(self, relay: Relay, limit_s: float, place: "Place", *, waits: bool) -> None:
+    def __init__(
+        self, relay: Relay, limit_s: float, place: "Place", begins_within_s: float | None
+    ) -> None:
         self._relay, self.clock, self._place = relay, Clock(limit_s), place
+        self._begins_within_s, self._begun = begins_within_s, asyncio.Event()
         self._waits = ExitStack()
-        if waits:
+        if begins_within_s is None:
+            self._begun.set()
+        else:
             self._waits.enter_context(self.clock.asking())
         self.stopped = asyncio.get_running_loop().create_future()
         """Error that ended the play before the program did."""
@@ -266,7 +272,19 @@ class _Game:
 
     def begin(self) -> None:
         """Let the clock run: the program does."""
+        self._begun.set()
         self._waits.close()
+
+    async def over(self) -> None:
+        """Wait until its time is over; raise AgentError where the program does not begin."""
+        try:
+            async with asyncio.timeout(self._begins_within_s):
+                await self._begun.wait()
+        except TimeoutError:
+            raise AgentError(
+                f"the program did not begin within {self._begins_within_s:g} s"
+            ) from None
+        await self.clock.over()
 
     async def ask(self, request: ChatRequest) -> Reply:
         """Answer a request of the program, or raise RequestError."""

@@ -6,13 +6,12 @@ That is the standard library and `typing_extensions`: nodes have no other packag
 import asyncio
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 from grpo_practice.agents import reach, worker
 from grpo_practice.agents.called import ProgramContext
@@ -69,7 +68,7 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
     if isinstance(source, FunctionSource):
         _alone()
         try:
-            function = _loaded(source)
+            function = worker.loaded(source)
         except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
             return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
         if why := _begin(context):
@@ -91,7 +90,7 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
     """Return the seconds of a request to the address, and why it cannot play here, else ''."""
     try:
         if isinstance(source, FunctionSource):
-            _loaded(source)
+            worker.loaded(source)
         elif shutil.which(source.command[0]) is None and not source.brings(source.command[0]):
             return 0.0, f"there is no program {source.command[0]}"
         return reach.look(base_url, api_key, model), ""
@@ -114,8 +113,3 @@ def _begin(context: ProgramContext) -> str:
 def _alone() -> None:
     """Let what functions start end with this process, which plays nothing else."""
     end_together()
-
-
-@cache
-def _loaded(source: FunctionSource) -> Callable[..., Any]:
-    return source.load()

@@ -22,6 +22,8 @@ from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.processes import CannotStartError, Pool, WorkerDiedError
 from grpo_practice.text import LOOPBACK
 
+LOADING_S = 5 * user_code.LOAD_S
+"""Seconds a worker may take to load the file, which many do at once."""
 ENDING_S = 0.2
 """Seconds for a thread to end by itself after its rollout."""
 
@@ -86,7 +88,7 @@ class WorkerProgram:
     """
 
     def __init__(self, source: FunctionSource, workers: int) -> None:
-        self._source = source
+        self._source, self._workers = source, workers
         kept = {key: value for key, value in os.environ.items() if key in PASSED}
         self._pool = Pool(
             worker.start,
@@ -99,13 +101,23 @@ class WorkerProgram:
 
     async def start(self) -> None:
         """Start the workers; raise ConfigError where the function cannot be had in one."""
+        hint = "agent.workers: 0 calls it in this process"
         try:
-            await self._pool.start()
+            async with asyncio.timeout(LOADING_S):
+                # As many as there are workers, so that all load it at once.
+                loads = [self._pool.run(worker.load) for _ in range(self._workers)]
+                found = await asyncio.gather(*loads)
         except CannotStartError as e:
+            found, hint = [str(e)], e.hint or hint
+        except WorkerDiedError as e:
+            found = [f"the process {ended(e.code)}"]
+        except TimeoutError:
+            found = [f"it does not load within {LOADING_S:g} s"]
+        if why := max(found):
+            name = self._source.name
             raise ConfigError(
-                f"agent.function {self._source.name}: a worker process cannot have it: {e}",
-                hint=e.hint or "agent.workers: 0 calls it in this process",
-            ) from e
+                f"agent.function {name}: a worker process cannot have it: {why}", hint=hint
+            )
 
     async def close(self) -> None:
         """End all workers, and what they have started."""
@@ -115,7 +127,7 @@ class WorkerProgram:
         """Return the function's answer."""
         name = self._source.name
         try:
-            answered, text = await self._pool.run(worker.play, name, question, system, context)
+            answered, text = await self._pool.run(worker.play, question, system, context)
         except WorkerDiedError as e:
             killed = " (it may have taken more memory than there is)" if e.code == -9 else ""
             raise agent_error(f"the process of {name} {ended(e.code)}{killed}") from e

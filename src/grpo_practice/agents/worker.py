@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO, cast
@@ -25,7 +26,7 @@ from grpo_practice.errors import AgentError
 from grpo_practice.processes import isolate
 from grpo_practice.user_code import UserFunction
 
-_function: Callable[..., Any] | None = None
+_source: "FunctionSource | None" = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +52,37 @@ class FunctionSource:
 
 def start(secrets: frozenset[str], source: FunctionSource) -> None:
     """Make a fresh process ready; all that it starts ends with it."""
-    global _function
+    global _source
     isolate(secrets)
     end_together()
-    _function = source.load()
+    _source = source
 
 
-def play(name: str, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
+def load() -> str:
+    """Load the function, unless this process has; return why it cannot be had, or ''."""
+    assert _source is not None, "start() knows it"
+    try:
+        loaded(_source)
+    except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+        return exactly(f"{type(e).__name__}: {e}")
+    return ""
+
+
+def play(question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
     """Return whether the function has an answer, and the answer, else why there is none."""
-    assert _function is not None, "start() loads it"
+    assert _source is not None, "start() knows it"
+    # Here as well: a process that hangs as it loads is ended only with what it was given to do.
+    if why := load():
+        return False, f"{_source.name} cannot be loaded: {why}"
     with suppress(AgentError):  # nobody is there any more
         begin(context)
-    return call(_function, name, question, system, context)
+    return call(loaded(_source), _source.name, question, system, context)
+
+
+@cache
+def loaded(source: FunctionSource) -> Callable[..., Any]:
+    """Return the function, loaded once in this process."""
+    return source.load()
 
 
 def call(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,6 +45,7 @@ async def open_own(
     """
     from grpo_practice.agents.command import CommandProgram
     from grpo_practice.agents.custom_agents import CustomAgent, Room, Whereabouts
+    from grpo_practice.agents.programs import LOADING_S
     from grpo_practice.app.program_address import open_proxy
 
     async with AsyncExitStack() as stack:
@@ -61,7 +63,8 @@ async def open_own(
             computing = cores()
         if config.proxy.url is not None:
             await _look(proxy, config.proxy.url, notice)
-        where = Whereabouts(workers, config.proxy != ProxyConfig(), bool(workers))
+        begins_within_s = LOADING_S if workers else None
+        where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
         yield CustomAgent(program, proxy, notice, Room(workers, computing), where)
 
 
@@ -87,7 +90,8 @@ async def _open_ray(
     # A program holds its place on a node also while it waits for its model. One without a place
     # would wait for it in its own time.
     places = min(config.concurrency or program.capacity, program.capacity)
-    return CustomAgent(program, proxy, notice, Room(places), Whereabouts(None, True, True))
+    where = Whereabouts(None, elsewhere=True, begins_within_s=inf)  # others may use the cluster
+    return CustomAgent(program, proxy, notice, Room(places), where)
 
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
