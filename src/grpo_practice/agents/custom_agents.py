@@ -175,7 +175,7 @@ class CustomAgent:
                 )
                 answer = await self._run(self._program(question, system, given), game)
             played = game.answered(answer)
-            self._doubted = self._doubted and played.unasked
+            self._doubted = self._doubted and not game.reached
             if self._doubted:
                 raise AgentError(UNREACHED)
             self._count(played)
@@ -183,7 +183,7 @@ class CustomAgent:
         except (TimeoutError, AgentError) as e:
             return game.failed(e)
         finally:
-            game.begin()
+            game.run_clock()
             # After the address is gone: the program can make no further request.
             await relay.aclose()
             self._tell_overrides(relay)
@@ -265,13 +265,20 @@ class _Game:
             self._begun.set()
         else:
             self._waits.enter_context(self.clock.asking())
+        self.reached = False
+        """Whether the program has reached its address."""
         self.stopped = asyncio.get_running_loop().create_future()
         """Error that ended the play before the program did."""
         self._lost: EndpointError | None = None
         """Error of the last request; None where it was answered."""
 
     def begin(self) -> None:
-        """Let the clock run: the program does."""
+        """Let the clock run: the program has reached its address."""
+        self.reached = True
+        self.run_clock()
+
+    def run_clock(self) -> None:
+        """Let the clock run."""
         self._begun.set()
         self._waits.close()
 

@@ -353,16 +353,6 @@ async def test_a_program_that_fails_is_not_a_wrong_answer(project: Own) -> None:
     assert any("mine.py:solve raised ValueError at mine.py:" in error for error in report.failures)
 
 
-async def test_an_answer_of_elsewhere_that_never_reached_its_model_is_none(project: Own) -> None:
-    text = "async def solve(*_): return 'sorry, I could not reach it'\n"
-    far = "agent.proxy.url=http://127.0.0.1:9"
-    with pytest.raises(RunFailedError, match=r"does it reach agent\.proxy from there"):
-        await project.evaluate(*project.agent(text), far)
-    assert project.query("SELECT DISTINCT outcome FROM rollouts") == [("error",)]
-    near = await project.evaluate(*project.agent(text), "agent.proxy.url=null")
-    assert near.outcomes == {"ok": 12}  # here it may know the answers
-
-
 async def test_the_endpoints_failures_are_not_the_programs(project: Own) -> None:
     def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         return (422, {"error": {"message": "odd"}}) if n in (2, 5) else None
