@@ -47,6 +47,7 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 
 
+@pytest.hookimpl(optionalhook=True)  # tests of a program of its own run without xdist
 def pytest_xdist_auto_num_workers() -> int:
     """Start two more than there are cores: many a test waits for a deadline."""
     return len(os.sched_getaffinity(0)) + 2 if sys.platform == "linux" else (os.cpu_count() or 1)
