@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -104,6 +105,24 @@ async def test_an_address_that_a_node_does_not_reach_is_said_before_anything_is_
     way = (*FUNCTION, "executor=ray", f"ray.address={HEAD}")
     with pytest.raises(ConfigError, match=rf"node {OTHER} cannot play: it does not reach http"):
         await made.practise(*keys(way))
+    assert made.query("SELECT count(*) FROM calls") == [(0,)]
+
+
+async def test_another_version_of_ray_is_said_with_that_of_the_cluster(
+    cluster: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import ray
+
+    of_cluster, made = ray.__version__, project(tmp_path / "p")
+    way = keys((*FUNCTION, "executor=ray", f"ray.address={HEAD}"))
+    for odd in ("2.0.1", "2.0.2"):  # twice in one process: the first leaves nothing behind
+        monkeypatch.setattr(ray, "__version__", odd)
+        with pytest.raises(ConfigError) as found:
+            await made.practise(*way)
+        said = str(found.value)
+        assert f"Ray: {of_cluster}" in said
+        assert f"Ray: {odd}" in said
+        assert said.count(f"Python: {platform.python_version()}") == 2
     assert made.query("SELECT count(*) FROM calls") == [(0,)]
 
 

@@ -25,6 +25,8 @@ LOCAL = "local"
 CONNECT_S = 45.0
 """Longest wait for a cluster; by itself Ray tries for 200 s, and then ends the process."""
 _PORT_S = 5.0
+_SAID = 6
+"""Lines of what Ray says that are kept: of other versions than the cluster's it names all four."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +106,8 @@ class RayCluster:
             self._over.set()
             raise ConfigError(
                 f"agent.ray, address {settings.address}: {_first_lines(e)}",
-                hint="`ray status` on the head node says what the cluster is",
+                hint="it takes the cluster's own versions of Ray and Python here, too;"
+                " `ray status` on its head node says whether it runs",
             ) from e
 
 
@@ -229,7 +232,7 @@ def _first_lines(error: BaseException) -> str:
     if isinstance(error, TimeoutError):
         return f"Ray does not answer there within {CONNECT_S:g} s"
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return " ".join(lines[:3]) or type(error).__name__
+    return " ".join(lines[:_SAID]) or type(error).__name__
 
 
 ray_cluster = RayCluster()
