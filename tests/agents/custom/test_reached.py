@@ -27,6 +27,6 @@ async def test_a_program_that_reaches_its_address_and_asks_nothing_knows_the_ans
 ) -> None:
     project = Own(tmp_path)
     words = project.agent("def solve(*_): return 'I know'\n")
-    # Any setting of agent.proxy lets answers be doubted; workers say at the address that they begin.
+    # Any setting of agent.proxy lets answers be doubted, and workers say there that they begin.
     report = await project.evaluate(*words, "agent.proxy.insecure=true", "agent.workers=2")
     assert report.outcomes == {"ok": 12}
