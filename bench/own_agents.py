@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from subprocess import Popen
+from subprocess import DEVNULL, Popen
 
 from bench.harness import (
     Row,
@@ -71,9 +71,10 @@ class Way:
 
 
 FUNCTION_AGENT: dict[str, object] = {"type": "python", "function": "own.py:solve"}
+WORKERS = Way("function in workers", FUNCTION_AGENT, 1.25)
 WAYS = (
     Way("command", {"type": "command", "command": [sys.executable, "own_command.py"]}, 1.25),
-    Way("function in workers", FUNCTION_AGENT, 1.25),
+    WORKERS,
     Way("function in threads", FUNCTION_AGENT | {"workers": 0}, None),
 )
 HEAD = "127.0.0.1:6388"
@@ -90,7 +91,8 @@ def ray_head() -> Iterator[Sequence[Way]]:
         return
     ray = str(Path(sys.executable).with_name("ray"))
     words = ["start", "--head", "--port=6388", f"--num-cpus={cores()}", "--block"]
-    with Popen([ray, *words, "--include-dashboard=false", "--disable-usage-stats"]) as head:
+    words += ["--include-dashboard=false", "--disable-usage-stats"]
+    with Popen([ray, *words], stdout=DEVNULL, stderr=DEVNULL) as head:
         try:
             time.sleep(10)  # the first command waits for what is left of its start
             yield (ON_RAY,)
@@ -113,10 +115,16 @@ def played(way: Way, here: Path, url: str, name: str, agents: int) -> Run:
     """Evaluate that many agents, each of one question."""
     model = {"model_provider": {"model": "bench", "base_url": url, "api_key": "EMPTY"}}
     work = {"agent": {"model": model} | way.agent, "verify": "contains", "concurrency": 64}
-    write_config(here / f"{name}.yaml", url, evaluation=work)
+    write_config(here / f"{name}.yaml", url, evaluation=work | {"data": {"dataset": str(agents)}})
     done = run(here, "eval", "--config", f"{name}.yaml", "--set", f"exp_id={name}")
     assert done.document["rollouts"]["correct"] == agents, done.document
     return done
+
+
+def warm_s(way: Way, here: Path, url: str, name: str, whole: Run) -> float:
+    """Return the seconds of a run without those of a command that computes nothing, just after."""
+    idle = Way(way.name, way.agent | {"function": "own.py:nothing"}, None)
+    return whole.wall_s - played(idle, here, url, name, cores()).wall_s
 
 
 async def nothing(request: ChatRequest) -> Reply:
@@ -151,7 +159,7 @@ def per_call_ms(here: Path, calls: int) -> float:
 def rows(runs: int, *, tiny: bool) -> list[Row]:
     """Measure each way in turn, each beside its floor."""
     agents, seconds, calls = (8, 0.01, 10) if tiny else (200, 0.5, 500)
-    per_call = list[float]()
+    per_call, beside = list[float](), list[float]()
     with endpoint(size=64) as url, folder() as here, ray_head() as on_ray:
         ways = (*WAYS, *on_ray)
         ratios: dict[str, list[float]] = {way.name: [] for way in ways}
@@ -159,8 +167,9 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         done: dict[str, list[Run]] = {way.name: [] for way in ways}
         (here / "own.py").write_text(BURN + FUNCTION.format(seconds=seconds), "utf-8")
         (here / "own_command.py").write_text(BURN + COMMAND.format(seconds=seconds), "utf-8")
-        write_tasks(here / "tasks.jsonl", agents, [("1", "1", "2")])
-        cli(here, "data", "upload", "tasks.jsonl", "--name", "tasks")
+        for size in {agents, cores()}:
+            write_tasks(here / f"{size}.jsonl", size, [("1", "1", "2")])
+            cli(here, "data", "upload", f"{size}.jsonl", "--name", str(size))
         for n in range(runs):
             for i, way in enumerate(ways):
                 bare_s = floor(here, agents, seconds)
@@ -169,9 +178,15 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
                 ideal[way.name].append(one.wall_s / (agents * seconds / cores()))
                 done[way.name].append(one)
             per_call.append(per_call_ms(here, calls))
+            if on_ray:
+                ray_s = warm_s(ON_RAY, here, url, f"ray-idle-{n}", done[ON_RAY.name][-1])
+                workers_s = warm_s(WORKERS, here, url, f"idle-{n}", done[WORKERS.name][-1])
+                beside.append(ray_s / workers_s)
+    more = [Row("Ray, one node, warm: wall / that of workers", "≤ 1.15", beside, at_most(1.15))]
     return [
         *(row for way in ways for row in _rows_of(way, ratios, ideal, done[way.name])),
         Row("function in workers: a call beyond the function, ms", "≤ 5", per_call, at_most(5)),
+        *(more if beside else ()),
     ]
 
 
