@@ -1,8 +1,8 @@
 """`type: python` and `type: command`: a program of the user's own plays the rollout."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import ExitStack, asynccontextmanager, nullcontext
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.clock import Clock
+from grpo_practice.agents.room import Place, Room
 from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
 from grpo_practice.calls import UNASKED, Reply
 from grpo_practice.canonical import clean
@@ -51,68 +52,6 @@ class Program(Protocol):
         ...
 
 
-class Room:
-    """Room for programs: how many may be there, and how many of these may compute.
-
-    A program computes unless it waits for its model. More of them than there are cores would only
-    make each other late.
-    """
-
-    def __init__(self, places: int | None = None, computing: int | None = None) -> None:
-        self.places = places
-        self._places = asyncio.Semaphore(places) if places else None
-        self._computing = asyncio.Semaphore(computing) if computing else None
-
-    @asynccontextmanager
-    async def place(self) -> AsyncIterator["Place"]:
-        """Wait for a place, in which a program may compute, for the block."""
-        async with self._places or nullcontext():
-            place = Place(self._computing)
-            try:
-                await place.take()
-                yield place
-            finally:
-                place.end()
-
-
-class Place:
-    """Place of one program, which gives its leave to compute to others while it waits."""
-
-    def __init__(self, computing: asyncio.Semaphore | None) -> None:
-        self._semaphore, self._computes, self._ended = computing, False, False
-        self._taking = asyncio.Lock()
-
-    async def take(self) -> None:
-        """Wait until the program may compute."""
-        async with self._taking:  # of several replies at once, the first one waits
-            if self._semaphore is None or self._computes or self._ended:
-                return
-            await self._semaphore.acquire()
-            self._computes = True
-            if self._ended:  # meanwhile: a request of a program that is gone was still on its way
-                self.leave()
-
-    def leave(self) -> None:
-        """Let another program compute."""
-        if self._semaphore is not None and self._computes:
-            self._computes = False
-            self._semaphore.release()
-
-    def end(self) -> None:
-        """Let another program compute: this one has ended."""
-        self._ended = True
-        self.leave()
-
-    @asynccontextmanager
-    async def asking(self) -> AsyncIterator[None]:
-        """Let others compute during the block, a request; wait until this one may again."""
-        self.leave()
-        try:
-            yield
-        finally:
-            await self.take()
-
-
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
     """The place where programs run."""
@@ -137,7 +76,7 @@ class CustomAgent:
         program: Program,
         proxy: Proxy,
         notice: Callable[[str], None],
-        room: "Room | None" = None,
+        room: Room | None = None,
         where: "Whereabouts | None" = None,
     ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
@@ -158,7 +97,7 @@ class CustomAgent:
             return await self._play(question, system, context, place)
 
     async def _play(
-        self, question: str, system: str, context: RolloutContext, place: "Place"
+        self, question: str, system: str, context: RolloutContext, place: Place
     ) -> Trajectory:
         relay, began = Relay(context.chat), monotonic()
         game = _Game(relay, context.limit_s, place, self._where.begins_within_s)
@@ -256,7 +195,7 @@ class _Game:
     """One play of a rollout: its requests, and what ended it."""
 
     def __init__(
-        self, relay: Relay, limit_s: float, place: "Place", begins_within_s: float | None
+        self, relay: Relay, limit_s: float, place: Place, begins_within_s: float | None
     ) -> None:
         self._relay, self.clock, self._place = relay, Clock(limit_s), place
         self._begins_within_s, self._begun = begins_within_s, asyncio.Event()

@@ -44,8 +44,9 @@ async def open_own(
         ConfigError: The program cannot be had.
     """
     from grpo_practice.agents.command import CommandProgram
-    from grpo_practice.agents.custom_agents import CustomAgent, Room, Whereabouts
+    from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
     from grpo_practice.agents.programs import LOADING_S
+    from grpo_practice.agents.room import Room
     from grpo_practice.app.program_address import open_proxy
 
     async with AsyncExitStack() as stack:
@@ -65,7 +66,7 @@ async def open_own(
             await _look(proxy, config.proxy.url, notice)
         begins_within_s = LOADING_S if workers else None
         where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
-        yield CustomAgent(program, proxy, notice, Room(workers, computing), where)
+        yield CustomAgent(program, proxy, notice, Room(workers, computing, notice), where)
 
 
 async def _open_ray(
@@ -76,7 +77,8 @@ async def _open_ray(
     notice: Callable[[str], None],
 ) -> Agent:
     """Open the program on a cluster, whose nodes have all been looked at."""
-    from grpo_practice.agents.custom_agents import CustomAgent, Room, Whereabouts
+    from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
+    from grpo_practice.agents.room import Room
     from grpo_practice.app.program_address import looked_at
     from grpo_practice.app.ray_agent import open_ray
 

@@ -6,12 +6,12 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.custom_agents import CustomAgent, Place, Room
+from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.custom_agent import open_own
 from grpo_practice.app.program_files import source_of
@@ -292,77 +292,6 @@ async def test_the_kind_of_function_says_where_it_runs(folder: Path) -> None:
         for name, workers in (("plain", None), ("on_loop", None), ("plain", 0), ("on_loop", 2))
     ]
     assert found == [cores(), 0, 0, 2]
-
-
-async def test_as_many_compute_at_once_as_may() -> None:
-    room, computing, most = Room(None, 2), 0, 0
-
-    async def play() -> None:
-        nonlocal computing, most
-        async with room.place() as place:
-            for _ in range(3):
-                computing += 1
-                most = max(most, computing)
-                await asyncio.sleep(0)
-                computing -= 1
-                async with place.asking():
-                    await asyncio.sleep(0)
-
-    await asyncio.gather(*(play() for _ in range(20)))
-    assert most == 2
-
-
-async def test_one_that_waits_leaves_its_room_to_others() -> None:
-    room, asked, go_on = Room(None, 1), asyncio.Event(), asyncio.Event()
-
-    async def waits() -> None:
-        async with room.place() as place, place.asking():
-            asked.set()
-            await go_on.wait()
-
-    work = asyncio.create_task(waits())
-    await asked.wait()
-    async with room.place():  # though there is room for one
-        go_on.set()
-        await asyncio.sleep(0)
-        assert not work.done()  # it waits to go on
-    await work
-
-
-async def test_replies_that_come_at_once_take_one_room() -> None:
-    room = Room(None, 1)
-    async with room.place() as place:
-
-        async def ask() -> None:
-            async with place.asking():
-                await asyncio.sleep(0)
-
-        await asyncio.gather(*(ask() for _ in range(5)))
-    async with asyncio.timeout(60), room.place():
-        pass
-
-
-@pytest.mark.parametrize("waits", [False, True])
-async def test_a_request_that_ends_after_its_program_keeps_no_room(waits: bool) -> None:
-    room, asked, answer = Room(None, 1), asyncio.Event(), asyncio.Event()
-
-    async def ask(place: Place) -> None:
-        async with place.asking():
-            asked.set()
-            await answer.wait()
-
-    async with AsyncExitStack() as other, room.place() as place:
-        work = asyncio.create_task(ask(place))
-        await asked.wait()
-        if waits:  # to go on, while another one computes
-            await other.enter_async_context(room.place())
-            answer.set()
-            await asyncio.sleep(0.01)
-            assert not work.done()
-    answer.set()
-    await work
-    async with asyncio.timeout(60), room.place():
-        pass
 
 
 @pytest.fixture
