@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from subprocess import DEVNULL, Popen
@@ -123,7 +123,7 @@ def played(way: Way, here: Path, url: str, name: str, agents: int) -> Run:
 
 def warm_s(way: Way, here: Path, url: str, name: str, whole: Run) -> float:
     """Return the seconds of a run without those of a command that computes nothing, just after."""
-    idle = Way(way.name, way.agent | {"function": "own.py:nothing"}, None)
+    idle = replace(way, agent=way.agent | {"function": "own.py:nothing"})
     return whole.wall_s - played(idle, here, url, name, cores()).wall_s
 
 
@@ -182,11 +182,11 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
                 ray_s = warm_s(ON_RAY, here, url, f"ray-idle-{n}", done[ON_RAY.name][-1])
                 workers_s = warm_s(WORKERS, here, url, f"idle-{n}", done[WORKERS.name][-1])
                 beside.append(ray_s / workers_s)
-    more = [Row("Ray, one node, warm: wall / that of workers", "≤ 1.15", beside, at_most(1.15))]
+    warm = Row("Ray, one node, warm: wall / that of workers", "≤ 1.15", beside, at_most(1.15))
     return [
         *(row for way in ways for row in _rows_of(way, ratios, ideal, done[way.name])),
         Row("function in workers: a call beyond the function, ms", "≤ 5", per_call, at_most(5)),
-        *(more if beside else ()),
+        *([warm] if beside else []),
     ]
 
 

@@ -1,7 +1,7 @@
 """Room for the user's programs: how many are there at once, and how many of these compute."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, nullcontext
 from time import monotonic
 
@@ -38,27 +38,26 @@ class Room:
             finally:
                 place.end()
 
-    async def take(self) -> None:
-        """Wait for leave to compute."""
-        if self._computing is not None:
+    async def take(self, *, again: bool) -> None:
+        """Wait for leave to compute.
+
+        A person is told, once, where for long no program leaves its room to one that would go on.
+        They may hold what the others wait for, a place in a queue or a lock: then all stand still.
+        """
+        if self._computing is None:
+            return
+        watch = asyncio.create_task(self._watch()) if again and self._computing.locked() else None
+        try:
             await self._computing.acquire()
+        finally:
+            if watch is not None:
+                watch.cancel()
 
     def leave(self) -> None:
         """Give that leave to another program."""
         self._left_at = monotonic()
         if self._computing is not None:
             self._computing.release()
-
-    async def take_again(self) -> None:
-        """Wait for leave to go on; tell a person, once, where for long no program gives it.
-
-        They may hold what the others wait for, a place in a queue or a lock: then all stand still.
-        """
-        watch = asyncio.create_task(self._watch())
-        try:
-            await self.take()
-        finally:
-            watch.cancel()
 
     async def _watch(self) -> None:
         began = monotonic()
@@ -82,15 +81,12 @@ class Place:
         self._room, self._computes, self._ended = room, False, False
         self._taking = asyncio.Lock()
 
-    async def take(self) -> None:
-        """Wait until the program may compute."""
-        await self._take(self._room.take)
-
-    async def _take(self, take: Callable[[], Awaitable[None]]) -> None:
+    async def take(self, *, again: bool = False) -> None:
+        """Wait until the program may compute, or may do so again."""
         async with self._taking:  # of several replies at once, the first one waits
             if self._computes or self._ended:
                 return
-            await take()
+            await self._room.take(again=again)
             self._computes = True
             if self._ended:  # meanwhile: a request of a program that is gone was still on its way
                 self.leave()
@@ -113,4 +109,4 @@ class Place:
         try:
             yield
         finally:
-            await self._take(self._room.take_again)
+            await self.take(again=True)

@@ -92,7 +92,7 @@ async def _open_ray(
     # A program holds its place on a node also while it waits for its model. One without a place
     # would wait for it in its own time.
     places = min(config.concurrency or program.capacity, program.capacity)
-    where = Whereabouts(None, elsewhere=True, begins_within_s=inf)  # others may use the cluster
+    where = Whereabouts(begins_within_s=inf)  # others may use the cluster
     return CustomAgent(program, proxy, notice, Room(places), where)
 
 
