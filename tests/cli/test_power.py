@@ -35,6 +35,24 @@ def test_what_was_measured_is_used(demo: Gp) -> None:
     assert "could find" in demo(*practice).out
 
 
+@pytest.mark.parametrize("words", [("-k", "4"), ("-k", "2", "--again")])
+def test_a_plan_that_begins_runs_anew_or_lets_them_grow_rests_on_what_they_measured(
+    demo: Gp, words: tuple[str, ...]
+) -> None:
+    arms = ("eval", "--run", "demo", "--arms", "none,full", *words)
+    power = demo(*arms, "--dry-run", "--json").document["power"]
+    assert (power["questions"], power["measured"]) == (40, True)
+    # A run that was paused on its way has not lost what it measured before.
+    assert demo(*arms, "--max-requests", "20").code == 6
+    if "--again" not in words:
+        assert demo(*arms, "--dry-run", "--json").document["power"]["measured"]
+    going_on = [word for word in arms if word != "--again"]
+    ran = demo(*going_on, "--json")
+    assert ran.code == 0, ran.err
+    low, high = power["finds"]
+    assert low < ran.document["contrasts"][0]["could_find"] < high
+
+
 def test_few_questions_find_nothing(demo: Gp) -> None:
     words = ("eval", *ASKED, "--exp-id", "fresh", "--limit", "9")
     assert demo(*words, "--json").document["power"]["finds"] is None

@@ -7,7 +7,7 @@ from typing import Any
 from grpo_practice.forecast.range import Range
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
-from grpo_practice.stats.paired import effective_clusters
+from grpo_practice.stats.paired import FEWEST, effective_clusters
 from grpo_practice.stats.power import (
     OMEGA,
     SIGMA2,
@@ -111,12 +111,16 @@ def _within(known: dict[str, list[Question]]) -> tuple[float, float] | None:
 
 
 def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
-    """Return the tallies of the experiment's complete evaluations."""
+    """Return the tallies of the experiment's evaluations that tell the noise within a question.
+
+    An evaluation need not be complete: one that grows keeps what it has measured.
+    """
     found = dict[str, list[Question]]()
     for run in store.read(runs.all_runs):
-        mine = run.has_score and run.exp_id == exp_id and not selects(run.name)
-        if mine and run.steps_closed >= run.steps:
-            found[run.name] = store.read(scores.questions_of, run)
+        if run.has_score and run.exp_id == exp_id and not selects(run.name):
+            tallies = store.read(scores.questions_of, run)
+            if sum(q.n >= 2 for q in tallies) >= FEWEST:
+                found[run.name] = tallies
     return found
 
 

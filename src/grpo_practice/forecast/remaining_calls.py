@@ -78,6 +78,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
 def _of_eval(job: EvalJob) -> Forecast:
     job = evaluation_run.following(job)
     store, spec = job.session.store, evaluation_run.lent(job)
+    power = _power(job)  # before the run is begun: under `--again`, its new branch has no score
     branch = _begun(job.session, spec, partial(evaluation_run.planned, job))
     rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
@@ -96,7 +97,7 @@ def _of_eval(job: EvalJob) -> Forecast:
         lines=_lines(store, job.config, spec, left, turns),
         turns=turns,
         account=job.session.admission.account,
-        power=_power(job),
+        power=power,
     )
 
 
