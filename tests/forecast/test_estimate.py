@@ -186,6 +186,16 @@ async def test_only_what_is_left_counts(project: Project) -> None:
     assert project.query("SELECT count(*) FROM branches WHERE run_id = 'toy'") == [(1,)]
 
 
+async def test_more_attempts_at_libraries_that_are_evaluated_count(project: Project) -> None:
+    await project.practise("practice.epochs=1", *EVALUATED)
+    more = ("practice.epochs=1", *EVALUATED, "evaluation.pass_k=3")
+    found = calls(ahead(project, *more))["evaluation play"]
+    report = await project.practise(*more)
+    assert report.requests.new > 0
+    assert found == (report.requests.new, report.requests.new)
+    assert ahead(project, *more).lines == []
+
+
 async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> None:
     with Store(project.db) as store:
         found = await run_pilot(project.eval_job(store, "pass_k=2"), 9)

@@ -328,7 +328,9 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     if found is None or found.head_branch is None:
         return evaluation_run.wanted_rollouts(job)
     branch = store.read(branches.load, found.head_branch)
-    return _missing(store, branch, store.read(steps.on_line, branch))
+    planned = sum(row.rollouts for row in store.read(steps.on_line, branch))
+    settled = sum(store.read(scores.settled_counts, branch).values())
+    return max(evaluation_run.wanted_rollouts(job), planned) - settled  # a plan only grows
 
 
 def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
