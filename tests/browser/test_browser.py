@@ -81,7 +81,7 @@ async def test_each_page_is_readable_and_quiet(
         viewing(project.db) as viewer,
         browsing(viewer.base, scheme=scheme, width=width) as window,
     ):
-        await window.look(f"{viewer.base}/?token={viewer.door.token}")
+        await window.look(f"{viewer.base}/")
         for name, (path, values) in PAGES.items():
             status = await window.look(f"{viewer.base}{path}?{urlencode(values)}")
             # Where each attempt has failed, there are no scores to compare.
@@ -117,7 +117,7 @@ async def test_each_page_is_the_same_without_script(project: Project) -> None:
         browsing(viewer.base, script=False) as plain,
     ):
         for window in (scripted, plain):
-            await window.look(f"{viewer.base}/?token={viewer.door.token}")
+            await window.look(f"{viewer.base}/")
         for path, values in PAGES.values():
             texts = list[str]()
             for window in (scripted, plain):
@@ -129,8 +129,8 @@ async def test_each_page_is_the_same_without_script(project: Project) -> None:
 
 async def test_keys_alone_lead_from_the_score_to_a_transcript(project: Project) -> None:
     async with viewing(project.db) as viewer, browsing(viewer.base) as window:
-        await window.look(f"{viewer.base}/?token={viewer.door.token}")
-        for href in ("/run?run=toy", "/questions?run=toy", "/group?", "/rollout?"):
+        await window.look(f"{viewer.base}/")
+        for href in ("./run?run=toy", "./questions?run=toy", "./group?", "./rollout?"):
             await window.tab_to(href)
             async with window.page.expect_navigation():
                 await window.page.keyboard.press("Enter")

@@ -45,10 +45,9 @@ def test_pages_are_shown_until_it_is_stopped(finished_demo: Path, words: tuple[s
             assert document["schema"] == "grpo-practice.view/1"
             printed = document["url"]
         url = printed.strip()
-        token = url.partition("?token=")[2]
+        token = url.split("/")[3]
         assert len(token) >= 43
         with browser().open(url, timeout=HANG_S) as page:
-            assert page.url == url.partition("?")[0]
             assert "Runs in grpo-practice.db" in page.read().decode()
         viewer.send_signal(signal.SIGINT)
         out, err = viewer.communicate(timeout=HANG_S)

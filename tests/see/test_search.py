@@ -36,15 +36,15 @@ async def test_words_are_found_in_experiences_questions_and_answers(project: Pro
             link for link in (await viewer.page("/search", q="10%of")).links if "sample" in link
         ]
         links = (await viewer.page("/questions", run=name, sample=3)).links
-        assert [link for link in links if link.startswith("/group") and f"slot={slot}" in link]
+        assert [link for link in links if link.startswith("./group") and f"slot={slot}" in link]
         found = await viewer.page("/search", q="LAST strasse", run="toy")
-        assert len([link for link in found.links if link.startswith("/rollout?")]) == 1
+        assert len([link for link in found.links if link.startswith("./rollout?")]) == 1
         ((text, label, run),) = project.query(
             """SELECT text, label, run_id FROM experience_texts JOIN experiences
                 USING (experience_id) LIMIT 1"""
         )
         page = await viewer.page("/search", q=text[:40], run=run)
-        assert f"/experience?run={run}&id=E{label}" in page.links
+        assert f"./experience?run={run}&id=E{label}" in page.links
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ async def test_any_words_are_looked_for_as_they_are(project: Project, words: str
             page = await viewer.page("/search", q=words, run=run)
             is_well_made(page)
             assert not [
-                link for link in page.links if link.startswith(("/rollout?", "/experience?"))
+                link for link in page.links if link.startswith(("./rollout?", "./experience?"))
             ]
 
 
@@ -70,7 +70,7 @@ async def test_answers_are_looked_through_a_part_at_a_time(
         found, after, pages = list[str](), None, 0
         while True:
             _, text = await viewer.get("/search", q="step", run="toy", after=after)
-            found += [one for one in Page(text).links if one.startswith("/rollout?")]
+            found += [one for one in Page(text).links if one.startswith("./rollout?")]
             pages += 1
             more = re.search(r'rel="next" href="[^"]*after=([^"&]+)', text)
             if more is None:

@@ -39,7 +39,7 @@ async def all_pages(viewer: Viewer, path: str, **given: object) -> list[str]:
     while True:
         status, text = await viewer.get(path, **given)
         assert (status, viewer.failures) == (200, [])
-        found += [link for link in Page(text).links if link.startswith("/rollout?")]
+        found += [link for link in Page(text).links if link.startswith("./rollout?")]
         pages += 1
         more = re.search(r'rel="next" href="[^"]*(after|past)=([^"&]+)', text)
         if more is None:
@@ -99,7 +99,7 @@ async def test_nothing_in_the_words_is_an_operator(project: Project, words: str)
     make_file(project)
     async with viewing(project.db) as viewer:
         page = await viewer.page("/search", q=words)
-        assert not [link for link in page.links if link.startswith("/rollout?")]
+        assert not [link for link in page.links if link.startswith("./rollout?")]
 
 
 @pytest.mark.parametrize("harm", [b"", b"no database at all" * 500, None])
@@ -115,7 +115,7 @@ async def test_a_file_that_is_not_right_is_done_without(
         path.write_bytes(harm)
     async with viewing(project.db) as viewer:
         page = await viewer.page("/rollouts", run="toy", sort="tokens")
-        assert len([link for link in page.links if link.startswith("/rollout?")]) == 50
+        assert len([link for link in page.links if link.startswith("./rollout?")]) == 50
         assert "Parts of words" in (await viewer.page("/search", q="step", run="toy")).text
 
 

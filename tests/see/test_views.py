@@ -49,7 +49,7 @@ async def crawl(viewer: Viewer, *begin: str) -> dict[str, Page]:
             continue
         kinds[kind] = kinds.get(kind, 0) + 1
         page = seen[url] = await viewer.page(parts.path, **given)
-        todo += [link for link in page.links if not link.startswith("#")]
+        todo += [link.removeprefix(".") for link in page.links if not link.startswith("#")]
     return seen
 
 
@@ -63,8 +63,8 @@ def is_well_made(page: Page) -> None:
     assert not [name for name in names if name.startswith("on") or name == "style"]
     assert not page.tags & {"iframe", "object", "embed", "img", "base", "style"}
     sources = [value for name, value in page.attributes if name == "src"]
-    assert sources == ["/htmx.js"]
-    assert all(re.match(r"/(?!/)|#", link) for link in page.links), page.links
+    assert sources == ["./htmx.js"]
+    assert all(re.match(r"\./(?!/)|#", link) for link in page.links), page.links
     assert "skip" in [value for name, value in page.attributes if name == "class"]
 
 
@@ -159,7 +159,7 @@ async def test_a_long_text_is_cut_and_the_rest_is_a_page_of_its_own(project: Pro
         assert status == 200
         assert len(text) < 40_000
         assert "All 2,000,000 characters" in text
-        link = next(one for one in Page(text).links if one.startswith("/text"))
+        link = next(one for one in Page(text).links if one.startswith("./text"))
         read, pages = "", 0
         while link:
             _, page = await viewer.get("/text", **dict(parse_qsl(urlsplit(link).query)))
@@ -250,7 +250,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_no_longer_there(project: Proje
         assert (await viewer.get("/run", run="toy"))[0] == 200
         with Store(project.db) as store:
             store.delete_run("toy")
-        for path in ("/run", "/run/live", "/rollouts", "/questions", "/experiences"):
+        for path in ("/run", "/live", "/rollouts", "/questions", "/experiences"):
             status, text = await viewer.get(path, run="toy")
             assert status == 404
             assert "there is no run" in text
@@ -262,8 +262,8 @@ async def test_damage_is_a_sentence(project: Project) -> None:
     for page in range(4, len(raw) // 4096):
         raw[page * 4096 : page * 4096 + 64] = b"\xff" * 64
     project.db.write_bytes(raw)
-    async with viewing(project.db, let_in=False) as viewer:
-        status, text = await viewer.get("/", token=viewer.door.token)
+    async with viewing(project.db) as viewer:
+        status, text = await viewer.get("/")
         assert status == 503
         assert "is damaged" in text
         assert "grpo-practice db check" in text
@@ -276,13 +276,13 @@ async def test_a_run_is_renewed_while_it_goes_on_and_no_longer(tmp_path: Path) -
         run = asyncio.create_task(project.practise(endpoint.override()))
         await endpoint.asked(3)
         _, text = await viewer.get("/run", run="toy")
-        assert 'hx-get="/run/live?run=toy" hx-trigger="every 2s"' in text
-        _, part = await viewer.get("/run/live", run="toy")
+        assert 'hx-get="./live?run=toy" hx-trigger="every 2s"' in text
+        _, part = await viewer.get("/live", run="toy")
         assert part.lstrip().startswith("<section")
         assert 'hx-trigger="every 2s"' in part
         gate.set()
         await run
-        _, part = await viewer.get("/run/live", run="toy")
+        _, part = await viewer.get("/live", run="toy")
         assert "hx-trigger" not in part
         assert "72 of 72" in part
 

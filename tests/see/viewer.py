@@ -1,4 +1,4 @@
-"""A viewer on loopback, and a browser that keeps its cookie."""
+"""A viewer on loopback, and a client that reads its pages."""
 
 import threading
 from collections.abc import AsyncIterator
@@ -21,10 +21,15 @@ from tests.see.test_report import Page
 class Viewer:
     """Pages of a database, and who looks at them."""
 
-    base: str
+    origin: str
     door: Door
     session: aiohttp.ClientSession
     failures: list[Exception] = field(default_factory=list)
+
+    @property
+    def base(self) -> str:
+        """Address below which the pages lie."""
+        return f"{self.origin}/{self.door.token}"
 
     async def get(self, path: str, **values: object) -> tuple[int, str]:
         """Return the status and the text of a page."""
@@ -42,21 +47,13 @@ class Viewer:
 
 
 @asynccontextmanager
-async def viewing(path: Path, *, let_in: bool = True) -> AsyncIterator[Viewer]:
+async def viewing(path: Path) -> AsyncIterator[Viewer]:
     """Show the pages of a database for the block."""
     door, failures = Door(), list[Exception]()
     with ThreadPoolExecutor(4) as readers:
         app = application(path, door, readers, unexpected=failures.append)
-        async with listening(app) as port, _browser() as session:
-            viewer = Viewer(f"http://127.0.0.1:{port}", door, session, failures)
-            if let_in:
-                assert (await viewer.get("/", token=door.token))[0] == 200
-            yield viewer
-
-
-def _browser() -> aiohttp.ClientSession:
-    # Cookies of an address by its number are dropped, unless one asks for them.
-    return aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+        async with listening(app) as port, aiohttp.ClientSession() as session:
+            yield Viewer(f"http://127.0.0.1:{port}", door, session, failures)
 
 
 class Gate:

@@ -82,9 +82,12 @@ class Query:
 
 
 def link(path: str, **values: object) -> str:
-    """Return the address of a page; values that are None are left out."""
+    """Return the relative address of a page; values that are None are left out.
+
+    All pages lie in one folder, whose name is the token that no page shows.
+    """
     given = {name: value for name, value in values.items() if value is not None}
-    return f"{path}?{urlencode(given)}" if given else path
+    return f".{path}?{urlencode(given)}" if given else f".{path}"
 
 
 def _wholes(name: str, text: str, n: int) -> tuple[int, ...]:

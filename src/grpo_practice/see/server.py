@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 from typing_extensions import override
+from yarl import URL
 
 from grpo_practice.chat_server.server import RequestError, check_caller, listening
 from grpo_practice.errors import ConfigError, GrpoPracticeError
@@ -66,24 +67,25 @@ class Viewed(Report):
     @override
     def summary(self) -> list[tuple[str, str]]:
         """Return where the pages are, without the token."""
-        return [("pages of", str(self.database)), ("at", self.url.partition("?")[0])]
+        return [("pages of", str(self.database)), ("at", str(URL(self.url).origin()))]
 
 
 class Door:
-    """The way in: the one token, and what of a request has to be right."""
+    """The way in: pages lie below a secret path, and requests come from this machine."""
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(32)
+        """First part of the path of each page: cookies would reach every port of this host."""
         self._tickets = set[str]()
 
     def ticket(self) -> str:
-        """Return a token that lets in once: other users see the arguments of a browser's start."""
+        """Return a path that leads in once: other users see the arguments of a browser's start."""
         ticket = secrets.token_urlsafe(32)
         self._tickets.add(ticket)
         return ticket
 
     def check(self, request: web.Request) -> web.Response | None:
-        """Return the answer to a first address; None for a request that may have its page.
+        """Return the redirect of a ticket, or None for a request that may have its page.
 
         Raises:
             RequestError: The request may not be answered.
@@ -93,35 +95,13 @@ class Door:
             raise RequestError(
                 f"{request.method} is not taken here: pages are only read", status=405
             )
-        tokens = request.query.getall("token", [])
-        if tokens:
-            return self._let_in(request, tokens[0])
-        kept = request.cookies.get(_cookie(request), "")
-        if request.path not in ASSETS and not self._is_token(kept):
-            raise RequestError("this browser has no token for these pages", status=403)
-        return None
-
-    def _let_in(self, request: web.Request, token: str) -> web.Response:
-        if not self._is_token(token):
-            if token not in self._tickets:
-                raise RequestError("the token in this address is not the right one", status=403)
-            self._tickets.discard(token)
-        rest = [(name, value) for name, value in request.query.items() if name != "token"]
-        # Two slashes at the beginning would name another host.
-        path = "/" + request.rel_url.raw_path.lstrip("/\\")
-        response = web.Response(status=303, headers={"Location": link(path, **dict(rest))})
-        response.set_cookie(
-            _cookie(request), self.token, httponly=True, samesite="Strict", path="/"
-        )
-        return response
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(errors="replace"), self.token.encode())
-
-
-def _cookie(request: web.Request) -> str:
-    """Return the cookie's name: a browser sends the cookies of all ports of a host to each."""
-    return f"grpo_practice_{request.url.port or 80}"
+        first, _, rest = request.path.removeprefix("/").partition("/")
+        if hmac.compare_digest(first.encode(errors="replace"), self.token.encode()):
+            return None
+        if first not in self._tickets or rest:
+            raise RequestError("this address lacks the token of these pages", status=403)
+        self._tickets.discard(first)
+        return web.Response(status=303, headers={"Location": f"/{self.token}/"})
 
 
 def _asset(text: str, kind: str) -> Callable[[web.Request], Any]:
@@ -136,7 +116,7 @@ ASSETS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "/htmx.js": (("vendored/htmx.min.js",), "text/javascript"),
     "/icon.svg": (("vendored/icon.svg",), "image/svg+xml"),
 }
-"""Paths of files that are shown to anybody, with the files that each is made of, and its type."""
+"""Paths of fixed files, with the files that each is made of, and its type."""
 
 
 def application(
@@ -146,7 +126,7 @@ def application(
     *,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
-    """Return the pages of a database, for whom the door lets in; errors are pages, too."""
+    """Return the pages of a database, below the door's token; errors are pages, too."""
 
     def page(view: views.View) -> Callable[[web.Request], Any]:
         async def answer(request: web.Request) -> web.Response:
@@ -158,11 +138,11 @@ def application(
         return answer
 
     app = web.Application(middlewares=[_guard(door, unexpected)])
-    app.add_routes([web.get(at, page(view)) for at, view in views.VIEWS.items()])
+    app.add_routes([web.get(f"/{door.token}{at}", page(v)) for at, v in views.VIEWS.items()])
     room = files("grpo_practice.see")
     for at, (names, kind) in ASSETS.items():
         text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
-        app.router.add_get(at, _asset(text, kind))
+        app.router.add_get(f"/{door.token}{at}", _asset(text, kind))
     return app
 
 
@@ -247,11 +227,11 @@ async def serve_pages(
         try:
             async with listening(app, port) as bound:
                 at = f"http://{LOOPBACK}:{bound}/"
-                on_ready(Viewed(f"{at}?token={door.token}", path))
+                on_ready(Viewed(f"{at}{door.token}/", path))
                 # Not before it was shown once: from here on it is hidden in all output.
                 redactor.know([door.token])
                 if open_browser:
-                    await _open(f"{at}?token={door.ticket()}", notice)
+                    await _open(f"{at}{door.ticket()}", notice)
                 await asyncio.Event().wait()
         except OSError as e:
             raise ConfigError(

@@ -20,7 +20,7 @@ View = Callable[[Store, Query], Page]
 VIEWS: Mapping[str, View] = {
     "/": run_views.runs_page,
     "/run": run_views.run_page,
-    "/run/live": run_views.live_page,
+    "/live": run_views.live_page,
     "/step": group_views.step_page,
     "/group": group_views.group_page,
     "/rollout": rollout_views.rollout_page,
