@@ -156,14 +156,24 @@ async def test_csv_and_json_hold_the_same_rows(project: Project, tmp_path: Path)
 @example(" \r\n-2+3")
 @example("\uff1d1")
 @example("@SUM(A1)")
+@example("a;=1+1")
+@example('a; "" =1+1')
+@example("a\n=1|+1\t@1")
+@example('";"=1')
 def test_no_text_is_a_formula_or_a_second_row(text: str) -> None:
     made = cell(text)
     assert isinstance(made, str)
-    assert made.lstrip()[:1] not in set("=+-@\uff1d\uff0b\uff0d\uff20")
-    assert not made.startswith(("\t", "\r"))
     line = io.StringIO()
-    csv.writer(line).writerow([made, 1])
-    assert [*csv.reader(io.StringIO(line.getvalue(), newline=""))] == [[made, "1"]]
+    csv.writer(line).writerow([made, made, 1])
+    assert [*csv.reader(io.StringIO(line.getvalue(), newline=""))] == [[made, made, "1"]]
+    for separator in ",;\t|":  # the spreadsheet's locale chooses it
+        for row in csv.reader(io.StringIO(line.getvalue(), newline=""), delimiter=separator):
+            for read in row:
+                assert read.strip(' \t\r\n"')[:1] not in {*"=+-@\uff1d\uff0b\uff0d\uff20"}
     (exact,) = json_line({"text": text}).splitlines()
     assert json.loads(exact) == {"text": text}
     assert visible(exact) == exact
+
+
+def test_a_long_text_of_separators_takes_linear_time() -> None:
+    assert len(str(cell("\t" * 2_000_000))) == 2_000_000

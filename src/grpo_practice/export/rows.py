@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -15,8 +16,10 @@ from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.text import visible
 
 RowFormat = Literal["csv", "jsonl"]
-_FORMULA = frozenset("=+-@\uff1d\uff0b\uff0d\uff20")
-"""Beginnings of a formula in a spreadsheet; some read the wide forms as the narrow ones."""
+_BEGINNING = re.compile(r"(^|[;|\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
+"""Where a cell may begin, also in a spreadsheet whose separator is `;`, `|` or a tab, and the sign
+of a formula, if one follows. Spreadsheets drop white space and quotes before it; some read the wide
+signs as the narrow ones."""
 T = TypeVar("T")
 
 
@@ -60,13 +63,11 @@ def json_line(row: Mapping[str, Any]) -> str:
 
 
 def cell(value: object) -> str | int | float | None:
-    """Return the value as a cell: a text that could be a formula gets an apostrophe before it."""
+    """Return the value as a cell: an apostrophe precedes each sign that could begin a formula."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    # A spreadsheet may leave out white space at the beginning, and then see a formula.
-    acts = text.startswith("\t") or text.lstrip()[:1] in _FORMULA
-    return f"'{text}" if acts else text
+    return _BEGINNING.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}" if m[3] else m[0], text)
 
 
 def _csv_line(cells: Iterable[object]) -> str:
