@@ -74,6 +74,7 @@ proof: $(READY)  ## Do verdicts keep what they promise? Simulated; takes minutes
 	$(BIN)/python -m bench proof
 
 $(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info; v >= (3, 11) or sys.exit("error: Python 3.11 or newer is needed, and $(PYTHON) is %d.%d\nhint: make $(or $(MAKECMDGOALS),demo) PYTHON=python3.11" % v[:2])'
 	@echo "installing into .venv, once: this takes a minute or so"
 	$(PYTHON) -m venv .venv
 	$(BIN)/pip install -q --disable-pip-version-check 'pip>=25.1'

@@ -8,6 +8,7 @@ import gc
 import os
 import pickle
 import re
+import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -30,6 +31,10 @@ from grpo_practice.config.reading.yaml_reader import Position
 from grpo_practice.redact import Redactor, redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
+
+# A shell that starts a job in the background, and `nohup`, hand down a SIGINT that is ignored: what
+# a test interrupts would then go on for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Before numpy is imported, here or by a command: its threads, one a core, only wait for work.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

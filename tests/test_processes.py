@@ -7,6 +7,7 @@ import pytest
 
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
+from tests.processes import HANG_S
 
 SCRIPT = """
 import asyncio, os, pathlib
@@ -42,3 +43,10 @@ def test_what_workers_start_from_exists(name: str) -> None:
     pool = Verifier(resolve(name, {}, None, Path()))._pool
     for module in pool._preload:  # the process they are copied from is silent about a wrong name
         import_module(module)
+
+
+def test_a_test_that_hangs_becomes_a_failure_after_its_own_limit(
+    pytestconfig: pytest.Config,
+) -> None:
+    assert float(pytestconfig.getini("faulthandler_timeout")) > HANG_S
+    assert pytestconfig.getini("faulthandler_exit_on_timeout") is True

@@ -7,7 +7,18 @@ from grpo_practice.safe_path import safe_path
 # Before anything else is imported: `python -m` looks for all of it in the current folder first.
 sys.path[:] = safe_path()
 
-from grpo_practice.cli.main import main  # noqa: E402
+
+def main() -> None:
+    """Run the command line, and stop in order also while it is being imported."""
+    try:
+        # Here: the imports take most of a second, in which Ctrl-C would print a traceback.
+        from grpo_practice.cli.main import main as run
+
+        run()
+    except KeyboardInterrupt:
+        sys.stderr.write("stopped\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

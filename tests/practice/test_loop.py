@@ -98,7 +98,7 @@ async def test_without_overlap_nothing_runs_ahead(world: World) -> None:
     world.overlap, world.concurrency = 0.0, 64
     slowest, merged = world.hold(0, 0, 1), world.hold(0, -1, -1, "merge")
     async with running(world):
-        await world.until(lambda: len(world.places("propose")) == GROUPS - 1)
+        await world.until(lambda: len(world.places("propose")) >= GROUPS - 1)
         slowest.set()
         await world.until(lambda: world.places("merge") == [(0, -1, -1)])
         assert {step for step, *_ in world.places()} == {0}
@@ -153,7 +153,7 @@ async def test_nothing_is_begun_early_while_a_step_is_evaluated(world: World) ->
     async with running(world):
         await world.until(lambda: any(isinstance(e, StepFinished) for e in world.events))
         early.set()  # whoever plays it has nothing to do then but the group it has begun
-        await world.until(lambda: world.scored == 2 * GROUPS + 2)
+        await world.until(lambda: world.scored >= 2 * GROUPS + 2)
         await settled()
         assert {slot for step, slot, _ in world.places() if step == 1} == {0}
         world.between.set()
@@ -210,7 +210,7 @@ async def test_with_all_groups_early_no_step_waits_for_the_one_before(world: Wor
     world.overlap, world.concurrency = 1.0, 64
     slowest = world.hold(0, 3, 1)
     async with running(world):
-        await world.until(lambda: len(world.places(by="later")) == 8)
+        await world.until(lambda: len(world.places(by="later")) >= 8)
         slowest.set()
 
 

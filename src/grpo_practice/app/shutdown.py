@@ -124,7 +124,7 @@ class _Stop:
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
 
     def _announce_step_stop(self) -> None:
-        self._session.notice("stopping after this step; Ctrl-C again to leave now")
+        self._session.notice(f"stopping after this step; {self._again()}")
 
     def _begin(self) -> None:
         if self._ending is not None:  # a signal at the very start is seen here and in over()
@@ -133,8 +133,13 @@ class _Stop:
         admission.stop(StoppedError(self._came[0]))
         n = admission.in_flight
         wait = f"waiting up to {GRACE_S:g} s for {n} request{'' if n == 1 else 's'}; " if n else ""
-        self._session.notice(f"stopping: {wait}Ctrl-C again to leave now")
+        self._session.notice(f"stopping: {wait}{self._again()}")
         self._ending = asyncio.create_task(self._end())
+
+    def _again(self) -> str:
+        """Say how to leave at once, in the words of whoever sent the first signal."""
+        again = "Ctrl-C again" if self._came[0] == signal.SIGINT else "a second signal"
+        return f"{again} to leave now"
 
     async def _end(self) -> None:
         with suppress(TimeoutError, StoreError):  # the store's own error is told as it is closed

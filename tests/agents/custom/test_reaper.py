@@ -45,7 +45,8 @@ def test_a_killed_run_leaves_no_command_behind(tmp_path: Path, how: str) -> None
     words = [PYTHON, str(tmp_path / "sleeper.py"), str(tmp_path), how]
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), *words])
     try:
-        until(lambda: len(list(tmp_path.glob("pid-*"))) == 5)
+        # A file is there before its text is.
+        until(lambda: sum(bool(path.read_text()) for path in tmp_path.glob("pid-*")) >= 5)
         files = list(tmp_path.glob("pid-*"))
         groups = [int(path.name.partition("-")[2]) for path in files]
         children = [int(path.read_text("utf-8")) for path in files]
