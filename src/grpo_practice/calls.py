@@ -135,6 +135,12 @@ class Reply:
         """
         return "".join(content_texts(self.message.get("content")))
 
+    @property
+    def is_cut(self) -> bool:
+        """True for a reply that says nothing, not even why it ended: its stream was cut."""
+        others = ("tool_calls", "function_call", "refusal", "audio")
+        return not (self.finish or self.content.strip() or any(map(self.message.get, others)))
+
 
 class Chat(Protocol):
     """A conversation at one scope: what agents, judges and stages hold.

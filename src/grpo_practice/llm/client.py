@@ -20,6 +20,7 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
+from grpo_practice.llm.cut_streams import CutStreams
 from grpo_practice.llm.endpoint import Endpoint, host, place, shown_url
 from grpo_practice.llm.http import Http, chat_url
 from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
@@ -58,6 +59,8 @@ class _Call:
     since: float = 0.0
     """Earliest time of the next try: the end of what it has waited for."""
     sent: int = 0
+    place: int = 0
+    """Number of requests that the client had sent with the last try."""
     maybe_paid: bool = False
     warned: bool = False
     """Whether an answer came that gets one more try only."""
@@ -117,6 +120,7 @@ class Client:
         self._turns = itertools.count()
         self._bodies = Bodies(endpoint)
         self._answered = self._told_of_size = False
+        self._streams = CutStreams()
         self._postponed = 0
         self._refusal: EndpointRefusedError | None = None
 
@@ -203,7 +207,8 @@ class Client:
         """Try once, and again only to adapt the request to the endpoint."""
         while True:
             body = self._bodies.body(call.request)
-            response = await self._exchange(call, body)
+            async with self._streams.turn():
+                response = await self._exchange(call, body)
             match self._read(call, response, body):
                 case Reply() as reply:
                     return reply
@@ -251,6 +256,7 @@ class Client:
         # Before the await: a request that is cancelled in flight counts, since it may be billed.
         tried.sent()
         call.sent += 1
+        call.place = self._streams.sent()
         start = now()
         try:
             # Over the whole exchange: each byte of a server that drips resets a read timeout.
@@ -293,7 +299,8 @@ class Client:
         decision = decide(response, body, self._endpoint.key_name, key_sent=self._endpoint.has_key)
         if decision is None:
             call.address.answered()
-            return self._reply(call, response, body)
+            reply = self._reply(call, response, body)
+            return self._streams.decide(reply, response, call.place) or reply
         if isinstance(decision, Retry) and (status_of(decision) or 0) >= 500:
             self._pass_over(call, str(status_of(decision)))
         if isinstance(decision, Retry) and decision.after_s is not None:

@@ -28,7 +28,14 @@ from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.connections import FewInterim, QuietConnector
 from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
-from grpo_practice.llm.http_response import ConnectionFailure, Response, plain, read_json
+from grpo_practice.llm.http_response import (
+    EVENTS,
+    ConnectionFailure,
+    Response,
+    is_stream,
+    plain,
+    read_json,
+)
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
 from grpo_practice.llm.stream import assemble
@@ -37,7 +44,6 @@ from grpo_practice.redact import redactor
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-_EVENTS = "text/event-stream"
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
 """Bytes at the end of a stream that hold its last event."""
@@ -64,7 +70,7 @@ class OpenResponse:
     @property
     def is_stream(self) -> bool:
         """True for server-sent events."""
-        return self.headers.get("content-type", "").lower().startswith(_EVENTS)
+        return is_stream(self.headers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +288,7 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
     See `assemble` for `choice`.
     """
     try:
-        response = httpx.Response(200, headers={"content-type": _EVENTS}, content=_characters(raw))
+        response = httpx.Response(200, headers={"content-type": EVENTS}, content=_characters(raw))
         events = EventSource(response).iter_sse()
         named = ((event.event, event.data) for event in events if event.data.strip())
         return plain(assemble(named, choice))

@@ -16,6 +16,14 @@ SHOWN_CHARS = 200
 """Characters of a foreign text that an error message shows."""
 
 
+EVENTS = "text/event-stream"
+
+
+def is_stream(headers: Mapping[str, str]) -> bool:
+    """Return True for the headers of server-sent events."""
+    return headers.get("content-type", "").lower().startswith(EVENTS)
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """An HTTP answer, read to its end."""

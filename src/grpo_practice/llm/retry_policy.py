@@ -20,7 +20,7 @@ from grpo_practice.errors import (
 )
 from grpo_practice.llm.endpoint import proxy_of
 from grpo_practice.llm.error_body import ErrorBody, read_error
-from grpo_practice.llm.http_response import ConnectionFailure, Response, shown
+from grpo_practice.llm.http_response import ConnectionFailure, Response, is_stream, shown
 from grpo_practice.llm.retry_after import LONGEST_WAIT_S, asked_wait_s, in_words
 
 ADAPTABLE: Mapping[str, str | None] = {
@@ -161,6 +161,17 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             hint = f"check {where}"
             # Tried again before it stops the run: the server may be starting.
             return Retry(EndpointRefusedError(f"{what} {said}", hint=hint, broken=broken.kind))
+
+
+def decide_cut(answer: Response) -> Retry:
+    """Decide what a reply leads to that ended before the model was done."""
+    what = f"{answer.url}: the reply ended without a finish reason"
+    if is_stream(answer.headers):
+        what += (
+            "; if the server cuts a reply when another request arrives, set `stream: false` under"
+            " model_provider, or `concurrency: 1`"
+        )
+    return Retry(EndpointError(what))
 
 
 def _unusable(answer: Response) -> Retry | None:

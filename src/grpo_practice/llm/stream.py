@@ -14,9 +14,10 @@ _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arg
 def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
     """Return the completion's body in a stream's events (name, data); None when it was cut.
 
-    The body is whole once the reply has a `finish_reason`, or `[DONE]` came. An error that the
-    server reports is the body, unless the reply was whole by then. `which` is the index of the
-    choice to read, of several that were asked for; None where one was.
+    The body is whole once the reply has a `finish_reason`. After `[DONE]` it may be: the caller
+    decides on a reply without a reason. An error that the server reports is the body, unless the
+    reply was whole by then. `which` is the index of the choice to read, of several that were asked
+    for; None where one was.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}

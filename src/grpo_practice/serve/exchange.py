@@ -13,7 +13,7 @@ from grpo_practice.llm.http_response import Response, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.reply import read_reply
-from grpo_practice.llm.retry_policy import Adapt, decide
+from grpo_practice.llm.retry_policy import Adapt, decide, decide_cut
 from grpo_practice.serve.upstream import Sent
 
 _APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream_options"})
@@ -64,6 +64,8 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
                 raise error
             raise EndpointError(f"{answer.url}: HTTP {answer.status}", status=answer.status)
         reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
+        if reply.is_cut:
+            raise decide_cut(answer).error
         if whole:
             reply = replace(reply, usage=NO_USAGE)
         price = endpoint.price(str(sent.body["model"]), sent.url)
