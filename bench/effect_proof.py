@@ -18,7 +18,7 @@ from bench.effects import effects as true_effects
 from bench.harness import Row, share
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import EffectKind, World
-from grpo_practice.stats.effects import Effects, design, effects, kept, planned_se
+from grpo_practice.stats.effects import Effects, design, effects, halves, kept, planned_se
 
 Floats = NDArray[np.float64]
 
@@ -44,6 +44,8 @@ class Measured:
     found: Effects
     sigma2: float
     """True variance of a reward within a question and a half of the library."""
+    omega2: float
+    """True variance of an effect between questions, the mean over the experiences."""
 
 
 def measured(kind: str, seed: int) -> Measured:
@@ -56,7 +58,17 @@ def measured(kind: str, seed: int) -> Measured:
     rewards = (np.random.default_rng([seed, 1]).random(p.shape) < p).astype(np.float64)
     of = np.arange(QUESTIONS).repeat(K)
     found = effects(rewards.ravel(), shown.reshape(-1, EXPERIENCES), of, of)
-    return Measured(world, keys, asked, found, float((p * (1 - p)).mean()))
+    sigma2 = float((p * (1 - p)).mean())
+    return Measured(world, keys, asked, found, sigma2, _omega2(world, asked, keys))
+
+
+def _omega2(world: World, asked: tuple[str, ...], keys: tuple[str, ...]) -> float:
+    """Return the variance over questions of an effect among half of the others."""
+    rows = halves(len(keys))
+    shown = np.vstack([rows, ~rows])
+    p = chances(world, asked, keys, np.broadcast_to(shown, (len(asked), *shown.shape)))
+    by_question = p @ np.where(shown, 1, -1) / len(rows)
+    return float(by_question.var(axis=0, ddof=1).mean())
 
 
 def _library(world: World, kind: str) -> tuple[str, ...]:
@@ -85,7 +97,7 @@ def _of_effects(seed: int) -> tuple[float, int, float]:
     """Return SE / formula of a world, how many of its intervals hold, and their root mean error."""
     it = measured("default", seed)
     true = np.array(true_effects(it.world, it.asked, it.keys).in_part)
-    promised = planned_se(it.sigma2, QUESTIONS * K)[0]
+    promised = planned_se(it.sigma2, it.omega2, EXPERIENCES, QUESTIONS, K)
     covered = (it.found.low <= true) & (true <= it.found.high)
     error = float(np.sqrt(((it.found.effect - true) ** 2).mean()))
     return float(it.found.se.mean()) / promised, int(covered.sum()), error / promised
@@ -117,7 +129,7 @@ def _rows(worlds: int, spread: Spread) -> list[Row]:
     ratios, covered, errors = zip(*spread(_of_effects), strict=True)
     n = worlds * EXPERIENCES
     ratio = _mean_row(
-        "effects: standard error / formula with the true variance", ratios, (0.9, 1.2)
+        "effects: standard error / formula with the true variances", ratios, (0.95, 1.05)
     )
     ratio.notes["worlds, from to"] = f"{min(ratios):.2f} to {max(ratios):.2f}"
     ratio.notes["root mean square error / formula"] = f"{np.sqrt(np.square(errors).mean()):.2f}"

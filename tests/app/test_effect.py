@@ -13,7 +13,6 @@ import pytest
 import statsmodels.api as sm
 
 from grpo_practice.app.effect_run import EffectJob, EffectRequest, prepare_effect, run_effect
-from grpo_practice.app.evaluation_run import spec_of
 from grpo_practice.errors import (
     ConfigError,
     DataError,
@@ -21,7 +20,6 @@ from grpo_practice.errors import (
     PausedError,
 )
 from grpo_practice.events import Notice, RolloutStarted
-from grpo_practice.forecast.effect import forecast_effect
 from grpo_practice.forecast.power import planned_power
 from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.prompts.system import system_prompt
@@ -69,12 +67,16 @@ class Measured(Project):
         return str(name)
 
 
-@pytest.fixture
-async def project(tmp_path: Path) -> Measured:
+async def measurable(tmp_path: Path) -> Measured:
     made = await finished(tmp_path / "p")
     project = Measured(made.folder)  # the database is there: uploads are the same again
     project.upload("held", 24, 24 + HELD)
     return project
+
+
+@pytest.fixture
+async def project(tmp_path: Path) -> Measured:
+    return await measurable(tmp_path)
 
 
 async def test_each_question_is_asked_with_pairs_of_halves(project: Measured) -> None:
@@ -335,20 +337,6 @@ async def test_the_dataset_that_libraries_are_chosen_by_is_the_default(project: 
     # With the answers of the whole library, it would be compared with itself.
     reused = project.query("SELECT rebinds FROM branches WHERE run_id = ?", project.effect)
     assert reused == [(None,)]
-
-
-async def test_a_forecast_says_how_exact_it_will_be(project: Measured) -> None:
-    with Store(project.db) as store:
-        job = project.effect_job(store, k=4)
-        forecast = forecast_effect(job)
-    calls = {line.part: line.calls.high for line in forecast.lines}
-    assert calls == {"effect": HELD * 4, "full": HELD, "none": HELD}
-    assert forecast.effect is not None
-    low, high = forecast.effect.se
-    assert low == pytest.approx(2 * (0.05 / (HELD * 4)) ** 0.5)
-    assert high == pytest.approx(1.2 * 2 * (0.2 / (HELD * 4)) ** 0.5)
-    assert forecast.document()["effect"]["rollouts"] == HELD * 4
-    assert spec_of(job.evaluations["effect"]).role == "effect"
 
 
 async def test_a_question_that_cannot_be_scored_is_said_once_and_left_out(

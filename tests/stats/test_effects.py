@@ -158,12 +158,26 @@ def test_what_has_no_design_is_refused(m: int, k: int) -> None:
         design(m, 10, k, 0)
 
 
-def test_the_planned_error_is_the_one_that_is_found() -> None:
-    low, high = planned_se(0.14, 1_600)
-    assert round(100 * low, 1) == 1.9
-    assert high == pytest.approx(1.2 * low)
-    y, x, of, cluster = drawn(np.zeros(20), questions=200, noise=math.sqrt(0.14))
-    assert effects(y, x, of, cluster).se.mean() == pytest.approx(low, rel=0.03)
+@pytest.mark.parametrize(
+    ("omega", "share"), [(0.0, 1.0), (0.15, 1.0), (0.15, 0.1)], ids=["alike", "differ", "topics"]
+)
+@pytest.mark.parametrize(("m", "questions", "k"), [(20, 200, 8), (10, 60, 8), (8, 300, 2)])
+def test_the_planned_error_is_the_one_that_is_found(
+    m: int, questions: int, k: int, omega: float, share: float
+) -> None:
+    """An effect differs between questions, or moves a share of them, by the same variance."""
+    errors, estimates = list[Floats](), list[Floats]()
+    for seed in range(30):
+        y, x, of, cluster = drawn(np.zeros(m), seed=seed, questions=questions, k=k, noise=0.374)
+        rng = np.random.default_rng([seed, 1])
+        size = omega / math.sqrt(share)
+        moves = rng.normal(0, size, (questions, m)) * (rng.random((questions, m)) < share)
+        found = effects(y + (x * moves[of]).sum(axis=1), x, of, cluster)
+        errors.append(found.se)
+        estimates.append(found.effect)
+    planned = planned_se(0.374**2, omega**2, m, questions, k)
+    assert np.sqrt(np.square(errors).mean()) == pytest.approx(planned, rel=0.05)
+    assert np.std(estimates) == pytest.approx(planned, rel=0.12)
 
 
 def _library(true: list[float], seed: int) -> Effects:

@@ -13,8 +13,16 @@ from grpo_practice.store.records import EFFECT
 
 def forecast_effect(job: EffectJob) -> Forecast:
     """Return what is left of a measurement, and the standard error that it will have."""
+    measured = job.evaluations[EFFECT]
+    k = measured.config.pass_k
+    planned = planned_effect(
+        job.session.store,
+        measured.config.exp_id,
+        measured.target.library,
+        wanted_rollouts(measured) // k,
+        k,
+    )
+    # Planning comes last: it begins the runs, and one that grows is no complete measurement.
     parts = {part: forecast(evaluation) for part, evaluation in job.evaluations.items()}
     lines = [replace(line, part=part) for part, of in parts.items() for line in of.lines]
-    measured = job.evaluations[EFFECT]
-    planned = planned_effect(job.session.store, measured.config.exp_id, wanted_rollouts(measured))
     return replace(together(parts, lines), power=None, effect=planned)

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.forecast.range import Range
+from grpo_practice.reports.effects import measurement
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
-from grpo_practice.stats.paired import FEWEST, effective_clusters
+from grpo_practice.stats.paired import FEWEST, difference, effective_clusters
 from grpo_practice.stats.power import (
     OMEGA,
     SIGMA2,
@@ -18,7 +19,9 @@ from grpo_practice.stats.power import (
 )
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.run_names import eval_name, selects
+from grpo_practice.store.records import EFFECT
+from grpo_practice.store.run_names import eval_name, library_variant, selects
+from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +85,10 @@ class PlannedEffect:
     """Standard error that the effect of one experience will have."""
 
     se: Range
-    """The standard error, as a share; the larger where effects differ between questions."""
+    """The standard error, as a share; the larger the more an effect differs between questions."""
     rollouts: int
     measured: bool
-    """Whether the noise is that of earlier evaluations; else what is usual."""
+    """Whether it rests on earlier runs of the experiment alone; else on what is usual, in part."""
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document."""
@@ -96,12 +99,57 @@ class PlannedEffect:
         }
 
 
-def planned_effect(store: Store, exp_id: str, rollouts: int) -> PlannedEffect:
-    """Return how exact so many rollouts measure an effect, by what the experiment has measured."""
-    within = _within(_evaluations(store, exp_id))
-    low, high = within or SIGMA2
-    se = Range(planned_se(low, rollouts)[0], planned_se(high, rollouts)[1])
-    return PlannedEffect(se, rollouts, within is not None)
+def planned_effect(
+    store: Store, exp_id: str, library: Library, questions: int, k: int
+) -> PlannedEffect:
+    """Return how exactly these rollouts measure an effect.
+
+    It rests on the latest measurement of experiences of the experiment, else on the evaluations of
+    its baseline and of this library. Their difference D on a question may be due to all experiences
+    alike or to one alone: the variances of the m effects add up to between Var(D) / m and E(D²).
+    Where D is not known, effects may be the same for all questions, or as different as rewards from
+    0 to 1 allow.
+    """
+    m, rollouts = len(library), questions * k
+    if (before := _measured_effects(store, exp_id)) is not None:
+        errors, planned = before
+        # Noise and differences between questions change with k and m by different factors.
+        scales = [
+            planned_se(*part, m, questions, k) / planned_se(*part, *planned)
+            for part in ((1, 0), (0, 1))
+        ]
+        se = Range(min(errors) * min(scales), max(errors) * max(scales))
+        return PlannedEffect(se, rollouts, measured=True)
+    known = _evaluations(store, exp_id)
+    baseline, whole = eval_name(exp_id), eval_name(exp_id, library_variant(library))
+    pair = {name: of for name, of in known.items() if name in (baseline, whole)}
+    within, between = _within(known), _between(pair, baseline)
+    sigma2, spread = within or SIGMA2, Range(0, 1)
+    if between is not None and (moved := difference(pair[baseline], pair[whole])) is not None:
+        spread = Range(between[0] / m, between[1] + moved.mean**2)
+    low, high = (
+        planned_se(s2, of_all / m, m, questions, k)
+        for s2, of_all in zip(sigma2, spread, strict=True)
+    )
+    most = planned_se(0, 1 / m, m, questions, k)
+    measured = within is not None and between is not None
+    return PlannedEffect(Range(low, min(high, most)), rollouts, measured)
+
+
+def _measured_effects(
+    store: Store, exp_id: str
+) -> tuple[Sequence[float], tuple[int, int, int]] | None:
+    """Return the standard errors of the latest effects, then experiences, questions and k.
+
+    None where the experiment has no complete measurement of experiences with enough questions.
+    """
+    for run in reversed(store.read(runs.all_runs)):
+        if run.exp_id == exp_id and run.role == EFFECT and run.steps == run.steps_closed > 0:
+            found = measurement(store, run.name)
+            errors = [one.se for one in found.experiences if one.se is not None]
+            if errors and found.enough:
+                return errors, (len(found.library), found.questions, found.k)
+    return None
 
 
 def _within(known: dict[str, list[Question]]) -> tuple[float, float] | None:

@@ -31,8 +31,6 @@ HARMFUL = 0.8
 """Probability of harm above which an experience is taken out."""
 LEAST_TAU = 0.002
 """Smallest standard deviation that true effects are taken to have."""
-CLUSTERING = 1.2
-"""Most by which effects that differ between questions raise the standard error."""
 
 _ALONE = 1 - 1e-6
 """Share of a parameter that the data have to determine for it to be estimated."""
@@ -85,13 +83,22 @@ def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
     return shown
 
 
-def planned_se(sigma2: float, rollouts: int) -> tuple[float, float]:
-    """Return the range of the standard error of an effect, for this variance within a question.
+def planned_se(sigma2: float, omega2: float, experiences: int, questions: int, k: int) -> float:
+    """Return the standard error that the effect of an experience will have.
 
-    The larger is where effects differ between questions.
+    For m experiences and N = questions * k rollouts, its square is
+    (4 σ² + ω² (k + 2 (m - 1))) / N: the noise of the rollouts, then the effects that differ between
+    questions, those of the other experiences too, which a random half of the rollouts is shown.
+
+    Args:
+        sigma2: Variance of the rewards within a question, where the same half is shown.
+        omega2: Variance of an effect between questions, the mean over the experiences.
+        experiences: Experiences of the library.
+        questions: Questions that are asked.
+        k: Rollouts of each question.
     """
-    se = 2 * (sigma2 / rollouts) ** 0.5
-    return se, CLUSTERING * se
+    variance = 4 * sigma2 + omega2 * (k + 2 * (experiences - 1))
+    return float((variance / (questions * k)) ** 0.5)
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,11 +73,13 @@ def _standard_error(forecast: "Forecast") -> str:
     if planned is None:
         return ""
     ends = " to ".join(dict.fromkeys(f"{100 * x:.1f}" for x in planned.se))
-    basis = "" if planned.measured else ", assumed"
-    return (
-        f"{ends} points for each effect ({count(planned.rollouts, 'rollout')}{basis}); most effects"
-        " are smaller than the 1.9 points of 1,600 rollouts"
-    )
+    said = f"{ends} points for each effect ({count(planned.rollouts, 'rollout')})"
+    if not planned.measured:
+        said += (
+            ", partly assumed: from effects that are the same for all questions to effects that"
+            " differ as much as rewards allow"
+        )
+    return f"{said}; a 95 % interval is about twice that to each side"
 
 
 def goes_on(argv: Sequence[str], *, begun: bool) -> str:
