@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
 from types import TracebackType
@@ -68,11 +68,9 @@ class Connections:
     async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         """Return the client of an endpoint, opened once for all that ask it in the same way."""
         pool = "judge" if caller == "judge" else "play"
-        # Everything that shapes a request: or one role would ask with what another one is given.
-        key = repr((pool, endpoint.base_urls, endpoint.api_key, endpoint.headers, endpoint.query))
-        key += repr((endpoint.unhashed, endpoint.timeout_s, endpoint.send_seed))
-        key += repr((endpoint.stream, endpoint.stream_usage, endpoint.max_reply_bytes))
-        key += endpoint.limit_name
+        # All settings, or the client of one role would apply those of another. Not repr(endpoint),
+        # which leaves out secrets.
+        key = repr((pool, [getattr(endpoint, f.name) for f in fields(endpoint) if f.compare]))
         if key not in self._clients:
             await asyncio.to_thread(load_client)
             from grpo_practice.llm.client import Client

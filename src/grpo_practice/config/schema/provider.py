@@ -36,9 +36,10 @@ class ModelProvider(Model):
     api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
     requests_per_minute: Operational[int | None] = Field(None, ge=1)
-    """Most requests sent there in a minute, spread evenly, by all roles together."""
+    """Most requests sent there in a minute, spread evenly, by all roles together; of several limits
+    for one URL, the lowest counts."""
     tokens_per_minute: Operational[int | None] = Field(None, ge=1)
-    """Most tokens in a minute, of requests and replies together."""
+    """Most tokens in a minute, of requests and replies together, shared in the same way."""
     stream: Operational[bool] = False
     """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
     send_seed: Operational[bool] = True
