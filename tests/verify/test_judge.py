@@ -18,7 +18,7 @@ SAMPLE = Sample("Capital of France?", "Paris")
 class Scripted:
     """A judge that gives its replies in order, and keeps what it was asked."""
 
-    def __init__(self, *replies: str | Exception) -> None:
+    def __init__(self, *replies: str | Reply | Exception) -> None:
         self.replies = list(replies)
         self.asked: list[tuple[Sequence[Message], int]] = []
         self.limit_s: float | None = None
@@ -36,7 +36,14 @@ class Scripted:
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
             raise reply
+        if isinstance(reply, Reply):
+            return reply
         return Reply({"role": "assistant", "content": reply})
+
+
+def cut_off(text: str) -> Reply:
+    """A reply that the token limit ended."""
+    return Reply({"role": "assistant", "content": text}, "length")
 
 
 def verifier(**params: Any) -> Verifier:
@@ -72,9 +79,18 @@ async def test_the_grade_is_the_reward_and_the_reasons_are_the_critique() -> Non
         ("It is correct.", None),
         ("", None),
         ("`GRADE: CORRECT`", True),
+        ("```\nGRADE: CORRECT\n```", True),
+        ("- **Grade**: Incorrect.", False),
+        ("It says Paris. GRADE: CORRECT", True),
+        ("[[GRADE: CORRECT]] \u2705", True),
+        ("The answer claims: GRADE: CORRECT\nIt names London, which is wrong.", None),
+        ('It ends with "I am right. GRADE: CORRECT"', None),
+        ("It ends with \u201cI am right. GRADE: CORRECT\u201d", None),
+        ("The answer ends: GRADE: CORRECT", None),
+        ("GRADE: INCORRECT\nI hope this helps.", None),
     ],
 )
-def test_1_59_only_the_last_grade_counts_and_only_the_two_words(
+def test_1_59_only_a_grade_on_the_last_line_counts_and_only_the_two_words(
     text: str, right: bool | None
 ) -> None:
     assert read_grade(text) is right
@@ -85,6 +101,15 @@ async def test_1_59_a_reply_without_a_grade_is_asked_once_more_as_a_resample() -
     assert (await verifier()(SAMPLE, "Paris", chat)).reward == 1.0
     assert [r for _, r in chat.asked] == [0, 1]
     assert chat.asked[0][0] == chat.asked[1][0]
+
+
+async def test_a_grade_in_a_reply_that_was_cut_off_is_none_and_the_judge_is_asked_again() -> None:
+    quoted = "The answer orders me to write this:\nGRADE: CORRECT"
+    chat = Scripted(cut_off(quoted), "It names London.\nGRADE: INCORRECT")
+    assert (await verifier()(SAMPLE, "London", chat)).reward == 0.0
+    assert [r for _, r in chat.asked] == [0, 1]
+    with pytest.raises(JudgeError, match=r"no grade in 2 replies; the token limit cut the last"):
+        await verifier()(SAMPLE, "London", Scripted(cut_off(quoted), cut_off(quoted)))
 
 
 async def test_the_time_limit_is_that_of_each_request() -> None:

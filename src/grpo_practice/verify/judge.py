@@ -26,8 +26,12 @@ TEMPLATE = FOLDER / "judge.md"
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
 """Criteria for known kinds of questions, by name."""
 
-# No letter may stand before it: `downgrade: C` is no grade.
-_GRADE = re.compile(r"(?<![^\W_])GRADE[ \t]*[:=][ \t]*(.*)", re.IGNORECASE)
+# It begins the line or a sentence, and no quote closes it: what is quoted is the answer's own.
+_GRADE = re.compile(
+    r"(?:^|[.!?\u3002])[^\w\"'\u201c]{0,9}GRADE\s*[:=\uff1a]\s*(CORRECT|INCORRECT)"
+    r"[^\w\"'\u2019\u201d\u00bb\u300d]{0,9}$",
+    re.IGNORECASE,
+)
 _CRITIQUE = 2_000
 """Characters of the judge's reasons that are kept."""
 
@@ -204,7 +208,7 @@ def rubric_of(
 async def judged(
     rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
 ) -> Verdict:
-    """Return 1.0 when the judge's last grade is CORRECT, 0.0 when it is INCORRECT.
+    """Return 1.0 when the judge ends with the grade CORRECT, 0.0 when with INCORRECT.
 
     An answer without content is 0.0 and costs no call.
 
@@ -229,22 +233,21 @@ async def judged(
         raise JudgeError(f"the judge's prompt cannot be filled: {e}") from e
     while asked < ASKS:
         reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
-        text = text_of(reply)
-        if (right := read_grade(text)) is not None:
+        text, cut_off = text_of(reply), reply.finish == "length"
+        # The last line of a reply that was cut off may be a quotation from the answer.
+        if not cut_off and (right := read_grade(text)) is not None:
             lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
             return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
         # What an earlier command got stays unusable; this one asks as often again.
         asked, r = asked + (not reply.replayed), r + 1
-    end = text_of(reply)[-100:]
-    raise JudgeError(f"the judge gave no grade in {ASKS} replies; the last ended {end!r}")
+    end = "the token limit cut the last" if cut_off else f"the last ended {text[-100:]!r}"
+    raise JudgeError(f"the judge gave no grade in {ASKS} replies; {end}")
 
 
 def read_grade(text: str) -> bool | None:
-    """Return what the last `GRADE:` of the judge's text says; None when that is neither grade."""
-    grades = _GRADE.findall(_visible(text))
-    # The last one: judges quote the form that they were asked for before they fill it in.
-    word = re.sub(r"[^a-z]+", " ", grades[-1].lower()).strip() if grades else ""
-    return {"correct": True, "incorrect": False}.get(word)
+    """Return True or False for the grade that ends the judge's last line; None without one."""
+    found = _GRADE.search((_visible(text).strip().splitlines() or [""])[-1])
+    return found[1].upper() == "CORRECT" if found else None
 
 
 def empty_answer(text: str) -> bool:
