@@ -52,6 +52,14 @@ def test_1_30_a_login_page_is_asked_once_more_and_then_stops_the_run(
     assert "\x1b" not in seen.ran.err
 
 
+def test_pages_after_an_answer_are_asked_again_and_cost_no_more_than_their_rollout(
+    evaluate: Evaluate,
+) -> None:
+    with serving(in_turn(GOOD, html(), html(), GOOD)) as server:
+        seen = evaluate(server)
+    assert (seen.code, seen.tries, seen.told["score"]["mean"]) == (0, [1, 3, 1, 1, 1], 1.0)
+
+
 GOOD_BYTES = json.dumps(completion("24")).encode()
 UNREADABLE = [
     GOOD_BYTES[:60],

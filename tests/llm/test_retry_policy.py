@@ -278,6 +278,42 @@ async def test_1_30_a_page_after_other_faults_is_still_retried_once() -> None:
     assert (came, len(server.seen)) == ("24", 3)
 
 
+PAGES = [
+    HTML,
+    httpx.Response(302, headers={"location": "/login"}, html="<p>Found</p>"),
+    *(httpx.Response(status, html="<h1>gateway</h1>") for status in (403, 404, 405)),
+]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.status_code))
+async def test_pages_from_an_endpoint_that_has_replied_are_retried_as_other_faults_are(
+    page: httpx.Response,
+) -> None:
+    server = FakeEndpoint(answers("1", page, page, page, "2", page))
+    client = Client(
+        Endpoint((URL,)), Limit(1), notice=print, transport=server.transport, sleep=FakeSleep()
+    )
+    async with client:
+        assert (await client.send(ASK)).content == "1"
+        assert (await client.send(ASK)).content == "2"
+        with pytest.raises(EndpointError, match="not an OpenAI-compatible answer") as caught:
+            await client.send(ASK)
+    assert caught.value.tries == 5
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_an_error_in_json_stops_the_run_whatever_the_endpoint_replied_before(
+    status: int,
+) -> None:
+    server = FakeEndpoint(answers("1", error(status, message="no")))
+    client = Client(Endpoint((URL,)), Limit(1), notice=print, transport=server.transport)
+    async with client:
+        await client.send(ASK)
+        with pytest.raises(EndpointRefusedError):
+            await client.send(ASK)
+    assert len(server.seen) == 2
+
+
 async def test_a_long_message_is_cut() -> None:
     came, _, _ = await run(error(400, message="x" * 1000))
     assert "x" * 199 + "…" in str(came)

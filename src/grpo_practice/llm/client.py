@@ -119,7 +119,7 @@ class Client:
         self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._turns = itertools.count()
         self._bodies = Bodies(endpoint)
-        self._answered = self._told_of_size = False
+        self._answered = self._replied = self._told_of_size = False
         self._streams = CutStreams()
         self._postponed = 0
         self._refusal: EndpointRefusedError | None = None
@@ -296,7 +296,13 @@ class Client:
         # An error is an answer, too: from now on a failed connection is a passing fault, and does
         # not mean that base_url is wrong.
         self._answered = True
-        decision = decide(response, body, self._endpoint.key_name, key_sent=self._endpoint.has_key)
+        decision = decide(
+            response,
+            body,
+            self._endpoint.key_name,
+            key_sent=self._endpoint.has_key,
+            replied=self._replied,
+        )
         if decision is None:
             call.address.answered()
             reply = self._reply(call, response, body)
@@ -319,7 +325,7 @@ class Client:
             self._notice(f"{where} does not answer ({why}): the others are asked meanwhile")
 
     def _reply(self, call: _Call, response: Response, body: dict[str, Any]) -> Reply:
-        self._postponed = 0
+        self._postponed, self._replied = 0, True
         asked = call.request.model
         reply = read_reply(response, asked=asked, tries=call.sent, seconds=call.seconds)
         self._tell_of_size(asked, response, reply)

@@ -80,6 +80,8 @@ class Case:
     """Environment variable or config key of the API key."""
     key_sent: bool = True
     """Whether the request carried a key, or anything else that may be one."""
+    replied: bool = False
+    """Whether the endpoint has given a usable reply before."""
 
     @property
     def unsupported(self) -> list[str]:
@@ -102,20 +104,25 @@ class Case:
 
 
 def decide(
-    answer: Response, sent: Mapping[str, Any], key_name: str, *, key_sent: bool = True
+    answer: Response,
+    sent: Mapping[str, Any],
+    key_name: str,
+    *,
+    key_sent: bool = True,
+    replied: bool = False,
 ) -> RetryDecision | None:
     """Decide what an HTTP answer leads to; None for a completion with a message in it.
 
     `key_name` says where the API key comes from, or would, for messages; `key_sent`, whether there
-    was one.
+    was one; `replied`, whether the endpoint has given a usable reply before.
     """
     fault = read_error(answer)
     if fault is None:
-        return _unusable(answer)
+        return _unusable(answer, replied)
     status = answer.status
     if status < 300:  # what an error inside a 200 would have had
         status = fault.status or (429 if "rate_limit" in fault.codes else 500)
-    case = Case(answer, fault, status, sent, key_name, key_sent)
+    case = Case(answer, fault, status, sent, key_name, key_sent, replied)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
     # The endpoint may say itself whether to retry.
     match decision, answer.headers.get("x-should-retry"):
@@ -174,15 +181,12 @@ def decide_cut(answer: Response) -> Retry:
     return Retry(EndpointError(what))
 
 
-def _unusable(answer: Response) -> Retry | None:
+def _unusable(answer: Response, replied: bool) -> Retry | None:
     """Return the retry of a 2xx that cannot be used; None for one that can."""
     where = answer.url
     body = answer.body
-    if body is None and (
-        answer.text.lstrip()[:1] == "<" or "html" in answer.headers.get("content-type", "")
-    ):
-        # Once: a gateway's page may be gone by then; a second one means that base_url is wrong.
-        return Retry(_no_api(answer), once=True)
+    if _is_page(answer):
+        return _no_api(answer, replied)
     if body is None:
         what = f"a body that is not JSON: {shown(answer.text)}" if answer.text else "no body"
         return Retry(EndpointError(f"{where}: HTTP {answer.status} with {what}"))
@@ -195,13 +199,21 @@ def _unusable(answer: Response) -> Retry | None:
     return Retry(EndpointError(f"{where}: HTTP {answer.status} with {what}: {said}"))
 
 
-def _no_api(answer: Response) -> EndpointRefusedError:
+def _is_page(answer: Response) -> bool:
+    kind = answer.headers.get("content-type", "")
+    return answer.body is None and (answer.text.lstrip()[:1] == "<" or "html" in kind)
+
+
+def _no_api(answer: Response, replied: bool) -> Retry:
+    """Return the retry of an answer that no API gives, such as a gateway's page."""
     target = answer.headers.get("location")
     what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
-    return EndpointRefusedError(
-        f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}",
-        hint="check base_url (it usually ends in /v1), and that no login page is in between",
-    )
+    said = f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}"
+    if replied:
+        return Retry(EndpointError(said))
+    hint = "check base_url (it usually ends in /v1), and that no login page is in between"
+    # Once: a gateway's page may be gone by then; a second one means that base_url is wrong.
+    return Retry(EndpointRefusedError(said, hint=hint), once=True)
 
 
 def _later(case: Case) -> Retry | Fail:
@@ -275,6 +287,10 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     ),
     # Before 403, which routers send for a moderated text: that is no refused key.
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
+    (
+        lambda c: c.status in (403, 404, 405) and c.replied and _is_page(c.answer),
+        lambda c: _no_api(c.answer, c.replied),
+    ),
     (lambda c: c.status in (401, 403), _no_access),
     (lambda c: c.status == 407, _proxy_login),
     # Before settings: a prompt that leaves no room is told as a bad max_tokens by some servers.
@@ -296,7 +312,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     (lambda c: c.status in (404, 405), _no_chat),
     (lambda c: c.status in (400, 422) and c.fault.nameless and "seed" in c.sent, _nameless),
     (lambda c: is_transient(c.status), _later),
-    (lambda c: c.status < 400, lambda c: Retry(_no_api(c.answer), once=True)),
+    (lambda c: c.status < 400, lambda c: _no_api(c.answer, c.replied)),
     (lambda _: True, lambda c: c.failed(EndpointError)),
 )
 """(applies, outcome), in the order in which they are asked; the last one always applies."""
