@@ -5,9 +5,9 @@ when the whole interval does.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,16 @@ from bench.drift import DRIFT, outcomes
 from bench.effect_proof import effect_rows
 from bench.harness import Row, share
 from grpo_practice.stats import Question
-from grpo_practice.stats.paired import Tested, beats, difference, holm, paired_t, verdicts
+from grpo_practice.stats.paired import (
+    FIRST,
+    Look,
+    Tested,
+    beats,
+    difference,
+    holm,
+    paired_t,
+    verdicts,
+)
 from grpo_practice.stats.power import Noise, power_of
 
 Floats = NDArray[np.float64]
@@ -109,6 +118,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
         *_coverage(seeds),
         _four_contrasts(seeds),
         _failing_arm(100 if tiny else 10_000),
+        *_repeated(100 if tiny else 20_000),
         *(_power(n, seeds) for n in (15, 30, 100, 300)),
         *(_best(mean, sd, points, 500 if tiny else 20_000) for mean, sd, points in GAINS),
         *effect_rows(tiny=tiny),
@@ -201,6 +211,48 @@ def _failing_arm(seeds: int) -> Row:
     return row
 
 
+def _repeated(worlds: int) -> list[Row]:
+    """Return how often a person who compares until there is a verdict ends with a false one."""
+    ways: dict[str, tuple[int, Callable[[Floats, np.random.Generator], Iterator[_Arms]]]] = {
+        "8 looks at growing k": (8, _growing),
+        "6 edits against one baseline": (6, _edited),
+    }
+    found = list[Row]()
+    for name, (most, arms_of) in ways.items():
+        rng, false, alone, so_far = np.random.default_rng(most), 0, 0, 0
+        for _ in range(worlds):
+            arms = islice(arms_of(rng.beta(0.6, 0.6, 100), rng), most)
+            shown = [pair for a, b in arms if (pair := difference(a, b)) is not None]
+            # One at a time, as they are printed.
+            said = [verdicts([pair], [Look(n)]) for n, pair in enumerate(shown, 1)]
+            false += ["better"] in said or ["worse"] in said
+            alone += any(pair.p < LEVEL for pair in shown)
+            so_far += any(n * pair.p < LEVEL for n, pair in enumerate(shown, 1))
+        row = share(f"{name}, none of any effect: one verdict or more", false, worlds, (0, 5))
+        row.notes["each at 5 %, as if it were alone, %"] = round(100 * alone / worlds, 2)
+        row.notes["p times the number so far, %"] = round(100 * so_far / worlds, 2)
+        found.append(row)
+    return found
+
+
+_Arms = tuple[list[Question], list[Question]]
+
+
+def _growing(p: Floats, rng: np.random.Generator) -> Iterator[_Arms]:
+    """Yield two arms of one agent: 2 rollouts for each question, then 4, 6, …."""
+    a, b, k = np.zeros_like(p, np.int64), np.zeros_like(p, np.int64), 0
+    while True:
+        a, b, k = a + rng.binomial(2, p), b + rng.binomial(2, p), k + 2
+        yield _arm(a, k), _arm(b, k)
+
+
+def _edited(p: Floats, rng: np.random.Generator) -> Iterator[_Arms]:
+    """Yield one baseline, each time with another arm of the same agent."""
+    baseline = _arm(rng.binomial(5, p), 5)
+    while True:
+        yield baseline, _arm(rng.binomial(5, p), 5)
+
+
 def _arm(right: Ints, k: int, lost: Ints | None = None) -> list[Question]:
     gone = np.zeros_like(right) if lost is None else lost
     return [
@@ -227,7 +279,7 @@ def _power(n: int, seeds: int) -> Row:
         b = p + gain + omega * rng.choice([-1.0, 1.0], (part, n))
         inside = np.clip(b, 0, 1)
         d = rng.binomial(k, inside) / k - rng.binomial(k, p) / k
-        found += int((paired_t(d, np.arange(n)).p < LEVEL).sum())
+        found += int((paired_t(d, np.arange(n)).p < FIRST).sum())
         done += part
     promised = 100 * power_of(noise, gain, n, k, k)
     row = share(f"real less promised power, n = {n}", found, seeds, (promised - 3, promised + 3))

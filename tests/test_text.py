@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.text import brief, unlike, visible
+from grpo_practice.text import brief, ordinal, unlike, visible
 
 
 @pytest.mark.parametrize(
@@ -52,3 +52,8 @@ def test_texts_that_differ_late_are_shown_from_where_they_do() -> None:
     assert max(len(a), len(b)) <= 40
     assert unlike("1", "2", 40) == ("1", "2")
     assert unlike(was, was, 40)[0] == brief(was, 40)
+
+
+def test_ordinals() -> None:
+    shown = " ".join(ordinal(n) for n in (1, 3, 9, 10, 11, 12, 21, 22, 33, 111, 113))
+    assert shown == "first third ninth 10th 11th 12th 21st 22nd 33rd 111th 113th"

@@ -145,6 +145,17 @@ def count(n: int, noun: str) -> str:
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth")
+
+
+def ordinal(n: int) -> str:
+    """Return `first` to `ninth`, then `10th`, `11th`, `22nd` and so on."""
+    if n <= len(_ORDINALS):
+        return _ORDINALS[n - 1]
+    teen = n % 100 // 10 == 1
+    return f"{n}{'th' if teen else {1: 'st', 2: 'nd', 3: 'rd'}.get(n % 10, 'th')}"
+
+
 def nearest(name: str, known: Iterable[str], *, most: int = 2) -> str | None:
     """Ask whether one of the known names was meant; None where none is near."""
     from difflib import get_close_matches  # needed only for an error

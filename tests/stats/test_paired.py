@@ -14,8 +14,11 @@ from statsmodels.stats.multitest import multipletests
 
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import (
+    ALPHA,
     FEWEST,
     Difference,
+    Look,
+    adjusted,
     difference,
     holm,
     paired_t,
@@ -74,6 +77,26 @@ def test_without_families_it_is_the_paired_t_test() -> None:
 @given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=8))
 def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
     assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1], rel=1e-9)
+
+
+def test_all_comparisons_on_the_same_questions_share_five_percent() -> None:
+    levels = [Look(number).level for number in range(1, 1000)]
+    assert levels[:4] == pytest.approx([0.04, 0.005, 0.01 / 6, 0.01 / 12])
+    assert 0.0499 < sum(levels) < ALPHA
+
+
+def test_contrasts_of_one_comparison_share_its_level_also_where_one_is_not_shown() -> None:
+    ps = [0.01, 0.02, 0.003]
+    first, second = Look(1, together=2), Look(2)
+    assert adjusted(ps, [first, first, second]) == pytest.approx([0.025, 0.025, 0.03])
+    assert adjusted(ps[1:], [first, second]) == pytest.approx([0.05, 0.03])
+
+
+def test_the_first_comparison_finds_what_the_third_does_not() -> None:
+    found = compared(arm(*[[0.5]] * 100), arm(*[[0.6]] * 62, *[[0.4]] * 38))
+    assert Look(3).level < found.p < Look(1).level
+    assert verdicts([found], [Look(1)]) == ["better"]
+    assert verdicts([found], [Look(3)]) == ["none found"]
 
 
 @given(

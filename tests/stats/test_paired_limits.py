@@ -102,7 +102,7 @@ def test_a_best_case_in_which_nothing_is_found_overturns_too() -> None:
     assert found.best is not None
     assert found.worst.p < 0.001
     assert found.best.p > 0.05
-    b = arm(*[[0.1 + i / 1000] for i in range(10)], [None])
+    b = arm(*[[0.11 + i / 1000] for i in range(10)], [None])
     assert verdicts([compared(arm(*[[0.0]] * 11), b)]) == ["better"]
     few = compared(arm(*[[0.0]] * 11), arm(*[[0.08 + i / 1000] for i in range(10)], [None]))
     assert few.best is not None

@@ -13,10 +13,10 @@ from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, ju
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.practice_behind import choice_of, known_questions, practice_cost
 from grpo_practice.stats import Question
-from grpo_practice.stats.paired import Difference, Verdict, difference, holm, verdicts
+from grpo_practice.stats.paired import Difference, Look, Verdict, adjusted, difference, verdicts
 from grpo_practice.store import Store, branches
 from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
-from grpo_practice.store.queries import arms, rollout_list, runs, scores
+from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
@@ -71,7 +71,8 @@ def compare_evaluations(
         _refuse(baseline, other)
     pairs = [_differences(store, baseline, other) for baseline, other in wanted]
     judged = [judged_of(pair.all, pair.new) for pair in pairs]
-    adjusted = holm([found.p for found in judged])
+    at = [pair.look for pair in pairs]
+    ps = adjusted([found.p for found in judged], at)
     found = [
         Contrast(
             baseline.run.name,
@@ -79,6 +80,7 @@ def compare_evaluations(
             pair.all,
             verdict,
             p,
+            pair.look,
             pair.known,
             pair.new,
             () if answers is None else _notes(store, baseline, other),
@@ -86,7 +88,7 @@ def compare_evaluations(
             {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
         for (baseline, other), pair, verdict, p in zip(
-            wanted, pairs, verdicts(judged), adjusted, strict=True
+            wanted, pairs, verdicts(judged, at), ps, strict=True
         )
     ]
     samples = {int(q.key) for pair in pairs for q in pair.all.questions}
@@ -170,6 +172,7 @@ class _Pair:
     all: Difference
     known: int
     new: Difference | None
+    look: Look
 
 
 def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
@@ -185,10 +188,11 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
-    if not known:
-        return _Pair(found, 0, None)
-    new = difference([q for q in baseline.questions if q.key not in known], other.questions)
-    return _Pair(found, len(known), new)
+    rest = [q for q in baseline.questions if q.key not in known]
+    new = difference(rest, other.questions) if known else None
+    asked = {int(q.key) for q in judged_of(found, new).questions}
+    sides = [(side.run, side.branch) for side in (baseline, other)]
+    return _Pair(found, len(known), new, store.read(looks.look_of, sides, asked))
 
 
 def _answers(

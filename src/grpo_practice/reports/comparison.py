@@ -11,11 +11,11 @@ from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import score_document, usd
 from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.stats import Score
-from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Moved, Verdict
+from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Look, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
-from grpo_practice.text import count
+from grpo_practice.text import count, ordinal
 
 CANNOT_SAY = (
     "how another seed would have trained or practised: each arm was made once",
@@ -91,7 +91,9 @@ class Contrast:
     """Difference over all questions in common."""
     verdict: Verdict
     p_adjusted: float
-    """p of what the verdict is about, adjusted for the number of contrasts."""
+    """p of what the verdict is about, adjusted for other contrasts and earlier comparisons."""
+    look: Look
+    """Place among the comparisons on these questions."""
     known: int = 0
     """Questions in common that were practised on, or that a library was chosen by."""
     new: Difference | None = None
@@ -122,13 +124,14 @@ class Contrast:
         """Smallest difference that these questions find with 80 % power."""
         if self.noise is None or self.verdict == "too few":
             return None
-        return detectable(self.noise, round(self.judged.effective_clusters), 1, 1)
+        clusters = round(self.judged.effective_clusters)
+        return detectable(self.noise, clusters, 1, 1, self.look.level)
 
     def questions_for(self, difference: float) -> int | None:
         """Return about how many questions find this difference with 80 % power."""
         if self.noise is None:
             return None
-        clusters = questions_to_find(self.noise, difference, 1, 1)
+        clusters = questions_to_find(self.noise, difference, 1, 1, self.look.level)
         return round(clusters * len(self.judged.questions) / self.judged.effective_clusters)
 
     @property
@@ -145,6 +148,7 @@ class Contrast:
             "run": self.arm,
             "verdict": self.verdict,
             "p_adjusted": self.p_adjusted,
+            "comparison": self.look.number,
             "difference": _difference_document(self.found),
             "known_questions": self.known,
             "new_questions": _difference_document(self.new) if self.new else None,
@@ -258,6 +262,8 @@ class ComparisonReport(Report):
         size, ends = points(abs(of.mean)), f"{points(of.ci95[0])} to {points(of.ci95[1])}"
         p = _p(contrast.p_adjusted)
         asked = f"on {self._asked(contrast)}"
+        if (number := contrast.look.number) > 1:
+            asked += f", the {ordinal(number)} comparison on these questions"
         match contrast.verdict:
             case "better" | "worse":
                 if contrast.verdict == "worse":
@@ -274,7 +280,9 @@ class ComparisonReport(Report):
                     f" {count(of.missing, 'rollout')} without a reward could overturn it"
                 )
             case "none found":
-                found = f"no difference found: {points(of.mean, signed=True)} points ({ends})"
+                # An interval without 0 asks why there is no verdict: p is adjusted.
+                why = f", {p}" if of.p < ALPHA else ""
+                found = f"no difference found: {points(of.mean, signed=True)} points ({ends}{why})"
                 return f"{found} {asked}{self._would_find(contrast)}"
 
     def _would_find(self, contrast: Contrast) -> str:

@@ -27,6 +27,8 @@ SURE = 0.84
 """Standard errors by which one library beats another: the other is better in 1 case of 5 then."""
 FEWEST = 10
 """Clusters of questions below which there is no verdict; see `effective_clusters`."""
+FIRST = 0.8 * ALPHA
+"""Chance of a verdict, without a difference, in the first comparison on a set of questions."""
 
 _SAME = 1e-9
 """Size of a difference that is rounding."""
@@ -215,14 +217,52 @@ def holm(ps: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def verdicts(differences: Sequence[Difference]) -> list[Verdict]:
-    """Return what is found of each contrast, all of which are looked at together. Shape: [C].
+@dataclass(frozen=True, slots=True)
+class Look:
+    """Place of a comparison among those of its experiment on the same questions."""
 
-    The verdict follows the p adjusted for the number of contrasts, which may not find what the
-    interval of one alone would; and it holds in the worst and in the best case.
+    number: int = 1
+    """1 for the first comparison."""
+    together: int = 1
+    """Contrasts that were measured at once, whether or not each of them is shown."""
+
+    @property
+    def level(self) -> float:
+        """Part of `ALPHA` that this comparison may spend.
+
+        That is 4/5 in the first, then 1/10, 1/30, 1/60 and so on: however many follow, they sum up
+        to `ALPHA`. Multiplying p by the number of comparisons so far would not keep to it, since
+        the first one would spend all.
+        """
+        n = self.number
+        return FIRST if n == 1 else (ALPHA - FIRST) / (n * (n - 1))
+
+
+def adjusted(ps: Sequence[float], looks: Sequence[Look]) -> list[float]:
+    """Return p-values that `ALPHA` is the limit of, whatever was compared before. Shape: [C].
+
+    The contrasts of one look share its level (Holm), and contrasts that are not given count as 1.
     """
-    plain = holm([d.p for d in differences])
-    sure = holm([d.p_in_each_case for d in differences])
+    found = [1.0] * len(ps)
+    for look in set(looks):
+        at = [i for i, other in enumerate(looks) if other == look]
+        absent = [1.0] * (look.together - len(at))
+        for i, p in zip(at, holm([*(ps[i] for i in at), *absent]), strict=False):
+            found[i] = min(p * ALPHA / look.level, 1.0)
+    return found
+
+
+def verdicts(
+    differences: Sequence[Difference], looks: Sequence[Look] | None = None
+) -> list[Verdict]:
+    """Return what is found of each contrast. Shape: [C].
+
+    The verdict follows the adjusted p, which may not find what the interval of one contrast alone
+    would; and it holds in the worst and in the best case. Without `looks` all are of a first one.
+    """
+    looks = looks or [Look()] * len(differences)
+    plain = adjusted([d.p for d in differences], looks)
+    sure = adjusted([d.p_in_each_case for d in differences], looks)
     return [_verdict(*of) for of in zip(differences, plain, sure, strict=True)]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.stats.intervals import TAIL
-from grpo_practice.stats.paired import FEWEST
+from grpo_practice.stats.paired import FEWEST, FIRST
 from grpo_practice.stats.scores import Question
 
 POWER = 0.8
@@ -38,26 +38,26 @@ class Noise:
         return math.sqrt(variance / questions)
 
 
-def detectable(noise: Noise, questions: int, k_a: int, k_b: int) -> float:
-    """Return the difference that a two-sided test at 5 % finds with 80 % power, by noncentral t.
+def detectable(noise: Noise, questions: int, k_a: int, k_b: int, level: float = FIRST) -> float:
+    """Return the difference that a two-sided test finds with 80 % power, by noncentral t.
 
-    The difference is inf below 10 questions, which get no verdict, and 2.80 standard errors with
-    many. Without any noise it is the one that the exact interval tells from 0.
+    The difference is inf below 10 questions, which get no verdict, and 2.90 standard errors with
+    many in a first comparison. Without any noise it is the one that the exact test tells from 0.
     """
     if questions < FEWEST:
         return math.inf
     se = noise.se(questions, k_a, k_b)
     if not se:
-        return math.expm1(-math.log(TAIL) / questions)
+        return math.expm1(-math.log(level / 2) / questions)
     from scipy import special
 
     df = questions - 1
-    limit = float(special.stdtrit(df, 1 - TAIL))
+    limit = float(special.stdtrit(df, 1 - level / 2))
     return float(special.nctdtrinc(df, 1 - POWER, limit)) * se
 
 
 def power_of(noise: Noise, difference: float, questions: int, k_a: int, k_b: int) -> float:
-    """Return the chance to find this difference; 0 below 10 questions, which get no verdict."""
+    """Return the chance that a first comparison finds this difference; 0 below 10 questions."""
     if questions < FEWEST:
         return 0.0
     se = noise.se(questions, k_a, k_b)
@@ -66,12 +66,14 @@ def power_of(noise: Noise, difference: float, questions: int, k_a: int, k_b: int
     from scipy import special
 
     df = questions - 1
-    limit = float(special.stdtrit(df, 1 - TAIL))
+    limit = float(special.stdtrit(df, 1 - FIRST / 2))
     shift = abs(difference) / se
     return 1 - float(special.nctdtr(df, shift, limit)) + float(special.nctdtr(df, shift, -limit))
 
 
-def questions_to_find(noise: Noise, difference: float, k_a: int, k_b: int) -> int:
+def questions_to_find(
+    noise: Noise, difference: float, k_a: int, k_b: int, level: float = FIRST
+) -> int:
     """Return the fewest questions with which this difference is found with 80 % power.
 
     Args:
@@ -79,6 +81,7 @@ def questions_to_find(noise: Noise, difference: float, k_a: int, k_b: int) -> in
         difference: Size of the difference, above 0.
         k_a: Rollouts for each question in A.
         k_b: Rollouts for each question in B.
+        level: Chance of a verdict where there is no difference.
 
     Raises:
         ValueError: The difference is not above 0.
@@ -86,11 +89,11 @@ def questions_to_find(noise: Noise, difference: float, k_a: int, k_b: int) -> in
     if not difference > 0:
         raise ValueError("the difference to find must be above 0")
     low, high = FEWEST - 1, FEWEST
-    while detectable(noise, high, k_a, k_b) > difference:
+    while detectable(noise, high, k_a, k_b, level) > difference:
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2
-        if detectable(noise, middle, k_a, k_b) > difference:
+        if detectable(noise, middle, k_a, k_b, level) > difference:
             low = middle
         else:
             high = middle

@@ -1,0 +1,102 @@
+"""Earlier comparisons on the same questions, found by what commands have measured.
+
+A command that brought new rollouts is a look at them, and printing a report again is none. So a
+comparison keeps its number, whatever is evaluated afterwards.
+"""
+
+import json
+import sqlite3
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+from grpo_practice.stats.paired import FEWEST, Look
+from grpo_practice.store.records import EFFECT, Branch, RunRow
+
+# A row for each evaluation that a look brought rollouts of. Commands that went on with one that
+# was interrupted are one look with it, and so are all evaluations of one practice run: nothing is
+# decided by the verdict of a library on its way. A rollout that failed and was asked again has the
+# number of its first row, so filling gaps is no look; nor is playing the answers of another run.
+_MEASURED = f"""
+WITH played AS (
+  SELECT i.invocation_id, i.run_id, i.branch_id, i.started_at, coalesce(i.ended_at, '9') AS ended,
+         i.exit_code IS 0 AND i.reason IS NULL AS complete,
+         (SELECT coalesce(max(rollout_id), 0) FROM rollouts
+           WHERE branch_id = i.branch_id AND finished_at < i.started_at) AS known,
+         (SELECT min(w.invocation_id) FROM invocations w JOIN runs o USING (run_id)
+           WHERE w.pid = i.pid AND w.host = i.host AND o.exp_id = r.exp_id
+             AND w.branch_id IS NOT NULL AND w.started_at <= i.started_at
+             AND coalesce(w.ended_at, '9') >= i.started_at) AS command
+    FROM runs r JOIN invocations i USING (run_id) JOIN branches b USING (branch_id)
+   WHERE r.exp_id IN (SELECT value FROM json_each(:experiments)) AND r.simulated = :simulated
+     AND r.kind = 'eval' AND r.role <> '{EFFECT}'
+     AND (b.rebinds IS NULL OR EXISTS (
+       SELECT 1 FROM call_sums c WHERE c.branch_id = i.branch_id
+          AND c.invocation_id = i.invocation_id AND c.stage = 'play')))
+SELECT c.branch_id AS command, (SELECT count(*) FROM invocations
+         WHERE branch_id = c.branch_id AND invocation_id < c.invocation_id
+           AND exit_code = 0 AND reason IS NULL) AS nth,
+       (SELECT count(*) FROM played a WHERE a.command = p.command AND o.kind = 'eval') AS arms,
+       p.run_id, p.branch_id, max(p.ended) AS ended,
+       max(p.complete) AS complete,
+       count(DISTINCT sample_id) FILTER (WHERE rollout_id > p.known) AS questions
+  FROM played p JOIN invocations c ON c.invocation_id = p.command JOIN runs o ON o.run_id = c.run_id
+  JOIN rollouts ON rollouts.branch_id = p.branch_id
+   AND finished_at BETWEEN p.started_at AND p.ended
+ WHERE sample_id IN (SELECT value FROM json_each(:samples))
+ GROUP BY 1, 2, p.branch_id HAVING questions >= {FEWEST}"""
+
+
+@dataclass(slots=True)
+class _Measured:
+    """What one look brought."""
+
+    arms: int
+    """Evaluations that its command compares with one of them; 0 for a practice run."""
+    ended: str = ""
+    complete: bool = False
+    runs: set[str] = field(default_factory=set)
+    branches: set[int] = field(default_factory=set)
+
+
+def look_of(
+    db: sqlite3.Connection, arms: Sequence[tuple[RunRow, Branch]], samples: Collection[int]
+) -> Look:
+    """Return the place of a comparison of two evaluations on these samples.
+
+    It is the last look that brought rollouts of either. Each earlier one counts after which two
+    evaluations of the arms' experiments could be compared on 10 of the samples.
+    """
+    found = dict[tuple[int, int], _Measured]()
+    asked = {
+        "experiments": json.dumps(sorted({run.exp_id for run, _ in arms})),
+        "simulated": arms[0][0].simulated,
+        "samples": json.dumps(sorted(samples)),
+    }
+    for row in db.execute(_MEASURED, asked):
+        look = found.setdefault((row["command"], row["nth"]), _Measured(row["arms"]))
+        look.ended = max(look.ended, row["ended"])
+        look.complete |= bool(row["complete"])
+        look.runs.add(row["run_id"])
+        look.branches.add(row["branch_id"])
+    own = {branch_id for _, branch in arms for branch_id in _played_by(db, branch)}
+    looks = sorted(found.values(), key=lambda look: look.ended)
+    last = next((look for look in reversed(looks) if look.branches & own), None)
+    if last is None:
+        return Look()
+    number, runs = 1, set[str]()
+    for look in looks[: looks.index(last)]:
+        if look.complete:
+            runs |= look.runs
+            number += len(runs) > 1
+    return Look(number, max(last.arms - 1, 1))
+
+
+def _played_by(db: sqlite3.Connection, branch: Branch) -> set[int]:
+    """Return the branches whose commands played an evaluation: its own, and those it reuses."""
+    line = [segment.branch_id for segment in branch.line]
+    rows = db.execute(
+        """SELECT DISTINCT played_by FROM steps WHERE played_by IS NOT NULL
+            AND branch_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(line),),
+    )
+    return {*line, *branch.reuses, *(played_by for (played_by,) in rows)}
