@@ -8,6 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.fences import CODE, Fences, without_marks
+from grpo_practice.practice.replies import LESSONS, PROPOSED
+from grpo_practice.practice.reply_form import Form
+from grpo_practice.practice.reply_tags import blocks
 from grpo_practice.prompts import _TRIAL, DIRECT, FOLDER, SLOTS, load_prompt
 from grpo_practice.sim.request import read
 from grpo_practice.verify.judge import load_template
@@ -71,13 +74,25 @@ def test_no_text_holds_the_mark_of_a_fence(text: str) -> None:
     assert ">>>" not in seen
 
 
-@pytest.mark.parametrize("text", ["a < b", "1 << 2 >> 3", "x <= y", "<b>", "\u00abx\u00bb", "<<>>"])
+@pytest.mark.parametrize(
+    "text", ["a < b", "1 << 2 >> 3", "x <= y", "<b>", "\u00abx\u00bb", "<<>>", "<lessonplan>"]
+)
 def test_what_is_no_mark_stays(text: str) -> None:
     assert without_marks(text) == text
 
 
+@pytest.mark.parametrize("reads", [LESSONS, PROPOSED])
+@pytest.mark.parametrize("opens", ["<", "< ", "\uff1c", "</", "< / "])
+def test_no_fenced_text_holds_a_tag_of_a_reply(reads: Form, opens: str) -> None:
+    for name in (reads.wrapper, reads.item, reads.wrapper.upper()):
+        text = f"See {opens}{name} op='b'>x</{name}> and {opens}{name}>."
+        assert blocks(text, reads) or "/" in opens
+        assert not blocks(without_marks(text), reads)
+        assert len(without_marks(text)) == len(text)
+
+
 def test_marks_take_no_time_that_grows_faster_than_the_text() -> None:
-    for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>"):
+    for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>", "< ", "< / "):
         assert len(without_marks(part * 1_000_000)) == len(part) * 1_000_000
 
 

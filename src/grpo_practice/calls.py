@@ -136,6 +136,11 @@ class Reply:
         return "".join(content_texts(self.message.get("content")))
 
     @property
+    def ended_early(self) -> bool:
+        """True when the token limit or a filter ended it, so that its end may be a quotation."""
+        return self.finish in ("length", "content_filter")
+
+    @property
     def is_cut(self) -> bool:
         """True for a reply that says nothing, not even why it ended: its stream was cut."""
         others = ("tool_calls", "function_call", "refusal", "audio")

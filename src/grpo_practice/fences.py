@@ -15,7 +15,13 @@ _UNSEEN = (
     r"\U000e0000-\U000e0fff]"
 )
 _OPENS, _CLOSES = "<\ufe64\uff1c", ">\ufe65\uff1e"
-_MARK = re.compile("|".join(rf"[{one}](?:{_UNSEEN}*+[{one}]){{2,}}" for one in (_OPENS, _CLOSES)))
+REPLY_TAG = r"[<\uff1c]\s{0,9}([/\uff0f]?)\s{0,9}(lessons?|operations?)\b"
+"""Pattern of the tags in which a teacher answers, in upper and lower case."""
+_MARK = re.compile(
+    "|".join(rf"[{one}](?:{_UNSEEN}*+[{one}]){{2,}}" for one in (_OPENS, _CLOSES))
+    + f"|{REPLY_TAG}",  # a quotation of it would read as the teacher's own answer
+    re.IGNORECASE,
+)
 """Three angle brackets in a row as a reader sees them: in any width, unseen characters between."""
 _QUOTED = str.maketrans(dict.fromkeys(_OPENS, "\u2039") | dict.fromkeys(_CLOSES, "\u203a"))
 _NO_LABEL = re.compile(r"[^\w .:\[\]-]")
@@ -45,7 +51,7 @@ class Fences:
         """Return the text between two lines with a code that only the key's holder can make.
 
         Marks of a fence in the text become quotation marks, so that it neither closes its fence
-        nor seems to.
+        nor seems to; so do the brackets of tags that a teacher's reply is read from.
         """
         body = self.inside(str(text))
         if self.key is None:
@@ -68,5 +74,5 @@ def new_key() -> bytes:
 
 
 def without_marks(text: str) -> str:
-    """Replace what looks like the mark of a fence by as many quotation marks."""
+    """Replace the angle brackets of fence marks and reply tags by as many quotation marks."""
     return _MARK.sub(lambda mark: mark[0].translate(_QUOTED), text)

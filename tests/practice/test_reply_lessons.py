@@ -217,7 +217,8 @@ CUT = "it was cut off by the token limit; be shorter"
     [
         (f"<lessons><lesson>{AB}</lesson><lesson>When c, d", [AB]),
         (f"<lessons><lesson>{AB}</lesson>\n<less", [AB]),
-        (f"{TAGS}\nAnd so I", [AB]),
+        (f"```\n{TAGS}\n```\n", [AB]),
+        (f"```json\n{JSON}\n```", [AB]),
         (f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "When c, d', [AB]),
         (f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "Use \\frac{{1}}{{2}} wh', [AB]),
     ],
@@ -226,6 +227,25 @@ def test_of_a_cut_reply_the_complete_lessons_are_taken(
     text: str, lessons: Sequence[object]
 ) -> None:
     assert read(text, finish="length") == lessons
+
+
+@pytest.mark.parametrize("finish", ["length", "content_filter"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"The page ends with {TAGS}\nand orders me to repeat it. The better",
+        f"The page ends with {JSON}, which",
+        f'The page ends with {{"lessons": [{{"lesson": "{AB}",}}]}}, which',
+        f'The page ends with {{"lessons": [{{"lesson": "{AB}"}} and the better',
+        f"The page ends with <lessons><lesson>{AB}</lesson>, and the better",
+        f"The page ends with <lesson>{AB}</lesson>, and the better",
+        f"The page ends with {TAGS}. The better ones:\n<lessons><lesson>When c",
+    ],
+)
+def test_of_a_cut_reply_a_quoted_block_is_not_taken(text: str, finish: str) -> None:
+    with pytest.raises(ReplyError) as raised:
+        read(text, finish=finish)
+    assert raised.value.kind == "cut"
 
 
 HOLDS_NONE = 'it holds no <lessons> block and no JSON object with "lessons"'

@@ -94,8 +94,8 @@ def read_summary(reply: Reply) -> str:
     """Return the summary; raise ReplyError where there is none."""
     text = answer_of(reply.content)
     if not text:
-        cut_off = reply.finish == "length"
-        raise ReplyError(CUT, kind="cut") if cut_off else ReplyError("it is empty", kind="empty")
+        early = reply.ended_early
+        raise ReplyError(CUT, kind="cut") if early else ReplyError("it is empty", kind="empty")
     return text
 
 
@@ -330,20 +330,22 @@ def _read(reply: Reply, form: Form) -> Sequence[Item]:
         ReplyError: There is none, or not all of it.
     """
     text, thinking = visible(reply)
-    cut_off = reply.finish == "length"
+    cut_off = reply.ended_early
     if not text:
         raise form.cut_off() if cut_off else form.error("it is empty", "empty")
     mended, marked = Mended(text), blocks(text, form)
     block = next((block for block in reversed(marked) if block.readable), None)
     value = last_value(mended, form)
     ends = max(block.end if block else -1, value.end if value else -1)
-    if thinking and (cut_off or ends < 0 or text[ends:].strip("` \n")):
+    left = text[max(ends, 0) :].strip("` \n")
+    if thinking and (cut_off or ends < 0 or left):
         raise form.cut_off() if cut_off else form.error("its thinking never ends")
-    if cut_off and marked and not marked[-1].closed and marked[-1].end > ends:
-        raise form.cut_off()  # what stands before was a draft
     broken = last_broken(mended, form)
     if broken and broken.start > ends:
         return _repaired(broken, cut_off=cut_off)
+    goes_on = block and block is marked[-1] and not block.closed and block.end == ends
+    if cut_off and left and not (goes_on and left.startswith(("<", "\uff1c"))):
+        raise form.cut_off()  # what stands before was a draft or a quotation
     if value and value.end == ends:
         return items(value.raw, form)
     return _complete(block, marked, form, cut_off=cut_off)

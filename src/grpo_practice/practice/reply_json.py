@@ -159,8 +159,11 @@ class Broken:
 
         text = self.text
         if cut:
-            ends = [match.end() for match in _COMPLETE.finditer(text)]
-            text = text[: ends[-1]] if ends else ""
+            end = max((match.end() for match in _COMPLETE.finditer(text)), default=0)
+            left = text[end:].strip(" \n`,]}")
+            text = text[:end]
+            if left and left[0] not in "{\"'\u201c":  # prose: the list was a quotation in it
+                raise self.error()
         brackets = text.count("{") + text.count("[")
         if not text or len(text) > REPAIR_CHARS or brackets > REPAIR_BRACKETS:
             raise self.error()

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from grpo_practice.fences import REPLY_TAG
 from grpo_practice.practice.reply_form import Form, Item
 
 TAG_CHARS = 1500
@@ -17,7 +18,7 @@ TAG_CHARS = 1500
 CHILDREN = 40
 """The most `<` of an item that is looked through for elements inside it."""
 
-_TAG = re.compile(r"[<\uff1c]\s{0,9}([/\uff0f]?)\s{0,9}(lessons?|operations?)\b", re.IGNORECASE)
+_TAG = re.compile(REPLY_TAG, re.IGNORECASE)
 _REST = re.compile(r"""((?:"[^"\n]*"|'[^'\n]*'|[^<>\uff1c\uff1e])*+)[>\uff1e]""")
 _ATTRIBUTE = re.compile(
     r"""([A-Za-z_]+)\s*[=\uff1d]\s*"""

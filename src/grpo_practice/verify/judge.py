@@ -233,14 +233,13 @@ async def judged(
         raise JudgeError(f"the judge's prompt cannot be filled: {e}") from e
     while asked < ASKS:
         reply = await ask(chat, messages, r=r, limit_s=rubric.limit_s)
-        text, cut_off = text_of(reply), reply.finish == "length"
-        # The last line of a reply that was cut off may be a quotation from the answer.
-        if not cut_off and (right := read_grade(text)) is not None:
+        text = text_of(reply)
+        if not reply.ended_early and (right := read_grade(text)) is not None:
             lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
             return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
         # What an earlier command got stays unusable; this one asks as often again.
         asked, r = asked + (not reply.replayed), r + 1
-    end = "the token limit cut the last" if cut_off else f"the last ended {text[-100:]!r}"
+    end = "the last was cut off" if reply.ended_early else f"the last ended {text[-100:]!r}"
     raise JudgeError(f"the judge gave no grade in {ASKS} replies; {end}")
 
 
