@@ -92,7 +92,12 @@ async def test_a_restart_that_was_cut_off_is_gone_on_with(project: Project) -> N
         report = await project.practise(endpoint.override(), restart_step=1)
         assert report.branch.id == 2
         assert any("under way" in e.text for e in project.events if isinstance(e, Notice))
-        other = await project.practise(endpoint.override(), restart_step=1)
+        ended = len(endpoint.bodies)
+        same = await project.practise(endpoint.override(), restart_step=1)
+        assert (same.branch.id, len(endpoint.bodies)) == (2, ended)
+        said = [e.text for e in project.events if isinstance(e, Notice)]
+        assert "not played again (--again" in said[-1]
+        other = await project.practise(endpoint.override(), restart_step=1, again=True)
         assert other.branch.id == 3
         assert len(endpoint.bodies) - cut > 30
 
@@ -129,18 +134,30 @@ async def test_more_epochs_go_on_from_what_is_there(project: Project) -> None:
     assert more.requests.new < first.requests.new
 
 
-async def test_a_failed_merge_changes_nothing_and_is_not_a_success(project: Project) -> None:
-    def no_merge(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        if "## The proposals" in body["messages"][-1]["content"]:
-            return 400, {"error": {"message": "no"}}
-        return None
+def no_merge(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    if "## The proposals" in body["messages"][-1]["content"]:
+        return 400, {"error": {"message": "no"}}
+    return None
 
+
+async def test_a_failed_merge_changes_nothing_and_is_not_a_success(project: Project) -> None:
     async with served(no_merge) as endpoint:
         report = await project.practise(endpoint.override())
     assert {row.status for row in report.steps} >= {"merge_failed"}
     assert (len(report.library), report.document()["exit"]) == (0, 1)
     first = report.merge_failed[0]
     assert report.next_command == f"grpo-practice practice --restart-step {first}"
+
+
+async def test_the_next_command_repeats_the_restart_whose_merge_failed(project: Project) -> None:
+    await project.practise()
+    async with served(no_merge) as endpoint:
+        report = await project.practise(endpoint.override(), restart_step=3)
+        assert report.merge_failed == [3]
+        assert report.next_command == "grpo-practice practice --restart-step 3 --again"
+    async with served() as endpoint:
+        report = await project.practise(endpoint.override(), restart_step=3, again=True)
+        assert (report.merge_failed, endpoint.by_stage["play"]) == ([], 18)
 
 
 async def test_too_many_failures_stop_the_run_and_the_next_one_plays_only_those(

@@ -1,5 +1,6 @@
 """Caps, dry runs and pilots, as a person uses them."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,23 @@ def test_a_cap_pauses_with_exit_6_and_a_higher_one_goes_on(toy: Gp) -> None:
     assert (done.code, done.document["cost_usd"]) == (0, 0.0)
     capped = toy("eval", "-c", "c.yaml", "--max-tokens", "100")
     assert (capped.code, "paused by --max-tokens 100" in capped.err) == (6, True)
+
+
+def test_a_repeated_restart_that_pauses_goes_on_and_does_not_begin_a_third(
+    toy: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["practice", "-c", "c.yaml", "--restart-step", "1"]
+    toy(*words[:3])
+    toy(*words)
+    words += ["--again", "--max-requests", "1"]
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+    paused = toy(*words)
+    assert paused.code == 6
+    hinted = shlex.split(paused.err.partition("to go on: ")[2])[1:]
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *hinted])
+    toy(*hinted)
+    branches = toy("runs", "show", "toy", "--json").document["branches"]
+    assert [branch["from_step"] for branch in branches] == [0, 1, 1]
 
 
 def test_money_is_capped_in_the_demo_s_world_too_and_costs_nothing_there(toy: Gp) -> None:

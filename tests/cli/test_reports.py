@@ -50,8 +50,9 @@ REPORT = EvalReport(
 
 
 def test_an_eval_report_says_all_that_the_score_rests_on(
-    capsys: pytest.CaptureFixture[str],
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sys.argv", ["grpo-practice", "eval", "--restart-step=0", "--again"])
     show_eval(REPORT)
     text = " ".join(capsys.readouterr().out.split())
     assert "agent math_agent with 12 experiences (L8)" in text
@@ -65,7 +66,7 @@ def test_an_eval_report_says_all_that_the_score_rests_on(
     assert "requests 120 new, 7 replayed from the file, 3 failed" in text
     assert "in all 1.23M tokens in (300.0k cached, 24 %), 45.7k out" in text
     assert "time 3 min 10 s" in text
-    assert text.endswith("next: the same command again asks only the 3 rollouts that failed")
+    assert text.endswith("next: grpo-practice eval (asks only the 3 rollouts that failed)")
     assert "simulated" not in text
 
 

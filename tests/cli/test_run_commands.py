@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import sqlite3
 import subprocess
@@ -19,6 +20,7 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.workspace import Workspace
 from tests.app.project import CONFIG
 from tests.cli.conftest import Gp
+from tests.cli.test_practice_end import serving
 from tests.fakes import FakeSleep
 from tests.processes import until
 
@@ -104,6 +106,50 @@ def test_the_second_practice_goes_on_with_the_first_without_a_config(shell: Shel
     more = shell.json("practice", "--epochs", "3")
     assert [s["step"] for s in more["steps"]] == list(range(6))
     assert [s["status"] for s in shell.json("practice")["steps"]] == ["closed"] * 6
+
+
+def test_a_finished_restart_names_the_command_that_continues_and_is_not_paid_again(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def typed(*words: str) -> tuple[str, str, int]:
+        monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+        before = shell.query("SELECT count(*) FROM calls")[0][0]
+        out, err = shell.type(*words)
+        return out, err, shell.query("SELECT count(*) FROM calls")[0][0] - before
+
+    practice = ("practice", "--config", "math.yaml")
+    shell.type(*practice)
+    out, _, paid = typed(*practice, "--restart-step", "1")
+    assert paid > 0
+    (line,) = [line for line in out.splitlines() if line.startswith("restarted at step 1")]
+    continues = shlex.split(line.partition(": ")[2])
+    assert continues == ["grpo-practice", *practice]
+    assert typed(*continues[1:])[2] == 0
+    _, err, paid = typed(*practice, "--restart-step", "1")
+    assert (paid, "--again repeats it" in err) == (0, True)
+    assert typed(*practice, "--restart-step", "1", "--again")[2] > 0
+    assert typed(*practice, "--restart-step", "0")[2] > 0
+    assert typed(*practice, "--restart-step=0")[2] > 0
+
+
+def test_an_eval_whose_questions_failed_names_the_command_that_asks_only_those(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def second(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        return (400, {"error": {"message": "odd"}}) if n == 2 else None
+
+    with serving(second) as endpoint:
+        url = f"evaluation.agent.model.model_provider.base_url={endpoint.url}"
+        words = ["eval", "--config", "math.yaml", "--set", url, "--restart-step", "0"]
+        monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+        out, _ = shell.type(*words)
+        (line,) = [line for line in out.splitlines() if line.startswith("next: ")]
+        command, asks = line.removeprefix("next: ").split(" (")
+        assert asks == "asks only the 1 rollout that failed)"
+        assert "--restart-step" not in command
+        asked = len(endpoint.bodies)
+        shell.type(*shlex.split(command)[1:])
+        assert len(endpoint.bodies) == asked + 1
 
 
 @pytest.mark.long

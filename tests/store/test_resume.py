@@ -46,11 +46,16 @@ def head(
             head("restart", 1, 2, 1), 1, True, Restart, id="--again starts another restart"
         ),
         pytest.param(
-            head("restart", 1, 3, 2, finished=True),
-            1,
-            False,
-            Restart,
-            id="a finished one is redone",
+            head("restart", 1, 3, 2, finished=True), 1, False, Resume, id="a finished one is kept"
+        ),
+        pytest.param(
+            head("restart", 1, 3, 2, finished=True), 1, True, Restart, id="--again repeats it"
+        ),
+        pytest.param(
+            head("restart", 1, 3, 2, finished=True), 2, False, Restart, id="at a later step"
+        ),
+        pytest.param(
+            head("restart", 0, 3, 3, finished=True), 0, False, Restart, id="0 repeats the run"
         ),
         pytest.param(
             head("restart", 0, 0, 0), 0, False, Resume, id="a restart at 0 under way goes on"

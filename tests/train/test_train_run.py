@@ -167,6 +167,30 @@ def test_a_restart_is_at_a_checkpoint(project: TrainProject) -> None:
     assert fake.trained == [2, 3, 4, 5]
 
 
+@pytest.mark.parametrize(("restart", "goes_on"), [(2, 4), (0, 4), (4, 4)])
+def test_a_restart_that_was_killed_goes_on_at_its_last_checkpoint(
+    project: TrainProject, restart: int, goes_on: int
+) -> None:
+    project.train()
+    with pytest.raises(KilledError):
+        project.train(FakeTrainer(kill=5), "train.learning_rate=2.0e-5", restart_step=restart)
+    fake = FakeTrainer()
+    report = project.train(fake, "train.learning_rate=2.0e-5", restart_step=restart)
+    assert (fake.trained, report.closed) == ([*range(goes_on, 6)], 6)
+
+
+def test_a_finished_restart_is_trained_again_only_with_again(project: TrainProject) -> None:
+    project.train()
+    project.train(FakeTrainer(), restart_step=2)
+    fake = FakeTrainer()
+    project.train(fake, restart_step=2)
+    assert fake.plans == []
+    shown = [event.text for event in project.events if isinstance(event, Notice)]
+    assert "not played again (--again repeats it)" in shown[-1]
+    project.train(fake, restart_step=2, again=True)
+    assert fake.trained == [2, 3, 4, 5]
+
+
 @pytest.mark.parametrize(
     "change", ["train.update_epochs=2", "train.lora={r: 8}", "train.lora=null", "base"]
 )

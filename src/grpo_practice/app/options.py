@@ -57,7 +57,7 @@ class RunOptions(TypedDict, total=False):
     restart_step: int | None
     """First step to play afresh; None continues."""
     again: bool
-    """Whether `restart_step` means another restart than the one under way."""
+    """Whether to repeat the restart at `restart_step`, also if it is under way or finished."""
     verbose: bool
     """Whether notices also say which keys of the config have no effect."""
     trace_content: bool

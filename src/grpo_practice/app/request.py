@@ -52,7 +52,7 @@ class RunRequest:
     restart_step: int | None = None
     """First step to play afresh; None continues."""
     again: bool = False
-    """Whether `restart_step` means another restart than the one under way."""
+    """Whether to repeat the restart at `restart_step`, also if it is under way or finished."""
 
     @property
     def overrides(self) -> list[Override]:

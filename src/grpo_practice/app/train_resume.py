@@ -11,6 +11,7 @@ from grpo_practice.store.bound_keys import diff, keeps_checkpoints, origin_of
 from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import CheckpointRow, RunSpec
+from grpo_practice.store.resume import Resume
 from grpo_practice.train.weights import weights_sha
 
 
@@ -57,7 +58,7 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return Start(session)
-    branch = store.read(branches.load, found.head_branch)
+    branch, session = store.read(branches.load, found.head_branch), _restarting(session, spec)
     if origin is not None and origin_of(branch.identity) != origin.text:
         first, taken = _taken_over(session, origin)
         return Start(replace(session, restart_step=first, again=True), first, taken)
@@ -97,6 +98,18 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
         )
         session = replace(session, restart_step=step, again=True)
     return Start(session, step, folder, row)
+
+
+def _restarting(session: Session, spec: RunSpec) -> Session:
+    """Return the session; without its restart if the run has begun that one already."""
+    step, store = session.restart_step, session.store
+    if step is None:
+        return session
+    head, decision = store.read(branches.decide, spec, restart_step=step, again=session.again)
+    if head is None or head["from_step"] != step or not isinstance(decision, Resume):
+        return session
+    session.notice(str(decision.notice))  # it goes on at its last checkpoint
+    return replace(session, restart_step=None)
 
 
 def _taken_over(session: Session, origin: Origin) -> tuple[int, Path]:

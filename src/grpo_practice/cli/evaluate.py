@@ -32,7 +32,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.other_words import OPTIONS
-from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -166,6 +166,8 @@ def evaluate(
         print_json(report.document())
     else:
         _show(ws, report, show=show, limit=limit)
+        if not forecast:
+            say_restarted(restart_step)
 
 
 def _show(

@@ -86,7 +86,9 @@ RestartOption = Annotated[
 ]
 AgainOption = Annotated[
     bool,
-    typer.Option("--again", help="With --restart-step: not the restart under way, another one."),
+    typer.Option(
+        "--again", help="With --restart-step: repeat it, also if it is under way or finished."
+    ),
 ]
 VerboseOption = Annotated[
     bool, typer.Option("--verbose", "-v", help="Also say which keys of the config have no effect.")
@@ -169,6 +171,14 @@ def as_typed(argv: Sequence[str] | None = None) -> str:
     words = [redactor.text(word) for word in (sys.argv[1:] if argv is None else argv)]
     words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
     return shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
+
+
+_ANEW = re.compile(r" --again\b| --restart-step[ =]\d+")
+
+
+def continuing() -> str:
+    """Return the command as it was typed, without the options that play steps anew."""
+    return _ANEW.sub("", as_typed())
 
 
 def keep_secrets(argv: Sequence[str]) -> None:

@@ -29,7 +29,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import PracticeOptions
@@ -121,5 +121,6 @@ def practice(
         show_forecast(left)
     else:
         show_practice(report)
+        say_restarted(restart_step)
     if not forecast and report.why_failed:
         raise typer.Exit(1)

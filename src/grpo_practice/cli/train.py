@@ -12,6 +12,7 @@ from grpo_practice.cli.cap_options import (
 )
 from grpo_practice.cli.completion import dataset_names
 from grpo_practice.cli.options import (
+    AgainOption,
     ConfigOption,
     DbOption,
     JsonOption,
@@ -23,7 +24,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def train(
         ),
     ] = False,
     restart_step: RestartOption = None,
+    again: AgainOption = False,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
     set_: SetOption = None,
@@ -102,6 +104,7 @@ def train(
             "max_tokens": max_tokens,
             "max_requests": max_requests,
             "restart_step": restart_step,
+            "again": again,
             "env": trusting(trust, trust_host),
             "verbose": verbose,
             "on_event": emit,
@@ -118,6 +121,8 @@ def train(
         print_json(needed.document()) if json else show_training_forecast(needed)
     elif report is not None:
         print_json(report.document()) if json else show_training(report)
+        if not json:
+            say_restarted(restart_step)
 
 
 def _searches(

@@ -121,7 +121,7 @@ class Account:
         name = self.caps.exceeded(self.spent + self.reserved + need) or "requests"
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
-        command = with_cap(self.command, name, raised_cap(cap, spent, more))
+        command = with_cap(self.command.replace(" --again", ""), name, raised_cap(cap, spent, more))
         text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
         if name != "requests":  # one more of these needs one
             text += f", and one more request may need {_shown(name, more)}"

@@ -24,7 +24,14 @@ from grpo_practice.reports.documents import (
 )
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.reproducibility import health_document, truncated_share
-from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.reports.shortfalls import (
+    PRACTISE,
+    Shortfall,
+    counted_steps,
+    is_restarted,
+    restart_option,
+    shortfalls,
+)
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
@@ -254,7 +261,9 @@ class PracticeReport(Report):
     def next_command(self) -> str:
         """Command to type now."""
         if self.merge_failed:
-            return f"{PRACTISE} --restart-step {self.merge_failed[0]}"
+            first = self.merge_failed[0]
+            again = is_restarted(first, self.steps)
+            return f"{PRACTISE} {restart_option(first, again=again)}"
         for short in self.shortfalls:
             if short.total:
                 return short.next_command(self.run)

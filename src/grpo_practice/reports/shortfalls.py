@@ -72,6 +72,8 @@ class Shortfall:
     """The first one concerned."""
     total: bool
     """Whether nothing was learnt from any, so that the run is a failure."""
+    again: bool
+    """Whether the run was restarted at that step, which only `--again` repeats."""
 
     @property
     def sentence(self) -> str:
@@ -97,12 +99,22 @@ class Shortfall:
         """Return what to type. `practise` is a command that goes on with the run."""
         if self.reason in QUARANTINE:
             return f"grpo-practice experiences list --quarantined --run {quote(run)}"
-        return f"{practise} --restart-step {self.step}"
+        return f"{practise} {restart_option(self.step, again=self.again)}"
 
     def document(self, run: str, practise: str = PRACTISE) -> dict[str, Any]:
         """Return it as part of a document."""
         words = {"sentence": self.sentence, "advice": self.advice}
         return asdict(self) | words | {"next": self.next_command(run, practise)}
+
+
+def is_restarted(step: int, rows: Sequence[StepRow]) -> bool:
+    """Return whether the run, of these steps, was restarted at this one, which is not 0."""
+    return 0 < step == next(r.plan.step for r in rows if r.branch_id == rows[-1].branch_id)
+
+
+def restart_option(step: int, *, again: bool) -> str:
+    """Return the option that plays the steps from this one on afresh; see `is_restarted`."""
+    return f"--restart-step {step}{' --again' if again else ''}"
 
 
 def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
@@ -128,6 +140,7 @@ def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
             sums.informative,
             sums.failed,
             may_be_total=whole,
+            rows=rows,
         ),
         *_shortfall(
             "proposals",
@@ -135,6 +148,7 @@ def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
             sums.proposals,
             {r: n for r, n in added(rules).items() if r not in HARMLESS},
             may_be_total=whole and not sums.confirmed and not sums.removed,
+            rows=rows,
         ),
     ]
 
@@ -146,6 +160,7 @@ def _shortfall(
     reasons: Mapping[Any, int],
     *,
     may_be_total: bool,
+    rows: Sequence[StepRow],
 ) -> list[Shortfall]:
     """Return a shortfall, if there is one. `lost`: step → how many; `reasons`: commonest first."""
     n = sum(lost.values())
@@ -153,7 +168,8 @@ def _shortfall(
         return []
     first = min(step for step, some in lost.items() if some)
     total = may_be_total and n == all_
-    return [Shortfall(of, n, all_, next(iter(reasons)), len(reasons) == 1, first, total)]
+    again = is_restarted(first, rows)
+    return [Shortfall(of, n, all_, next(iter(reasons)), len(reasons) == 1, first, total, again)]
 
 
 def spoken(kind: str) -> str:

@@ -12,7 +12,14 @@ from grpo_practice.store.bound_keys import complete, diff
 from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
-from grpo_practice.store.resume import Head, Rebind, Restart, Resume, resume_decision
+from grpo_practice.store.resume import (
+    Head,
+    Rebind,
+    Restart,
+    Resume,
+    ResumeDecision,
+    resume_decision,
+)
 from grpo_practice.text import folder_text
 from grpo_practice.types import Library
 
@@ -34,12 +41,7 @@ def begin(
             f"{spec.name} is a recorded run: nothing is played in it",
             hint="give this one another exp_id",
         )
-    head_row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
-    head = _head(db, spec.name, head_row) if head_row is not None else None
-    whole = spec.kind == "eval"
-    decision = resume_decision(
-        spec.name, head, spec.identity, restart_step=restart_step, again=again, whole=whole
-    )
+    head_row, decision = decide(db, spec, restart_step=restart_step, again=again)
     if run is None:
         _insert_run(db, spec)
     notices: tuple[str, ...] = ()
@@ -58,8 +60,7 @@ def begin(
             notices = (notice,)
         case Restart(step):
             assert head_row is not None
-            assert head is not None
-            _whole_or_same(spec, step, diff(head.identity, spec.identity))
+            _whole_or_same(spec, step, diff(json.loads(head_row["identity"]), spec.identity))
             # What a judge said of an answer that training comes to again is not paid again.
             lends = head_row if spec.kind == "train" else None
             branch_id = _insert_branch(db, spec, head_row["branch_id"], step, lends)
@@ -74,6 +75,22 @@ def begin(
                     f"{lender['run_id']} asked the same: its answers are used, not paid again",
                 )
     return load(db, branch_id, notices)
+
+
+def decide(
+    db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
+) -> tuple[sqlite3.Row | None, ResumeDecision]:
+    """Return the run's newest branch, None without one, and the decision that `begin` acts on."""
+    run = db.execute("SELECT head_branch FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
+    row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
+    return row, resume_decision(
+        spec.name,
+        _head(db, spec.name, row) if row is not None else None,
+        spec.identity,
+        restart_step=restart_step,
+        again=again,
+        whole=spec.kind == "eval",
+    )
 
 
 def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:

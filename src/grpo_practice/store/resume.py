@@ -66,8 +66,8 @@ def resume_decision(
     """Return what to do, given how the run stands.
 
     `head` is its newest branch, None for a run that is not there yet; `identity`, what the command
-    would bind it to. `again` begins a restart that is under way anew; a `whole` run, an evaluation,
-    can only be restarted as a whole.
+    would bind it to. `again` repeats a restart that is under way or finished; a `whole` run, an
+    evaluation, can only be restarted as a whole.
 
     Raises:
         FingerprintError: Closed steps were made under another identity and nothing says restart.
@@ -110,6 +110,10 @@ def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> Re
     if head.cause == "restart" and head.from_step == step and not head.finished:
         return Resume(
             f"going on with the restart at step {step} that was under way (--again starts another)"
+        )
+    if head.cause == "restart" and head.from_step == step > 0:
+        return Resume(
+            f"the restart at step {step} is finished, and not played again (--again repeats it)"
         )
     if step == head.recorded > 0:
         return Resume(f"steps 0 to {step - 1} are recorded: going on from there")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from grpo_practice.cli.options import on_database
+from grpo_practice.cli.options import continuing, on_database
 from grpo_practice.errors import ConfigError, DeclinedError
 from grpo_practice.text import count as count
 from grpo_practice.text import visible
@@ -33,6 +33,12 @@ def note(text: str, *, style: str | None = None) -> None:
 def say_next(command: str) -> None:
     """Print the command to type now; it names the database that `--db` named."""
     say(f"next: {on_database(command)}")
+
+
+def say_restarted(step: int | None) -> None:
+    """Print the command that continues a run, if this one has restarted it at a step."""
+    if step is not None:
+        say(f"restarted at step {step}; to continue without a restart: {on_database(continuing())}")
 
 
 def note_next(command: str) -> None:

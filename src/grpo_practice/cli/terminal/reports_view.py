@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.cli.options import PROGRAM, on_database
+from grpo_practice.cli.options import PROGRAM, continuing, on_database
 from grpo_practice.cli.terminal.formatting import count, duration, reward, say, say_next
 from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
@@ -61,7 +61,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         say("next: mend the verify function, then --restart-step 0 with the mended file")
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
-        say(f"next: the same command again asks only the {failed} that failed")
+        say_next(f"{continuing()} (asks only the {failed} that failed)")
     else:
         say_next(next_command or f"{PROGRAM} runs show {quote(report.run)}")
 

@@ -130,7 +130,7 @@ def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:
-    """Return the run's last command, without the options that made it do only a part."""
+    """Return the run's last command, without the options that limit it or play steps anew."""
     row = db.execute(
         """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
             ORDER BY invocation_id DESC LIMIT 1""",
@@ -139,7 +139,7 @@ def last_command(db: sqlite3.Connection, run: str) -> str:
     return _PARTLY.sub("", row[0]) if row else ""
 
 
-_PARTLY = re.compile(r" --again\b| --(?:pilot|limit)[ =]\d+")
+_PARTLY = re.compile(r" --again\b| --(?:pilot|limit|restart-step)[ =]\d+")
 
 
 def _run(row: sqlite3.Row) -> RunRow:
