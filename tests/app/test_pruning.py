@@ -9,7 +9,7 @@ from grpo_practice import Workspace
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.llm.budget import Caps
 from grpo_practice.prompts.system import library_tokens
-from grpo_practice.reports.effects import PruneReport
+from grpo_practice.reports.pruning import PruneReport
 from grpo_practice.store import Store
 from grpo_practice.types import Library
 from tests.app.project import finished

@@ -17,6 +17,7 @@ from grpo_practice.stats.effects import (
     best_within,
     design,
     effects,
+    effects_in_each_case,
     halves,
     kept,
     planned_se,
@@ -178,6 +179,30 @@ def test_the_planned_error_is_the_one_that_is_found(
     planned = planned_se(0.374**2, omega**2, m, questions, k)
     assert np.sqrt(np.square(errors).mean()) == pytest.approx(planned, rel=0.05)
     assert np.std(estimates) == pytest.approx(planned, rel=0.12)
+
+
+def test_failures_of_wrong_answers_make_no_supported_effect() -> None:
+    """The first of 10 experiences without effect makes 30 % of the wrong answers fail."""
+    claimed = supported = 0
+    for seed in range(40):
+        rng, shown = np.random.default_rng(seed), design(10, 150, 8, seed)
+        right = rng.random((150, 8)) < rng.random((150, 1))
+        fails = ~right & shown[..., 0] & (rng.random((150, 8)) < 0.3)
+        of = np.arange(150).repeat(8)
+        y = np.where(fails, np.nan, right)
+        scored, as_0, as_1 = effects_in_each_case(y.ravel(), shown.reshape(-1, 10), of, of)
+        assert scored.rollouts == (~fails).sum()
+        assert as_0.rollouts == as_1.rollouts == 1_200
+        claimed += int(scored.low[0] > 0)
+        supported += int(min(scored.low[0], as_0.low[0], as_1.low[0]) > 0)
+    assert claimed > 15
+    assert supported <= 3
+
+
+def test_without_failures_there_is_one_case() -> None:
+    y, x, of, cluster = drawn(np.array([0.1, 0.0, 0.0]))
+    (found,) = effects_in_each_case(y, x, of, cluster)
+    assert found.effect == pytest.approx(effects(y, x, of, cluster).effect)
 
 
 def _library(true: list[float], seed: int) -> Effects:

@@ -7,7 +7,8 @@ from grpo_practice.app.run_calls import RunCalls
 
 if TYPE_CHECKING:
     from grpo_practice.app.options import EffectOptions
-    from grpo_practice.reports.effects import EffectsReport, PruneReport
+    from grpo_practice.reports.effects import EffectsReport
+    from grpo_practice.reports.pruning import PruneReport
 
 
 class MeasuredExperiences(RunCalls):

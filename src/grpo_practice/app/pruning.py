@@ -9,14 +9,9 @@ from grpo_practice.prompts.system import (
     library_tokens,
     render_library,
 )
-from grpo_practice.reports.effects import (
-    ExperienceEffect,
-    Measurement,
-    Pruned,
-    PruneReport,
-    measurement,
-)
-from grpo_practice.stats.effects import HARMFUL, best_within
+from grpo_practice.reports.effects import ExperienceEffect, Measurement, measurement
+from grpo_practice.reports.pruning import Pruned, PruneReport
+from grpo_practice.stats.effects import best_within
 from grpo_practice.stats.paired import FEWEST
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
@@ -39,7 +34,7 @@ def prune(
     stay = list[ExperienceEffect]()
     gone = list[Pruned]()
     for one in measured.experiences:
-        if one.p_harm is not None and one.p_harm > HARMFUL:
+        if one.harmful:
             gone.append(Pruned(one, "harm"))
         else:
             stay.append(one)

@@ -2,14 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from shlex import quote
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import library_tokens
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.comparison import points
 from grpo_practice.stats import Question
@@ -17,7 +16,7 @@ from grpo_practice.stats.effects import HARMFUL
 from grpo_practice.stats.paired import FEWEST, Difference, difference
 from grpo_practice.store import Store, branches, datasets, libraries
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.queries.halves import scored_parts
+from grpo_practice.store.queries.halves import part_rollouts
 from grpo_practice.store.records import Branch
 from grpo_practice.text import count
 from grpo_practice.types import Experience, Library
@@ -40,12 +39,40 @@ class ExperienceEffect:
     """Probability that it does harm, given the effects of the others."""
     expected: float | None
     """Mean of the effect, given those of the others: smaller than `effect`, mostly."""
+    failed: tuple[float, float] = (0.0, 0.0)
+    """Shares of the rollouts with it, and of those without it, that failed."""
+    bounds: Sequence["ExperienceEffect"] = ()
+    """The same with failed rollouts counted as 0, then as 1; empty where none failed."""
+
+    @property
+    def sign(self) -> int:
+        """1 or -1 where the interval leaves out 0; else 0."""
+        low, high = self.ci95 or (0.0, 0.0)
+        return (low > 0) - (high < 0)
+
+    @property
+    def supported(self) -> bool:
+        """False where the interval leaves out 0, but not so with failed rollouts as 0 or as 1."""
+        return not self.sign or all(one.sign == self.sign for one in self.bounds)
+
+    @property
+    def harmful(self) -> bool:
+        """True where it is likely to do harm, whatever the failed rollouts would have been."""
+        return all((one.p_harm or 0) > HARMFUL for one in (self, *self.bounds))
 
     def document(self) -> dict[str, Any]:
         """Return it as part of a document."""
         return {
             "id": self.experience.id,
             "text": self.experience.text,
+            **self._numbers(),
+            "failed": {"with": self.failed[0], "without": self.failed[1]},
+            "failed_as": {str(n): one._numbers() for n, one in enumerate(self.bounds)},
+            "supported": self.supported,
+        }
+
+    def _numbers(self) -> dict[str, Any]:
+        return {
             "effect": self.effect,
             "se": self.se,
             "ci95": list(self.ci95) if self.ci95 else None,
@@ -117,14 +144,14 @@ def measurement(store: Store, name: str) -> Measurement:
     branch = store.read(branches.load, run.head_branch)
     asked = store.read(scores.questions, branch)
     library = store.read(libraries.load, branch.library.id)
-    found = _effects(store, branch, library, asked)
+    found, experiences = _effects(store, branch, library, asked)
     dataset = store.read(datasets.by_id, branch.dataset_id)
     return Measurement(
         run=name,
         exp_id=run.exp_id,
         library=library,
         dataset=dataset.name,
-        experiences=[_of_one(found, j, e) for j, e in enumerate(library.experiences)],
+        experiences=experiences,
         total=None if math.isnan(found.total) else (found.total, found.total_se),
         questions=sum(not q.unscorable for q in asked),
         left_out=sum(q.unscorable for q in asked),
@@ -139,21 +166,32 @@ def measurement(store: Store, name: str) -> Measurement:
 
 def _effects(
     store: Store, branch: Branch, library: Library, asked: Sequence[Question]
-) -> "Effects":
+) -> tuple["Effects", list[ExperienceEffect]]:
+    """Return the effects by the scored rollouts, and all that is known of each experience."""
     import numpy as np
 
-    from grpo_practice.stats.effects import effects
+    from grpo_practice.stats.effects import effects_in_each_case
 
     names = dict[tuple[bool, str], int]()
     family = {q.key: names.setdefault(q.cluster_name, len(names)) for q in asked}
-    parts, ids = store.read(scored_parts, branch), [e.id for e in library.experiences]
-    shown = [[id_ not in part.left_out for id_ in ids] for part in parts]
-    return effects(
-        np.array([part.reward for part in parts], np.float64),
-        np.array(shown, np.bool_).reshape(len(parts), len(ids)),
+    parts, ids = store.read(part_rollouts, branch), [e.id for e in library.experiences]
+    shown = np.array([[id_ not in part.left_out for id_ in ids] for part in parts], np.bool_)
+    shown = shown.reshape(len(parts), len(ids))
+    rewards = np.array([part.reward for part in parts], np.float64)  # nan for None
+    cases = effects_in_each_case(
+        rewards,
+        shown,
         np.array([part.sample for part in parts], np.int64),
         np.array([family[str(part.sample)] for part in parts], np.int64),
     )
+    failed, experiences = np.isnan(rewards), list[ExperienceEffect]()
+    for j, e in enumerate(library.experiences):
+        one, *bounds = (_of_one(case, j, e) for case in cases)
+        shares = [
+            float(failed[has].mean()) if has.any() else 0.0 for has in (shown[:, j], ~shown[:, j])
+        ]
+        experiences.append(replace(one, failed=(shares[0], shares[1]), bounds=bounds))
+    return cases[0], experiences
 
 
 def _of_one(found: "Effects", j: int, experience: Experience) -> ExperienceEffect:
@@ -185,7 +223,7 @@ class EffectsReport(Report):
     def next_command(self) -> str:
         """Command to type now: what is likely to do harm is taken out, or the whole measured."""
         found = self.found
-        if any((one.p_harm or 0) > HARMFUL for one in found.experiences):
+        if any(one.harmful for one in found.experiences):
             return f"grpo-practice experiences prune --run L{found.library.id}"
         return f"grpo-practice eval --run {quote(found.exp_id)} --arms none,full"
 
@@ -210,7 +248,22 @@ class EffectsReport(Report):
                 " larger -k)"
             )
         if missing := found.planned - found.scored:
-            notes.append(f"{count(missing, 'rollout')} without a reward are left out")
+            notes.append(
+                f"{count(missing, 'rollout')} failed: left out of the effects above, and counted"
+                " as 0 and as 1 beside them"
+            )
+        unsupported = [one.experience.id for one in found.experiences if not one.supported]
+        if unsupported:
+            notes.append(
+                f"not supported (?): {', '.join(unsupported)}; with failed rollouts as 0 or as 1,"
+                " the interval holds 0 or lies on its other side"
+            )
+        if (of := self.measured) is not None and of.worst is not None and of.best is not None:
+            ends = (points(case.mean, signed=True) for case in (of.worst, of.best))
+            notes.append(
+                f"{count(of.missing, 'rollout')} of the whole library and of none failed: in the"
+                f" worst and the best case, they differ by {' and '.join(ends)} points"
+            )
         if found.left_out:
             notes.append(
                 f"{count(found.left_out, 'question')} of {found.dataset} left out: practised on, or"
@@ -277,88 +330,3 @@ def effects_report(store: Store, run: str, *, whole: str, none: str) -> EffectsR
 def _questions(store: Store, name: str) -> list[Question]:
     head = store.read(runs.get, name).head_branch
     return store.read(scores.questions, store.read(branches.load, head)) if head else []
-
-
-@dataclass(frozen=True, slots=True)
-class Pruned:
-    """An experience that was taken out."""
-
-    of: ExperienceEffect
-    reason: Literal["harm", "room"]
-    """`harm`: it is likely to do some; `room`: others are worth more in so many tokens."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return self.of.document() | {"reason": self.reason}
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class PruneReport(Report):
-    """A library without some of its experiences; no gain is claimed, since none is measured."""
-
-    run: str
-    """Practice run of the library."""
-    found: Measurement
-    gone: Sequence[Pruned]
-    library: Library | None
-    """The new library; None where nothing is taken out, or nothing would be left."""
-
-    @property
-    def tokens(self) -> tuple[int, int]:
-        """Tokens of the library before and after, about."""
-        return library_tokens(self.found.library), library_tokens(self.library or Library())
-
-    @property
-    def sentence(self) -> str:
-        """Result in one sentence."""
-        was = f"L{self.found.library.id}"
-        if not self.gone:
-            return f"{was} stays as it is: no experience is likely to do harm (P > {HARMFUL:g})"
-        if self.library is None:
-            return (
-                f"all {count(len(self.gone), 'experience')} of {was} are likely to do harm"
-                f" (P > {HARMFUL:g}): no library is made, since it would be empty"
-            )
-        before, after = self.tokens
-        return (
-            f"L{self.library.id} is {was} without"
-            f" {', '.join(one.of.experience.id for one in self.gone)}:"
-            f" {count(len(self.library), 'experience')}, {after:,} tokens in place of {before:,}"
-        )
-
-    @property
-    def next_command(self) -> str:
-        """Command to type now: only a comparison on other questions can tell a gain."""
-        arms = "none,full" + (f",L{self.library.id}" if self.library else "")
-        return f"grpo-practice eval --run {quote(self.run)} --arms {arms}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.prune/1`."""
-        before, after = self.tokens
-        return {
-            "schema": "grpo-practice.prune/1",
-            "run": self.run,
-            "simulated": self.found.simulated,
-            "measured_by": self.found.run,
-            "before": f"L{self.found.library.id}",
-            "library": f"L{self.library.id}" if self.library else None,
-            "experiences": [asdict(e) | {"id": e.id} for e in self._left],
-            "removed": [one.document() for one in self.gone],
-            "tokens": {"before": before, "after": after if self.library else before},
-            "sentence": self.sentence,
-            "next": self.next_command,
-            "exit": 0,
-        }
-
-    @property
-    def _left(self) -> Sequence[Experience]:
-        return (self.library or self.found.library).experiences
-
-    @override
-    def summary(self) -> Sequence[Sequence[str]]:
-        """Return what was taken out."""
-        return [
-            (self.sentence,),
-            *((one.of.experience.id, one.reason, one.of.experience.text) for one in self.gone),
-        ]

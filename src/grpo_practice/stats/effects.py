@@ -186,6 +186,30 @@ def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Eff
     )
 
 
+def effects_in_each_case(
+    rewards: Floats, shown: Bools, question: Ints, cluster: Ints
+) -> list[Effects]:
+    """Estimate the effects from the scored rollouts, then with failed ones as 0, and as 1.
+
+    Where an experience makes wrong answers fail, those that are scored look better with it: such
+    an effect is gone where the failed ones count as 0. Only the first where none failed.
+
+    Args:
+        rewards: One for each rollout, nan where it failed. Shape: [N].
+        shown: See `effects`; so are the others.
+        question: Its question. Shape: [N].
+        cluster: The cluster of its question. Shape: [N].
+    """
+    import numpy as np
+
+    scored = ~np.isnan(rewards)
+    cases = [effects(rewards[scored], shown[scored], question[scored], cluster[scored])]
+    if not scored.all():
+        filled = (np.where(scored, rewards, reward) for reward in (0.0, 1.0))
+        cases += [effects(each, shown, question, cluster) for each in filled]
+    return cases
+
+
 def _within(
     rewards: Floats, shown: Bools, question: Ints, cluster: Ints
 ) -> tuple[Floats, Floats, Ints, int]:

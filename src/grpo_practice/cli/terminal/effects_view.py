@@ -8,7 +8,8 @@ from grpo_practice.reports.comparison import points
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.effects import EffectsReport, ExperienceEffect, PruneReport
+    from grpo_practice.reports.effects import EffectsReport, ExperienceEffect
+    from grpo_practice.reports.pruning import PruneReport
 
 NUMBERS = 44
 """Characters that the columns beside the text take."""
@@ -27,6 +28,9 @@ def show_effects(report: "EffectsReport") -> None:
         map(_row, rows),
         right=["effect", "P(harm)"],
     )
+    if any(one.bounds for one in found.experiences):
+        headers = ["experience", "failed with it", "without it", "effect, failed as 0", "as 1"]
+        table(headers, map(_failed, rows), right=headers[1:3])
     facts(
         [
             ("measured", _measured(report)),
@@ -76,9 +80,19 @@ def _row(one: "ExperienceEffect") -> tuple[str, str, str, str, str]:
     text = brief(one.experience.text, max(room() - NUMBERS - 4 * GAP, 20))
     if one.effect is None or one.ci95 is None or one.p_harm is None:
         return one.experience.id, "-", "-", "-", text
-    low, high = (points(end, signed=True) for end in one.ci95)
-    effect = points(one.effect, signed=True)
-    return one.experience.id, effect, f"{low} to {high}", _probability(one.p_harm), text
+    effect = points(one.effect, signed=True) + ("" if one.supported else " ?")
+    return one.experience.id, effect, _interval(one), _probability(one.p_harm), text
+
+
+def _interval(one: "ExperienceEffect") -> str:
+    return " to ".join(points(end, signed=True) for end in one.ci95 or ()) or "-"
+
+
+def _failed(one: "ExperienceEffect") -> list[str]:
+    """Return the row of an experience in the table about failed rollouts."""
+    shares = [f"{share:.1%}" for share in one.failed]
+    cases = [f"{_points(case.effect)} ({_interval(case)})" for case in one.bounds]
+    return [one.experience.id, *shares, *cases]
 
 
 def _measured(report: "EffectsReport") -> str:

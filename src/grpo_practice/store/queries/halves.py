@@ -10,21 +10,22 @@ from grpo_practice.store.step_totals import ROLLOUTS
 
 @dataclass(frozen=True, slots=True)
 class PartRollout:
-    """A scored rollout, and what it was not shown."""
+    """A rollout, and what it was not shown."""
 
     sample: int
     left_out: frozenset[str]
     """Labels of the experiences that were not shown."""
-    reward: float
+    reward: float | None
+    """None where it failed."""
 
 
-def scored_parts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:
-    """Return the scored rollouts of a run that measures experiences, over its line."""
+def part_rollouts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:
+    """Return the rollouts of a run that measures experiences, over its line."""
     found = list[PartRollout]()
     for segment in branch.line:
         rows = db.execute(
             f"""SELECT r.sample_id, r.left_out, v.reward {ROLLOUTS}
-                 WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND v.reward IS NOT NULL
+                 WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
                 ORDER BY r.step, r.slot, r.attempt""",
             (segment.branch_id, segment.first, segment.end),
         )
