@@ -19,7 +19,11 @@ def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef |
 
 
 def wants_llm(text: str, func: str) -> bool:
-    """Return whether a function names a parameter `llm`, or takes it out of its `**kwargs`."""
+    """Return whether a function can use `llm`.
+
+    It names a parameter `llm`, takes it out of its `**kwargs`, or uses these as a whole, as in
+    `grade(sample, **kwargs)`.
+    """
     found = definition(text, func)
     if found is None:
         return False
@@ -27,21 +31,24 @@ def wants_llm(text: str, func: str) -> bool:
     if any(arg.arg == "llm" for arg in (*given.posonlyargs, *given.args, *given.kwonlyargs)):
         return True
     rest = given.kwarg.arg if given.kwarg is not None else None
-    return any(_takes(node, rest) for node in ast.walk(found))
+    nodes = list(ast.walk(found))
+    keys = [key for node in nodes if (key := _key_read(node, rest)) is not None]
+    uses = sum(isinstance(node, ast.Name) and node.id == rest for node in nodes)
+    return "llm" in keys or uses > len(keys)
 
 
-def _takes(node: ast.AST, kwargs: str | None) -> bool:
-    """Return whether the expression is `kwargs["llm"]` or `kwargs.get("llm", …)`."""
+def _key_read(node: ast.AST, kwargs: str | None) -> str | None:
+    """Return the key in `kwargs["key"]` or `kwargs.get("key", …)`; None for any other node."""
     match node:
-        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value="llm")):
-            return name == kwargs
+        case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=str(key))):
+            return key if name == kwargs else None
         case ast.Call(
             func=ast.Attribute(value=ast.Name(id=name), attr="get" | "pop"),
-            args=[ast.Constant(value="llm"), *_],
+            args=[ast.Constant(value=str(key)), *_],
         ):
-            return name == kwargs
+            return key if name == kwargs else None
         case _:
-            return False
+            return None
 
 
 def defined_async(text: str, func: str) -> bool:

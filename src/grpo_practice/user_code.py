@@ -21,11 +21,12 @@ from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from typing_extensions import override
 
 from grpo_practice.safe_path import safe_environment, safe_path
+from grpo_practice.text import nearest
 
 if TYPE_CHECKING:
     import asyncio
@@ -38,7 +39,10 @@ LOAD_S = 60.0
 
 @dataclass
 class EvaluationSample:
-    """Sample as a verify function sees it; a field it does not have reads as None."""
+    """Sample as a verify function sees it.
+
+    Fields that only the reference implementation fills are None; any other name raises.
+    """
 
     raw_question: str = ""
     correct_answer: str | list[str] | None = None
@@ -47,19 +51,25 @@ class EvaluationSample:
     level: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
+    # The reference implementation's other fields, for functions that were written for it.
+    id = exp_id = stage = created_at = updated_at = dataset = dataset_index = file_name = None
+    augmented_question = extracted_final_answer = judged_response = reasoning = reward = None
+    correct = confidence = time_cost = trace_id = trace_url = trajectory = trajectories = None
+
     @property
     def question(self) -> str:
         """The question, under its other name."""
         return self.raw_question
 
-    def __getattr__(self, name: str) -> None:
-        """Return None for a field that is not there; names of Python's protocols raise."""
-        if name.startswith("__"):
-            raise AttributeError(name)
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise AttributeError, with the nearest field: a misspelt one is no empty answer."""
+        fields = [field for field in dir(self) if not field.startswith("_")]
+        hint = nearest(name, fields, most=1) or "what a row has besides is in sample.meta"
+        raise AttributeError(f"a sample has no field {name!r}; {hint}", name=name, obj=self)
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the field, or the default when it is None."""
-        value = getattr(self, name)
+        """Return the field, or the default if it is None or missing, as the reference does."""
+        value = getattr(self, name, None)
         return default if value is None else value
 
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from grpo_practice.config import load_eval
-from grpo_practice.doctor.data import boxed, look_at_questions, look_at_verify, near_misses
+from grpo_practice.doctor.data import look_at_questions, look_at_verify, near_misses
 from grpo_practice.types import Sample
+from grpo_practice.verify.trial import boxed
 
 
 def samples(*pairs: tuple[str, Any]) -> list[Sample]:
@@ -38,6 +39,8 @@ def prefix(sample):
     return {"reward": float(sample.response[:3] == str(sample.correct_answer)[:3])}
 def deaf(sample):
     return {"reward": 0.0}
+def misspelt(sample):
+    return {"reward": float(sample.responze == sample.correct_answer)}
 def fragile(sample):
     return {"reward": float(int(said(sample)) == int(sample.correct_answer))}
 """
@@ -56,6 +59,7 @@ def fragile(sample):
         ("exact", "ok", "tried on 3 golds, 6 near misses"),
         ("s.py:deaf", "warning", "3 of 3 golds are not right answers to themselves"),
         ("s.py:fragile", "warning", "raised"),
+        ("s.py:misspelt", "problem", "no field 'responze'; did you mean response?"),
         ("s.py:gone", "problem", "cannot load"),
         ("judge", "ok", "not tried"),
     ],

@@ -38,8 +38,14 @@ def hides(sample, llm=None):
 def number(sample, **kwargs):
     return {"yes": True, "no": False, "half": 0.5, "one": 1, "two": 2, "text": "1"}[sample.response]
 
-def optional(sample, **kwargs):
-    return "llm" not in kwargs
+def hands_on(sample, timeout_score=0, **kwargs):
+    return graded(sample, **kwargs)
+
+def graded(sample, lenient=False, llm=None):
+    return llm.query_one("?") == "yes"
+
+def optional(sample, timeout_score=0, **kwargs):
+    return kwargs.get("lenient") is None and kwargs.pop("strict", 1)
 
 def broken(sample):
     value = {}
@@ -109,7 +115,13 @@ async def test_its_judges_failure_is_no_reward_even_where_it_hides_it(tmp_path: 
             await verifier(tmp_path, func)(SAMPLE, "it", failing)
 
 
-async def test_a_function_that_only_looks_whether_there_is_one_stays_in_a_worker(
+async def test_a_plain_function_that_hands_its_kwargs_on_is_given_llm(tmp_path: Path) -> None:
+    hands_on = verifier(tmp_path, "hands_on")
+    assert hands_on.function.is_judge
+    assert (await hands_on(SAMPLE, "it", Scripted("yes"))).reward == 1
+
+
+async def test_a_function_that_reads_other_keywords_alone_stays_in_a_worker(
     tmp_path: Path,
 ) -> None:
     async with verifier(tmp_path, "optional") as verify:

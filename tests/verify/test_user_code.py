@@ -56,9 +56,8 @@ def by_response(sample: EvaluationSample, timeout_score=0, **kwargs) -> dict:
                 return {"reward": 0.5, "reasoning": "later"}
             return later()
         case "pid": return {"reward": 1.0, "reasoning": str(os.getpid())}
-        case "llm": return {"reward": 1.0 if "llm" not in kwargs else 0.0}
         case "int": return {"reward": 1, "reasoning": "", "extracted": "1"}
-    return {"reward": 0.25, "reasoning": f"{timeout_score} {kwargs}"}
+    return {"reward": 0.25, "reasoning": f"{timeout_score} {kwargs.get('k')}"}
 
 def fields(sample, **kwargs):
     sample.note = "may be set"
@@ -125,8 +124,7 @@ async def test_a_good_result_is_the_verdict(tmp_path: Path) -> None:
     async with verifier(tmp_path, "by_response", k="v") as verify:
         assert await verify(SAMPLE, "coroutine", None) == Verdict(0.5, "later")
         assert await verify(SAMPLE, "int", None) == Verdict(1.0, None, "1")
-        assert (await verify(SAMPLE, "llm", None)).reward == 1.0
-        assert await verify(SAMPLE, "other", None) == Verdict(0.25, "0 {'k': 'v'}")
+        assert await verify(SAMPLE, "other", None) == Verdict(0.25, "0 v")
         pid = (await verify(SAMPLE, "pid", None)).critique
         assert pid != str(os.getpid())
 
@@ -178,6 +176,26 @@ async def test_a_function_sees_the_references_fields_and_none_for_missing_ones(
     assert "['a', '1']" in listed
 
 
+@pytest.mark.parametrize(
+    ("field", "said"),
+    [
+        ("responze", "a sample has no field 'responze'; did you mean response?"),
+        ("answer", "a sample has no field 'answer'; did you mean correct_answer?"),
+        ("raw_queston", "did you mean raw_question?"),
+        ("options", "a sample has no field 'options'; what a row has besides is in sample.meta"),
+    ],
+)
+async def test_a_misspelt_field_is_an_error_that_names_the_nearest_one(
+    tmp_path: Path, field: str, said: str
+) -> None:
+    (tmp_path / "mine.py").write_text(f"def f(sample):\n    return sample.{field} == 'r'\n")
+    async with Verifier(resolve("mine.py:f", {}, None, tmp_path)) as verify:
+        with pytest.raises(VerifyError) as caught:
+            await verify(SAMPLE, "r", None)
+    assert said in str(caught.value)
+    assert "(line 2: return sample." in str(caught.value)
+
+
 @pytest.mark.parametrize("response", ["hangs", "spins"])
 async def test_a_hanging_function_is_killed_and_the_pool_goes_on(
     tmp_path: Path, response: str
@@ -196,7 +214,7 @@ async def test_the_timeout_score_is_used_only_where_it_is_set(tmp_path: Path) ->
         verdict = await verify(SAMPLE, "hangs", None)
         assert verdict.reward == 0.1
         assert "took longer" in (verdict.critique or "")
-        assert await verify(SAMPLE, "other", None) == Verdict(0.25, "0.1 {}")
+        assert await verify(SAMPLE, "other", None) == Verdict(0.25, "0.1 None")
 
 
 async def test_a_worker_that_dies_is_an_error_of_its_answer_alone(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from grpo_practice.app.preflight import (
     check_plan,
     eval_dataset,
     session_of,
+    try_verify,
     unscorable,
     unscorable_notice,
     verify_function,
@@ -163,6 +164,9 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     specs, jobs = [lent(job) for job in jobs], [following(job) for job in jobs]
     session, reports = jobs[0].session, list[EvalReport]()
     store, pilot = session.store, jobs[0].pilot
+    # An evaluation of a practice run scores as the practice does, which has tried the function.
+    if jobs[0].target.role != "in_run":
+        await try_verify(session, specs[0], jobs[0].verify, jobs[0].dataset)
     # With a pilot it goes on to `pilot_evals`: there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
     wanted = [(spec, partial(planned, job)) for job, spec in zip(jobs, specs, strict=True)]

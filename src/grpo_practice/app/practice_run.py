@@ -19,6 +19,7 @@ from grpo_practice.app.preflight import (
     dataset_of,
     scorable,
     session_of,
+    try_verify,
     verify_function,
 )
 from grpo_practice.app.program_files import check_own, sha_of
@@ -171,6 +172,7 @@ def spec_of(job: PracticeJob) -> RunSpec:
 
 async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = spec_of(job), job.session.store
+    await try_verify(job.session, spec, job.verify, job.dataset)
     with job.start_named(), open_run(job.session, spec, partial(planned, job)) as run:
         rows = store.read(steps.on_line, run.branch)
         settled = store.read(scores.settled_counts, run.branch)

@@ -21,15 +21,21 @@ from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.redact import redactor
-from grpo_practice.store import Store, datasets
-from grpo_practice.store.records import Branch, DatasetRow
+from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store.queries import runs
+from grpo_practice.store.records import Branch, DatasetRow, RunSpec
 from grpo_practice.text import count
+from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
+from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of
+from grpo_practice.verify.verifier import Verifier
 
 LOST = "dataset samples"
 """Key of a diff that says samples are missing."""
 SHOWN = 5
 """Most bad golds that a message names."""
+TRIED = 5
+"""Most golds that a verify function of the user's is tried on before a run begins."""
 
 
 def session_of(
@@ -73,6 +79,38 @@ def verify_function(
         session.notice(verify.note)
     check_texts({f"the file of verify {verify.name}": verify.source})
     return verify
+
+
+async def try_verify(
+    session: Session, spec: RunSpec, verify: VerifyFunction, dataset: DatasetRow
+) -> None:
+    """Try a verify function of the user's on golds of the dataset, unless the run knows it.
+
+    A notice says if it takes none for right.
+
+    Raises:
+        ConfigError: It raises for every gold, or its workers cannot start.
+    """
+    if verify.built_in is not None or verify.is_judge or _is_known(session.store, spec):
+        return
+    first = session.store.read(datasets.samples, dataset.id, most=TRIED)
+    samples = [sample for sample in first if gold_texts(sample.answer)]
+    async with Verifier(verify) as verifier:
+        await verifier.start()
+        if samples and not await Trial(verifier).takes_any_gold(samples):
+            session.notice(
+                f"verify {verify.name} takes none of {count(len(samples), 'gold')} of"
+                f" {dataset.name} for right, as {gold_of(samples[0])!r}: {OTHER_FORMS}"
+            )
+
+
+def _is_known(store: Store, spec: RunSpec) -> bool:
+    """Return whether the run was begun with this verify function."""
+    found = store.read(runs.find, spec.name)
+    if found is None or found.head_branch is None:
+        return False
+    identity = store.read(branches.load, found.head_branch).identity
+    return identity.get("verify.sha256") == spec.identity.get("verify.sha256")
 
 
 def check_models(config: RunConfig) -> None:

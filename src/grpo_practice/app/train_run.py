@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
+from grpo_practice.app.preflight import try_verify
 from grpo_practice.app.session import OpenRun, StepStop, announced, open_run
 from grpo_practice.app.shutdown import SIGNALS
 from grpo_practice.app.train_evaluation import scored_steps
@@ -68,6 +69,7 @@ async def run_train(job: TrainJob) -> TrainReport:
     session = start.session
     room = session.store.path.resolve().parent
     check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
+    await try_verify(session, spec, job.verify, job.dataset)
     with open_run(session, spec, partial(planned, job)) as run:
         store = session.store
         rows = store.read(steps.on_line, run.branch)

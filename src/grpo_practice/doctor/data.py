@@ -6,7 +6,6 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 from string import ascii_letters
-from time import monotonic
 
 from grpo_practice.app.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
@@ -15,7 +14,7 @@ from grpo_practice.data.distinct import question_hashes
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
-from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, StepError
+from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError
 from grpo_practice.prompts import prompts_from
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
@@ -24,11 +23,11 @@ from grpo_practice.text import count
 from grpo_practice.types import Sample, Samples
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
+from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of
 from grpo_practice.verify.verifier import Verifier
 
 GOLDS = 20
 """Most golds to try, spread over the dataset."""
-RIGHT = 1 - 1e-9
 MISS = "a near miss"
 _DIGITS = dict(zip("0123456789", "1234567890", strict=True))
 _LETTERS = {c: chr(ord(c) + (-1 if c in "zZ" else 1)) for c in ascii_letters}
@@ -146,9 +145,10 @@ async def look_at_verify(
             await verifier.start()
         except ConfigError as e:
             return [problem(about, e)]
-        trial = _Trial(about, verifier)
+        trial = Trial(verifier)
         await trial.warm_up()
-        return findings + await trial.tell(chosen or [Sample("What is 12 + 12?", "24")])
+        samples = chosen or [Sample("What is 12 + 12?", "24")]
+        return findings + await _tried(about, function, trial, samples)
 
 
 def _look_at_golds(
@@ -185,84 +185,51 @@ def _near_misses(n: int) -> str:
     return f"{n} near miss{'' if n == 1 else 'es'}"
 
 
-class _Trial:
-    """A verify function tried on answers whose worth is known."""
-
-    def __init__(self, about: str, verifier: Verifier) -> None:
-        self._about, self._verify = about, verifier
-        self._errors = dict[str, str]()
-        self._slowest = (0.0, "")
-
-    async def warm_up(self) -> None:
-        """Start the workers: the time that this takes is no answer's."""
-        await self._right(Sample("What is x plus x?", "2x"), boxed("x + x"), "")
-        self._errors.clear()
-        self._slowest = (0.0, "")
-
-    async def tell(self, samples: Sequence[Sample]) -> list[Check]:
-        """Return the checks of golds, near misses and hostile answers."""
-        refused = [s for s in samples if not await self._accepts(s, _gold(s), "a gold")]
-        misses = [(s, miss) for s in samples for miss in near_misses(s)]
-        taken = [(miss, _gold(s)) for s, miss in misses if await self._accepts(s, miss, MISS)]
-        fooled = [
-            name
-            for name, text in HOSTILE.items()
-            for sample in samples[:1]
-            if _gold(sample) not in text and await self._right(sample, text, name)
-        ]
-        n, found = len(samples), list[Check]()
-        if refused:
-            found.append(self._refused(len(refused), n, _gold(refused[0])))
-        if taken:
-            miss, gold = taken[0]
-            verb = "counts" if len(taken) == 1 else "count"
-            text = f"{len(taken)} of {_near_misses(len(misses))} {verb} as right"
-            text += f", as {miss!r} for {gold!r}"
-            found.append(warning(self._about, text, "see whether it compares whole answers"))
-        if fooled:
-            text = f"counts as right: {', '.join(fooled)}"
-            found.append(problem(self._about, ConfigError(text, hint="such answers must get 0")))
-        for name, why in self._errors.items():
-            found.append(warning(self._about, f"{name}: {why}", "such a rollout counts as failed"))
-        seconds, name = self._slowest
-        tried = f"tried on {count(n, 'gold')}, {_near_misses(len(misses))}"
-        tried += f", {count(len(HOSTILE), 'hostile answer')}"
-        found.append(ok(self._about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
-        return found
-
-    def _refused(self, refused: int, n: int, gold: str) -> Check:
-        """Return the check of golds that were refused; some functions want a form of their own."""
-        what = "a right answer to itself" if refused == 1 else "right answers to themselves"
-        text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
-        hint = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-        if self._verify.function.own_form:
-            return warning(self._about, text, hint)
-        return problem(self._about, DataError(text, hint=hint))
-
-    async def _accepts(self, sample: Sample, answer: str, name: str) -> bool:
-        """Return whether the answer counts as right, bare or boxed."""
-        bare = await self._right(sample, answer, name)
-        return bare or await self._right(sample, boxed(answer), name)
-
-    async def _right(self, sample: Sample, response: str, name: str) -> bool:
-        started = monotonic()
-        try:
-            verdict = await self._verify(sample, response, None)
-        except StepError as e:
-            self._errors.setdefault(name, str(e))
-            return False
-        finally:
-            self._slowest = max(self._slowest, (monotonic() - started, name))
-        return verdict.reward >= RIGHT
+async def _tried(
+    about: str, function: VerifyFunction, trial: Trial, samples: Sequence[Sample]
+) -> list[Check]:
+    """Return the checks of golds, near misses and hostile answers."""
+    refused = [s for s in samples if not await trial.takes_gold(s)]
+    try:
+        trial.check_scored()
+    except ConfigError as e:
+        return [problem(about, e)]
+    misses = [(s, miss) for s in samples for miss in near_misses(s)]
+    taken = [(miss, gold_of(s)) for s, miss in misses if await trial.accepts(s, miss, MISS)]
+    fooled = [
+        name
+        for name, text in HOSTILE.items()
+        for sample in samples[:1]
+        if gold_of(sample) not in text and await trial.is_right(sample, text, name)
+    ]
+    n, found = len(samples), list[Check]()
+    if refused:
+        found.append(_refused(about, function, len(refused), n, gold_of(refused[0])))
+    if taken:
+        miss, gold = taken[0]
+        verb = "counts" if len(taken) == 1 else "count"
+        text = f"{len(taken)} of {_near_misses(len(misses))} {verb} as right"
+        text += f", as {miss!r} for {gold!r}"
+        found.append(warning(about, text, "see whether it compares whole answers"))
+    if fooled:
+        text = f"counts as right: {', '.join(fooled)}"
+        found.append(problem(about, ConfigError(text, hint="such answers must get 0")))
+    for name, why in trial.errors.items():
+        found.append(warning(about, f"{name}: {why}", "such a rollout counts as failed"))
+    seconds, name = trial.slowest
+    tried = f"tried on {count(n, 'gold')}, {_near_misses(len(misses))}"
+    tried += f", {count(len(HOSTILE), 'hostile answer')}"
+    found.append(ok(about, f"{tried}; the slowest was {name} ({seconds:.2f} s)"))
+    return found
 
 
-def _gold(sample: Sample) -> str:
-    return gold_texts(sample.answer)[0]
-
-
-def boxed(answer: str) -> str:
-    r"""Return the answer as a model is usually told to give it: in `\boxed{}`."""
-    return f"The answer is \\boxed{{{answer}}}."
+def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Check:
+    """Return the check of golds that were refused; some functions want a form of their own."""
+    what = "a right answer to itself" if refused == 1 else "right answers to themselves"
+    text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
+    if function.own_form:
+        return warning(about, text, OTHER_FORMS)
+    return problem(about, DataError(text, hint=OTHER_FORMS))
 
 
 def near_misses(sample: Sample) -> list[str]:
@@ -270,7 +237,7 @@ def near_misses(sample: Sample) -> list[str]:
 
     One digit more in a decimal number may be no error, so such a gold has one near miss only.
     """
-    gold = _gold(sample)
+    gold = gold_of(sample)
     spots = list(re.finditer(r"\d", gold)) or list(re.finditer(r"[A-Za-z]", gold))
     if not spots:
         return [f"{gold}?7"]

@@ -1,0 +1,67 @@
+"""A verify function of the user's is tried on its own golds before anything is paid."""
+
+from pathlib import Path
+
+import pytest
+
+from grpo_practice.errors import ConfigError
+from grpo_practice.events import Notice
+from tests.app.project import Project, served
+
+MISSPELT = "def f(sample):\n    return sample.responze == sample.correct_answer\n"
+OWN = "verify=mine.py:f"
+
+
+def notices(project: Project) -> list[str]:
+    return [e.text for e in project.events if isinstance(e, Notice) and "for right" in e.text]
+
+
+async def test_a_function_that_raises_for_every_gold_is_refused_before_a_request(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path)
+    file = tmp_path / "mine.py"
+    async with served() as endpoint:
+        url = endpoint.override()
+        for play in (
+            lambda: project.practise(f"evaluation.{OWN}", url),
+            lambda: project.evaluate(OWN, url.removeprefix("evaluation.")),
+        ):
+            runs, asked = project.query("SELECT * FROM runs"), len(endpoint.bodies)
+            file.write_text(MISSPELT)
+            with pytest.raises(ConfigError, match="did you mean response") as caught:
+                await play()
+            assert caught.value.hint is not None
+            assert "return 0" in caught.value.hint
+            assert len(endpoint.bodies) == asked
+            assert project.query("SELECT * FROM runs") == runs
+            # The same command goes on once the function is mended: no run is bound to the old one.
+            file.write_text(MISSPELT.replace("responze", "response"))
+            await play()
+            assert len(endpoint.bodies) > asked
+
+
+async def test_a_function_that_takes_no_gold_for_right_is_one_notice(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "mine.py").write_text("def f(sample):\n    return 0.0\n")
+    await project.practise(f"evaluation.{OWN}", "practice.do_eval=true", "practice.epochs=1")
+    (text,) = notices(project)
+    assert text.startswith("verify mine.py:f takes none of 5 golds of train for right, as '")
+    assert "grpo-practice verify tries other forms" in text
+    await project.evaluate(OWN, "exp_id=other")
+    await project.evaluate(OWN, "exp_id=other")
+    assert len(notices(project)) == 2
+
+
+async def test_one_gold_that_counts_is_enough_and_no_other_is_tried(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    (tmp_path / "mine.py").write_text(
+        "import pathlib\n"
+        "def f(sample):\n"
+        f"    with pathlib.Path({str(tmp_path / 'tried')!r}).open('a') as out:\n"
+        "        out.write('x')\n"
+        "    return sample.response == sample.correct_answer\n"
+    )
+    report = await project.evaluate(OWN, limit=3)
+    assert not notices(project)
+    assert (tmp_path / "tried").read_text() == "x" * (1 + report.score.scored)
