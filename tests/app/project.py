@@ -128,6 +128,7 @@ class Served:
     bodies: list[dict[str, Any]] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     queries: list[dict[str, str]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
     open: Counter[str] = field(default_factory=Counter)
     """Stage → requests under way."""
@@ -161,6 +162,7 @@ async def served(hook: Hook = lambda n, body: None) -> AsyncIterator[Served]:
             seen.bodies.append(body)
             seen.headers.append({k.lower(): v for k, v in request.headers.items()})
             seen.queries.append(dict(request.query))
+            seen.paths.append(request.path)
             seen.changed.notify_all()
             n = len(seen.bodies)
         stage = stage_of(body)
@@ -170,11 +172,12 @@ async def served(hook: Hook = lambda n, body: None) -> AsyncIterator[Served]:
         if seen.gate is not None:
             await seen.gate.wait()
         seen.open[stage] -= 1
-        said = hook(n, body) or respond("POST", request.path, content)
+        said = hook(n, body) or respond("POST", "/v1/chat/completions", content)
         return web.json_response(said[1], status=said[0])
 
     app = web.Application()
-    app.router.add_post("/v1/chat/completions", reply)
+    # A gateway serves one model below each path.
+    app.router.add_post("/{deployment:.*}/chat/completions", reply)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -1,12 +1,16 @@
 """An evaluation that asks what another one asked is not paid again, whatever its name."""
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.errors import ConfigError, PausedError
+from grpo_practice.events import Notice
 from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
+from grpo_practice.store.migrate import migrate
 from tests.app.project import Project, served
 from tests.app.test_before_and_after import evaluation, exported
 
@@ -56,10 +60,28 @@ async def test_what_asks_otherwise_is_asked(tmp_path: Path, override: str) -> No
     assert (other.replayed, other.requests.new) == (0, 12)
 
 
+OWN = """
+import json
+import urllib.request
+
+def ask(question, context):
+    messages = [{"role": "user", "content": question}]
+    body = json.dumps({"model": context.model, "messages": messages}).encode()
+    headers = {"Authorization": f"Bearer {context.api_key}", "Content-Type": "application/json"}
+    url = f"{context.base_url}/chat/completions"
+    with urllib.request.urlopen(urllib.request.Request(url, body, headers)) as reply:
+        return json.load(reply)["choices"][0]["message"]["content"]
+
+def one(question, system, context):
+    return ask(question, context)
+
+def two(question, system, context):
+    return ask(question + "!", context)
+"""
+
+
 async def test_another_function_of_the_same_file_is_another_agent(tmp_path: Path) -> None:
-    (tmp_path / "own.py").write_text(
-        "def one(q, s, c): return '1'\n\ndef two(q, s, c): return '2'\n"
-    )
+    (tmp_path / "own.py").write_text(OWN)
     project = Project(tmp_path)
     for name, lender in (("one", None), ("two", None), ("one", "one/eval")):
         exp_id = f"{name}-again" if lender else name
@@ -94,6 +116,93 @@ async def test_another_server_of_a_model_of_the_same_name_is_asked(
             asked.append((report.requests.new, report.replayed))
         assert asked == [(12, 0), (12, 0), (0, 12)]
         assert (len(one.bodies), len(two.bodies)) == (12, 12)
+
+
+DEPLOYMENTS = {
+    "path": "agent.model.model_provider.base_url={url}/{name}/v1",
+    "path, from the environment": "agent.model.model_provider.base_url=${{oc.env:HERE}}",
+    "query of the URL": "agent.model.model_provider.base_url={url}/v1?model={name}",
+    "extra_headers": "agent.model.model_settings.extra_headers={{x-deployment: {name}-model}}",
+    "a short header": "agent.model.model_settings.extra_headers={{x-to: {name}}}",
+    "extra_query": "agent.model.model_settings.extra_query={{deployment: {name}-model}}",
+}
+"""Ways in which a gateway is told which model is to answer, as overrides."""
+
+
+@pytest.mark.parametrize("way", DEPLOYMENTS)
+async def test_another_model_behind_the_same_gateway_is_asked(tmp_path: Path, way: str) -> None:
+    project = Project(tmp_path)
+    async with served() as gateway:
+        root, asked = gateway.url.removesuffix("/v1"), []
+        for exp_id, name in (("one", "a"), ("two", "b"), ("three", "b")):
+            report = await project.evaluate(
+                "agent.model.model_provider.model=default",
+                "agent.model.model_provider.api_key=k",
+                f"agent.model.model_provider.base_url={gateway.url}",
+                DEPLOYMENTS[way].format(url=root, name=name),
+                config=evaluation(tmp_path, exp_id),
+                env={"HERE": f"{root}/{name}/v1"},
+            )
+            asked.append((report.requests.new, report.replayed))
+    assert asked == [(12, 0), (12, 0), (0, 12)]
+
+
+async def test_the_judge_of_a_lender_is_asked_again_unless_it_is_the_same(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    async with served() as gateway:
+        root, judged = gateway.url.removesuffix("/v1"), []
+        for exp_id, name in (("one", "a"), ("two", "b"), ("three", "b")):
+            before = gateway.by_stage
+            await project.evaluate(
+                "verify=judge",
+                "judge_model.model_provider.model=default",
+                "judge_model.model_provider.api_key=k",
+                f"judge_model.model_provider.base_url={root}/{name}/v1",
+                config=evaluation(tmp_path, exp_id),
+            )
+            judged.append(gateway.by_stage.get("judge", 0) - before.get("judge", 0))
+        assert judged == [12, 12, 0]
+        assert gateway.by_stage == {"judge": 24}
+
+
+async def test_answers_of_an_address_that_is_not_known_are_not_used(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    with closing(sqlite3.connect(project.db)) as db, db:
+        db.execute("UPDATE invocations SET student_at = NULL")
+    other = await project.evaluate(config=evaluation(tmp_path, "two"))
+    assert (other.replayed, other.requests.new) == (0, 12)
+
+
+async def test_a_run_without_answers_lends_none(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    with pytest.raises(PausedError):
+        await project.evaluate(config=evaluation(tmp_path, "one"), caps=Caps(requests=0))
+    project.events.clear()
+    await project.evaluate(config=evaluation(tmp_path, "two"))
+    assert not [e for e in project.events if isinstance(e, Notice) and "asked the same" in e.text]
+
+
+async def test_a_header_is_stored_as_a_salted_hash_alone(tmp_path: Path) -> None:
+    project, secret = Project(tmp_path), "tiny-1"
+    header = f"agent.model.model_settings.extra_headers={{x-key: {secret}}}"
+    for exp_id in ("one", "two"):
+        await project.evaluate(header, config=evaluation(tmp_path, exp_id))
+        with closing(sqlite3.connect(project.db)) as db, db:  # as if in another database
+            db.execute("UPDATE address_salt SET salt = randomblob(16)")
+    (one,), (two,) = project.query("SELECT student_at FROM invocations")
+    assert len(one) == len(two) == 16
+    assert one != two
+    assert secret.encode() not in project.db.read_bytes()
+
+
+def test_each_database_has_a_salt_of_its_own() -> None:
+    salts = set()
+    for _ in range(2):
+        with closing(sqlite3.connect(":memory:")) as db:
+            migrate(db)
+            salts |= {*db.execute("SELECT salt FROM address_salt")}
+    assert len(salts) == 2
 
 
 async def test_what_was_answered_before_a_pause_is_used(tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ RESULTS = {
     "v8": VOTED,
     "v9": VOTED,
     "v10": VOTED,
+    "v11": VOTED,
 }
 """`Project.results()` of each, by the code that made it."""
 EARLIER_METHOD = ("v1", "v2", "v3", "v4")

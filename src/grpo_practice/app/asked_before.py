@@ -3,15 +3,12 @@
 from collections.abc import Iterator
 from typing import Any
 
-from grpo_practice.app.clients import endpoint_of
 from grpo_practice.canonical import text_sha
-from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.llm.endpoint import host, place
 from grpo_practice.prompts.system import system_prompt
-from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store import Store, branches, datasets, invocations
 from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
-from grpo_practice.store.queries import references, scores
+from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
 from grpo_practice.types import Library
 
@@ -24,13 +21,15 @@ def asked_before(
     The same prompt makes the same agent, whatever the run's name, and whether the library was
     apart from the instructions or, as in an exported agent, part of them.
     """
-    agent, urls = _answer_keys(spec.identity), endpoint_of(config.student)[1].base_urls
+    agent = _answer_keys(spec.identity)
+    address = store.read(invocations.address_hash, spec.addresses["student_at"])
     for run, branch in _with_prompt(store, system_prompt(config.agent.agent.instructions, library)):
         if (
             run != spec.name
             and store.read(datasets.by_id, branch.dataset_id).sha == dataset.sha
             and _answer_keys(branch.identity) == agent
-            and _same_address(store, branch, urls)
+            # No identity has the address: a run goes on when its endpoint has moved.
+            and store.read(scores.student_addresses, [branch.id, *branch.reuses]) == {address}
         ):
             return branch.id
     return None
@@ -52,24 +51,3 @@ def _answer_keys(identity: Identity) -> dict[str, Any]:
         key: identity.get(key) for key in ("seed", "batch_size")
     }
     return {key: value for key, value in answers.items() if key != INSTRUCTIONS}
-
-
-def _same_address(store: Store, branch: Branch, urls: tuple[str, ...]) -> bool:
-    """Return True unless the branch's answers came from elsewhere than these URLs.
-
-    Two local servers may both call their model `default`. No identity has the address, since a run
-    may go on when its endpoint has moved; one run does not take it that another asks the same.
-    """
-    # Replies of earlier versions are filed without a port: only a URL in the open tells it then.
-    answered = store.read(scores.answering_places, [branch.id, *branch.reuses])
-    if not answered <= {name(url) for url in urls for name in (host, place)}:
-        return False
-    tree = parse_yaml(store.read(references.record, branch.id).config_text, "the stored config")
-    if "evaluation" in tree.data:
-        tree = tree.at("evaluation")
-    provider = tree.at("agent").at("model").at("model_provider").data
-    written = provider.get("base_url") or []
-    known = [written] if isinstance(written, str) else written
-    if any("${" in str(url) for url in known) or not known:
-        return True
-    return not {str(url).rstrip("/") for url in known}.isdisjoint(urls)

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import zip_longest
 
 from grpo_practice.app.asked_before import asked_before
-from grpo_practice.app.clients import Connections, Models
+from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.half_prompts import half_prompts
 from grpo_practice.app.player import PlayerSpec, open_player
@@ -233,7 +233,11 @@ def lent(job: EvalJob) -> RunSpec:
     One that measures experiences is compared with the library's own evaluation: with its answers, a
     part of the one would be the other.
     """
-    spec, store = spec_of(job), job.session.store
+    asked = {"student_at": job.config.student} if job.target.rejudge is None else {}
+    if job.verify.is_judge:
+        asked["judge_at"] = job.config.judge
+    addresses = {column: endpoint_of(model)[1].address for column, model in asked.items()}
+    spec, store = replace(spec_of(job), addresses=addresses), job.session.store
     known = store.read(runs.find, spec.name) is not None
     own = job.target.rejudge is not None or job.target.role == EFFECT
     if known or job.session.again or own:

@@ -156,7 +156,9 @@ def end_dead_invocations(session: Session, run: str) -> None:
 def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[OpenRun]:
     """Record that the run is worked on, and how that ended."""
     meter = Meter()
-    with session.store.invocation(branch, session.command) as invocation_id:
+    with session.store.invocation(
+        branch, session.command, addresses=spec.addresses
+    ) as invocation_id:
         ledger = session.store.ledger(branch, invocation_id)
         try:
             yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))

@@ -1,5 +1,6 @@
 """An endpoint: where requests go, and what goes with them without changing an answer."""
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -81,6 +82,15 @@ class Endpoint:
         """Whether requests carry a key; any header, query or login of the user's may be one."""
         logins = any("@" in urlsplit(url).netloc for url in self.base_urls)
         return bool(self.api_key or self.headers or self.query or logins)
+
+    @property
+    def address(self) -> str:
+        """Everything but the API key that may select the model which answers, secrets included.
+
+        Keys are renewed; a gateway selects by URL, by header or by query.
+        """
+        headers = sorted((name.lower(), value) for name, value in self.headers.items())
+        return json.dumps([sorted(self.base_urls), headers, sorted(self.query.items())])
 
     def request_headers(self) -> dict[str, str]:
         """Return the headers that every request carries."""

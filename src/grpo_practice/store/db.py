@@ -29,6 +29,7 @@ MIGRATIONS = (
     "halves",
     "pages",
     "training",
+    "addresses",
 )
 """Names of the schema's versions: `schema/1.sql` is the first one's."""
 VERSION = len(MIGRATIONS)

@@ -1,9 +1,12 @@
 """Invocations: which command works on a run, since when, and how it ended."""
 
+import hashlib
 import os
 import socket
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from typing_extensions import override
 
@@ -40,11 +43,18 @@ class Holder:
 
 
 def open_invocation(
-    db: sqlite3.Connection, run: str, branch_id: int | None, *, version: str, command: str
+    db: sqlite3.Connection,
+    run: str,
+    branch_id: int | None,
+    *,
+    version: str,
+    command: str,
+    addresses: Mapping[str, str] | None = None,
 ) -> int:
     """Insert an invocation of this process as the running run's holder; return its id.
 
-    Without a branch it asks something on the side, and the run is not running.
+    Without a branch it asks something on the side, and the run is not running. For `addresses`,
+    see `RunSpec`.
     """
     if branch_id is not None:
         db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
@@ -56,8 +66,21 @@ def open_invocation(
         "pid": os.getpid(),
         "host": socket.gethostname(),
         "started_at": now(),
+        **{column: address_hash(db, address) for column, address in (addresses or {}).items()},
     }
     return insert(db, "invocations", row)
+
+
+def address_hash(db: sqlite3.Connection, address: str) -> bytes:
+    """Return the hash that the database stores for an address: 16 bytes."""
+    (salt,) = db.execute("SELECT salt FROM address_salt").fetchone()
+    return _slow_hash(address, salt)
+
+
+@cache
+def _slow_hash(text: str, salt: bytes) -> bytes:
+    # An address may hold a short secret, which a fast hash would give away to guesses.
+    return hashlib.scrypt(text.encode(), salt=salt, n=2**14, r=8, p=1, dklen=16)
 
 
 def close_invocation(

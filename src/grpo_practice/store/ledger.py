@@ -75,13 +75,18 @@ class SqlLedger:
 
     def _find(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
+        # A lender was asked at this run's address, but another judge may have scored it.
+        asked["me"] = self._invocation_id
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
                 """SELECT c.*, b.reply, b.codec FROM calls c JOIN call_bodies b USING (call_id)
                     WHERE branch_id = :branch_id AND step = :step AND slot = :slot
                       AND attempt = :attempt AND stage = :stage AND request_hash = :request_hash
-                      AND nth = :nth""",
-                {**asked, "branch_id": branch_id},
+                      AND nth = :nth AND (:own OR stage <> 'judge' OR EXISTS (
+                        SELECT 1 FROM invocations i JOIN invocations me ON me.invocation_id = :me
+                         WHERE i.invocation_id = c.invocation_id
+                           AND (i.run_id = me.run_id OR i.judge_at = me.judge_at)))""",
+                {**asked, "branch_id": branch_id, "own": branch_id == address.branch_id},
             ).fetchone()
             if row is not None:
                 return _reply(row)

@@ -51,6 +51,11 @@ class RunSpec:
     parent_step: int | None = None
     reuses: int | None = None
     """Branch of another run whose calls may answer for a run that this begins."""
+    addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} where it is unknown.
+
+    Only evaluations lend answers, so only they have it.
+    """
     cause: Cause = "start"
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret of the fences of a new run; None has one made.

@@ -177,10 +177,18 @@ class Store(OpenStore):
         self._write(lambda db: branches.renew_config(db, branch.id, spec))
 
     @contextmanager
-    def invocation(self, branch: Branch, command: str, *, goes_on: bool = True) -> Iterator[int]:
+    def invocation(
+        self,
+        branch: Branch,
+        command: str,
+        *,
+        goes_on: bool = True,
+        addresses: Mapping[str, str] | None = None,
+    ) -> Iterator[int]:
         """Record the block as one invocation, with how it ended; the run's status follows.
 
         One that does not go on with the run leaves its status, and is not named to go on with it.
+        For `addresses`, see `RunSpec`.
         """
         invocation_id = self._write(
             partial(
@@ -189,6 +197,7 @@ class Store(OpenStore):
                 branch_id=branch.id if goes_on else None,
                 version=__version__,
                 command=command,
+                addresses=addresses,
             )
         )
         status, code, reason, go_on = "failed", 1, None, None

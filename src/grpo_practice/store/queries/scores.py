@@ -191,14 +191,18 @@ def evaluations_without_rollouts(db: sqlite3.Connection) -> list[tuple[str, int]
     return [(run, branch) for run, branch in rows]
 
 
-def answering_places(db: sqlite3.Connection, branch_ids: Sequence[int]) -> frozenset[str]:
-    """Return the hosts, with their ports, that answered the agent on these branches."""
+def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[bytes | None]:
+    """Return the hashes of the addresses that answered the agent on these branches.
+
+    Empty without an answer; None stands for addresses that are not known.
+    """
+    marks = ", ".join("?" * len(branch_ids))
     rows = db.execute(
-        f"""SELECT DISTINCT answered_by FROM call_sums
-             WHERE stage = 'play' AND branch_id IN ({", ".join("?" * len(branch_ids))})""",
+        f"""SELECT DISTINCT i.student_at FROM call_sums s JOIN invocations i USING (invocation_id)
+             WHERE stage = 'play' AND s.branch_id IN ({marks})""",
         branch_ids,
     )
-    return frozenset(str(by).rpartition("@")[2] for (by,) in rows if by)
+    return {address for (address,) in rows}
 
 
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
