@@ -264,6 +264,8 @@ class RetryWaits(_Timed):
     """Wait before the next try."""
     asked: bool
     """Whether the endpoint asked for the wait; then every request to it waits."""
+    timed_out_s: float | None = None
+    """Deadline at which the try was given up, perhaps billed; None if something else ended it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,6 +121,12 @@ class Activity:
     """Requests that wait for room under the caps."""
     _retries: list[tuple[float, RetryWaits]] = field(default_factory=list)
     """Waits before another try, with the times at which they end."""
+    timed_out: Counter[float] = field(default_factory=Counter)
+    """Deadline in seconds → tries that were given up at it, and made again."""
+    _calls: dict[Address, list[float]] = field(default_factory=dict)
+    """Where model calls are under way → the times at which they began."""
+    _arrived: float = 0.0
+    """Time at which a model call last ended."""
 
     def see(self, event: Event) -> None:
         """Take an event into account."""
@@ -136,14 +142,35 @@ class Activity:
                 self.scoring -= 1
             case CallStarted(address=address):
                 self._asks_teacher(address, 1)
+                self._calls.setdefault(address, []).append(self.clock())
             case CallFinished(address=address) | Aborted(started=CallStarted(address=address)):
                 self._asks_teacher(address, -1)
+                self._ended(address)
             case RetryWaits():
+                if event.timed_out_s is not None:
+                    self.timed_out[event.timed_out_s] += 1
                 self._retries = [*self.retries(), (self.clock() + event.seconds, event)]
             case CapWaits():
                 self.cap_waits = event.requests
             case _:
                 pass
+
+    def _ended(self, address: Address) -> None:
+        self._arrived = self.clock()
+        if began := self._calls.pop(address, [])[1:]:
+            self._calls[address] = began
+
+    def silence(self) -> tuple[float, list[float]]:
+        """Return the seconds for which model calls have been under way and none has ended.
+
+        Returns:
+            Seconds, and those that each call under way has taken; 0 if there is none.
+        """
+        # Copied at once: the display has a thread of its own, and these change while it looks.
+        began = [at for times in list(self._calls.values()) for at in times]
+        now = self.clock()
+        quiet_s = now - max(self._arrived, min(began)) if began else 0.0
+        return quiet_s, [now - at for at in began]
 
     def _asks_teacher(self, address: Address, change: int) -> None:
         if STAGES[address.stage].role == "teacher":
@@ -355,25 +382,3 @@ class Tally:
             self.part.see(event)
         if self.run is not None and self.run is not self.part and not self.inside:
             self.run.see(event)
-
-
-@dataclass(slots=True)
-class Meter:
-    """Counts what one invocation asked for (an event sink)."""
-
-    new: int = 0
-    replayed: int = 0
-    started: float = field(default_factory=monotonic)
-
-    def see(self, event: Event) -> None:
-        """Take an event into account."""
-        if isinstance(event, CallFinished):
-            if event.replayed:
-                self.replayed += 1
-            else:
-                self.new += 1
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the meter was made."""
-        return monotonic() - self.started

@@ -102,6 +102,7 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
     assert ("ok", "tool call works") in states
     assert ("ok", "seed accepted") in states
     assert any(s == "warning" and "price is unknown" in t for s, t in states)
+    assert any(s == "warning" and "max_tokens is not set" in t for s, t in states)
     (hint,) = (f["hint"] for f in ran.document["findings"] if "price is unknown" in f["text"])
     assert hint.startswith("add prices: {'m-1': ")
     assert any(s == "warning" and "token counts" in t for s, t in states)
@@ -125,9 +126,10 @@ def test_what_an_endpoint_does_otherwise_than_it_was_asked_is_a_warning(
             )
         return ok("4", usage=usage, model="another-model")
 
-    ran, _ = ask(gp, script)
+    ran, _ = ask(gp, script, "agent.model.model_settings.max_tokens=64")
     assert ran.code == 0, ran.out
     told = " ".join(text for _, text in found(ran, "student"))
+    assert "max_tokens is not set" not in told
     assert "does not take `seed`" in told
     assert "takes no seed" in told
     assert "answers as 'another-model'" in told

@@ -1,6 +1,7 @@
 """What a person sees of the same events, on a terminal and elsewhere."""
 
 import io
+import threading
 from collections.abc import Iterable
 
 import pytest
@@ -8,21 +9,26 @@ from rich.console import Console
 from typing_extensions import override
 
 from grpo_practice.calls import Address, Usage
+from grpo_practice.cli.terminal import progress_view
 from grpo_practice.cli.terminal.progress_block import Block
 from grpo_practice.cli.terminal.progress_view import Lines, progress
 from grpo_practice.events import (
     CallFinished,
+    CallStarted,
     Event,
     GroupDistilled,
     GroupFinished,
     Notice,
+    RetryWaits,
     RolloutFinished,
+    RunFinished,
     RunStarted,
     StepFinished,
     StepStarted,
 )
 from grpo_practice.progress import LONGEST, MOST_KINDS, OTHERS, Tally
 from grpo_practice.redact import redactor
+from tests.processes import HANG_S
 
 HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"
 
@@ -267,3 +273,64 @@ def test_secrets_are_replaced_before_a_line_is_divided(width: int) -> None:
         console.print(Block(tally))
     assert secret[:12] not in file.getvalue()
     assert "1 failed (agent)" in file.getvalue()
+
+
+class Standing:
+    """A clock that is set by hand."""
+
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_long_silence_is_told_with_the_requests_under_way_again_after_twice_as_long() -> None:
+    clock, console = Standing(), Console(file=io.StringIO(), width=100)
+    lines = Lines(Tally(clock=clock), console)
+    other = Address(1, 0, 1, 0, "compare")
+
+    def told() -> list[str]:
+        assert isinstance(console.file, io.StringIO)
+        return console.file.getvalue().splitlines()
+
+    def until(second: int) -> list[str]:
+        before = len(told())
+        while clock.now < second:
+            clock.now += 1
+            lines.tick()
+        return told()[before:]
+
+    assert until(100) == [], "nothing is under way"
+    lines.show(CallStarted(ASKED, "m"))
+    lines.show(CallStarted(other, "m"))
+    assert until(129) == []
+    assert until(159) == ["  no reply for 30 s: 2 requests under way, the longest 30 s"]
+    assert until(219) == ["  no reply for 1 min: 2 requests under way, the longest 1 min"]
+    lines.show(CallFinished(other, "m", Usage(), 1.0, replayed=False))
+    lines.show(RetryWaits("h", None, 1.0, asked=False, timed_out_s=600.0))
+    assert until(248) == []
+    said = (
+        "  no reply for 30 s: 1 request under way, the longest 2 min, 1 timed out and asked again"
+    )
+    assert until(250) == [said]
+    lines.show(CallFinished(ASKED, "m", Usage(), 1.0, replayed=False))
+    assert until(900) == []
+
+
+def test_tries_that_timed_out_are_counted_at_the_end_of_the_run_once() -> None:
+    late = [RetryWaits("h", None, 1.0, asked=False, timed_out_s=s) for s in (600.0, 30.0, 600.0)]
+    wait = RetryWaits("h", 503, 1.0, asked=False)
+    lines = shown_as_lines([practised()[0], *late, wait, RunFinished("math"), RunFinished("math")])
+    assert lines[1:] == [
+        "1 request timed out after 30 s and was asked again, perhaps billed",
+        "2 requests timed out after 600 s and were asked again, perhaps billed",
+    ]
+
+
+def test_silence_is_told_while_no_event_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = threading.Event()
+    monkeypatch.setattr(progress_view, "SILENT_S", 0.0)
+    monkeypatch.setattr(Lines, "_print", lambda *_: told.set())
+    with progress(json=True) as emit:
+        emit(CallStarted(ASKED, "m"))
+        assert told.wait(HANG_S)

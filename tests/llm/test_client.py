@@ -308,12 +308,15 @@ async def forever(_: dict[str, Any]) -> str:
 
 
 async def test_1_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid() -> None:
-    server = FakeEndpoint(forever)
-    async with connect(server, Endpoint((URL,), timeout_s=0.01, max_tries=2)) as client:
+    server, admission, told = FakeEndpoint(forever), Admission(), list[Event]()
+    admission.emit = told.append
+    endpoint = Endpoint((URL,), timeout_s=0.01, max_tries=2)
+    async with connect(server, endpoint, admission=admission) as client:
         with pytest.raises(EndpointError, match=r"no complete answer in time: .*0\.01 s") as caught:
             await client.send(ask(), limit_s=5)
     assert caught.value.maybe_paid
     assert caught.value.tries == len(server.seen) == 2
+    assert [e.timed_out_s for e in told if isinstance(e, RetryWaits)] == [0.01]
 
 
 async def test_the_callers_limit_is_a_timeout_and_is_not_tried_again() -> None:

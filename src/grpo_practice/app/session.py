@@ -4,12 +4,21 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from time import monotonic
 
 from grpo_practice.calls import Chat
 from grpo_practice.errors import PausedError, StoppedError
-from grpo_practice.events import Emit, Notice, RunFinished, RunStarted, reason, tee
+from grpo_practice.events import (
+    CallFinished,
+    Emit,
+    Event,
+    Notice,
+    RunFinished,
+    RunStarted,
+    reason,
+    tee,
+)
 from grpo_practice.llm.admission import Admission
-from grpo_practice.progress import Meter
 from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.rollout import Verify
 from grpo_practice.store import Store
@@ -61,6 +70,28 @@ class Session:
         """Tell a person, once, which key goes where; call it before anything is sent or started."""
         while self.announcements:
             self.notice(self.announcements.pop(0))
+
+
+@dataclass(slots=True)
+class Meter:
+    """Counts what one invocation asked for (an event sink)."""
+
+    new: int = 0
+    replayed: int = 0
+    started: float = field(default_factory=monotonic)
+
+    def see(self, event: Event) -> None:
+        """Take an event into account."""
+        if isinstance(event, CallFinished):
+            if event.replayed:
+                self.replayed += 1
+            else:
+                self.new += 1
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since the meter was made."""
+        return monotonic() - self.started
 
 
 @dataclass(frozen=True, slots=True)

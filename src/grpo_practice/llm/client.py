@@ -188,7 +188,7 @@ class Client:
 
         def tell(state: RetryCallState) -> None:
             if call.address is not None:
-                self._admission.emit(wait_event(place(call.address.url), state))
+                self._admission.emit(wait_event(place(call.address.url), state, call.deadline_s))
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(AgainError),

@@ -22,12 +22,16 @@ def wait_s(state: RetryCallState) -> float:
     return _backoff(state) if _retry(state).after_s is None else 0.0
 
 
-def wait_event(where: str, state: RetryCallState) -> RetryWaits:
-    """Return the event of a wait that begins, for an endpoint at that host and port."""
+def wait_event(where: str, state: RetryCallState, deadline_s: float) -> RetryWaits:
+    """Return the event of a wait that begins, for an endpoint at that host and port.
+
+    `deadline_s`: the deadline that the try had.
+    """
     retry = _retry(state)
     asked = retry.after_s is not None
     seconds = state.upcoming_sleep if retry.after_s is None else retry.after_s
-    return RetryWaits(where, status_of(retry), seconds, asked)
+    late = isinstance(retry.error, EndpointError) and retry.error.broken == "deadline"
+    return RetryWaits(where, status_of(retry), seconds, asked, deadline_s if late else None)
 
 
 def _retry(state: RetryCallState) -> Retry:

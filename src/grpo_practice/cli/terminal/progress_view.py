@@ -1,7 +1,8 @@
 """The progress of a run: a live block on a terminal, plain lines elsewhere."""
 
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rich.console import Console
 from rich.padding import Padding
@@ -41,6 +42,8 @@ from grpo_practice.text import brief, visible
 
 NAMED = 3
 """Kinds of failures that get a line when the first of the kind comes."""
+SILENT_S = 30.0
+"""Seconds without a reply after which a line says how many requests are under way."""
 QUIET_S = 2.0
 """Least seconds between two lines that say how far it is."""
 
@@ -54,7 +57,9 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
     """
     tally = Tally()
     if json or not is_live(console):
-        yield _fenced(Lines(tally, console).show)
+        lines = Lines(tally, console)
+        with _ticking(lines):
+            yield _fenced(lines.show)
         return
     with LiveBlock(Block(tally), console) as live:
         lines = Lines(tally, console, tenths=False)
@@ -67,7 +72,27 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
             ):
                 live.refresh()
 
-        yield _fenced(show)
+        with _ticking(lines):
+            yield _fenced(show)
+
+
+@contextmanager
+def _ticking(lines: "Lines") -> Iterator[None]:
+    """Let the lines look at the clock once a second: while nothing arrives, no event comes."""
+    over = threading.Event()
+
+    def look() -> None:
+        with suppress(Exception):  # whatever is wrong with a display, the run goes on
+            while not over.wait(1.0):
+                lines.tick()
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _fenced(sink: Emit) -> Emit:
@@ -98,6 +123,8 @@ class Lines:
         self._tally, self._console, self._tenths = tally, console, tenths
         self._last_s = -QUIET_S
         """Time of the last line on how far it is."""
+        self._silent_s = SILENT_S
+        """Seconds without a reply after which the next line says so."""
 
     def show(self, event: Event) -> None:
         """Take the event into account, and print a line where it is worth one."""
@@ -105,8 +132,36 @@ class Lines:
             self._rollout(event)
             return
         self._tally.see(event)
+        if isinstance(event, RunFinished):
+            self._timed_out()
         if (line := _line(event, self._tally)) is not None:
             self._print(*line)
+
+    def tick(self) -> None:
+        """Print a line where no reply has come for long, again after twice as long."""
+        quiet_s, calls = self._tally.now.silence()
+        if quiet_s < SILENT_S:
+            self._silent_s = SILENT_S
+        elif quiet_s >= self._silent_s:
+            self._silent_s *= 2
+            asked, longest = count(len(calls), "request"), coarse(max(calls))
+            late = self._tally.now.timed_out.total()
+            self._print(
+                f"  no reply for {coarse(quiet_s)}: {asked} under way, the longest {longest}"
+                + (f", {late} timed out and asked again" if late else "")
+            )
+
+    def _timed_out(self) -> None:
+        """Print how many tries were given up at their deadline since this was last printed."""
+        late = self._tally.now.timed_out
+        for seconds, n in sorted(late.items()):
+            were = "was" if n == 1 else "were"
+            self._print(
+                f"{count(n, 'request')} timed out after {seconds:g} s and {were} asked again,"
+                " perhaps billed",
+                "yellow",
+            )
+        late.clear()
 
     def _rollout(self, event: RolloutFinished) -> None:
         tally = self._tally
