@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from grpo_practice import Workspace
+from grpo_practice.stats.paired import Moved
 from tests.cli.conftest import Gp
 from tests.cli.test_compare import document
 from tests.cli.test_rollouts import DB, change
@@ -183,3 +184,18 @@ def test_arms_that_share_a_little_of_their_time_say_so(demo: Gp) -> None:
     (contrast,) = document(demo, *PAIR)["contrasts"]
     said = "they were not played together, but shared less than half of their time: "
     assert contrast["notes"][0].startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("right", "questions", "said"), [(0.93, 99, True), (0.93, 100, False), (0.89, 99, False)]
+)
+def test_few_questions_with_a_mean_near_its_end_are_told(
+    demo: Gp, right: float, questions: int, said: bool
+) -> None:
+    report = Workspace(DB).compare("demo/eval", "demo")
+    (contrast,) = report.contrasts
+    for baseline, arm in ((right, 0.5), (0.5, right), (1 - right, 0.5)):
+        rows = [Moved(str(n), baseline, arm) for n in range(questions)]
+        found = replace(contrast.found, questions=rows, effective_clusters=float(questions))
+        sentence = report.sentence(replace(contrast, found=found, new=None))
+        assert ("a mean outside .1 to .9" in sentence) == said, sentence

@@ -79,6 +79,37 @@ def test_a_bad_row_imports_nothing_unless_skipped(gp: Gp, tmp_path: Path) -> Non
     assert ran.out.startswith("d (revision 1) holds 1 row\n")
 
 
+@pytest.mark.parametrize(
+    ("family", "said"),
+    [
+        ("A train leaves the town of {f} at noon and drives for {n} hours. How far?", True),
+        ("Question {f}{n}: {same} How much is it after {n} days?", False),
+        ("{same} Question {f}{n}: how much is it after {n} days?", False),  # one template
+        ("{same} A train leaves {f} at noon and drives for {n} hours. How far?", True),
+    ],
+)
+def test_questions_that_begin_alike_and_have_no_cluster_are_told(
+    gp: Gp, family: str, said: bool
+) -> None:
+    same = "Answer with one number. " * 3
+    questions = [
+        (f, family.format(f="abcdefghij"[f] * 20, n=n, same=same))
+        for f in range(10)
+        for n in range(2)
+    ]
+    for name in ("named", "unnamed"):
+        rows = [
+            {"question": text, "answer": f}
+            | ({"cluster": f"family {f}"} if name == "named" else {})
+            for f, text in questions
+        ]
+        Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+        ran = gp("data", "upload", "rows.jsonl", "--name", name)
+        assert ran.code == 0, ran.err
+        told = "20 of 20 questions begin as others do (10 beginnings)" in ran.out
+        assert told == (said and name == "unnamed"), ran.out
+
+
 def test_other_rows_under_the_same_name_need_replace(gp: Gp, file: str, tmp_path: Path) -> None:
     gp("data", "upload", file, "--name", "d", "--map", "question=problem")
     other = tmp_path / "other.csv"

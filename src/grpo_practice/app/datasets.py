@@ -12,6 +12,7 @@ from grpo_practice.app.upload import (
     IfExists,
     Upload,
     UploadOptions,
+    families_notes,
     file_source,
     leave_unusable_out,
     reading_of,
@@ -116,6 +117,7 @@ class Datasets:
                 )
             if options.get("skip_bad") and not options.get("no_answers"):
                 found = leave_unusable_out(staged, found, verify)
+            found.notes.extend(families_notes(staged))
             upload = Upload(name, origin, if_exists, options.get("dedup", False), verify)
             return self._add(upload, staged, found)
 

@@ -19,6 +19,10 @@ from grpo_practice.verify import suitability
 
 NAMED = 5
 """Most rows that a note names."""
+BEGINNING = 40
+"""Characters by which questions of a family may begin alike; of GSM8K no two do."""
+FAMILIES, SHARE = 5, 0.2
+"""Fewest beginnings, and share of the rows with one of these, from which families are supposed."""
 IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
@@ -131,6 +135,18 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
     more = f"; and {len(named) - NAMED} more" if len(named) > NAMED else ""
     note = f"{count(len(named), 'row')} left out: {'; '.join(named[:NAMED])}{more}"
     return ReadNotes([*read.notes, note], read.skipped + len(named))
+
+
+def families_notes(staged: StagedSamples) -> list[str]:
+    """Return a note where questions seem to come in families that no `cluster` names."""
+    alike, beginnings = staged.alike(BEGINNING)
+    if beginnings < FAMILIES or alike < SHARE * len(staged):
+        return []
+    return [
+        f"{alike:,} of {len(staged):,} questions begin as others do ({beginnings:,} beginnings): if"
+        " these belong together, name their family in a column `cluster` (--map cluster=COLUMN),"
+        " since a verdict takes all others to be independent"
+    ]
 
 
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:

@@ -4,7 +4,7 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, takewhile
 from types import TracebackType
 from typing import Any, Self
 
@@ -129,6 +129,25 @@ class StagedSamples:
         return self._query(
             "DELETE FROM rows WHERE position IN (SELECT position FROM repeats)"
         ).rowcount
+
+    def alike(self, length: int) -> tuple[int, int]:
+        """Count the samples that begin as another question does, and the beginnings they share.
+
+        A beginning is the first `length` characters after those that all samples begin with. Left
+        out are samples that have a cluster.
+        """
+        low, high = self._query("SELECT min(question), max(question) FROM rows").fetchone()
+        pairs = zip(low or "", high or "", strict=False)
+        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        found = self._query(
+            f"""SELECT total(n), count(*) FROM (
+                  SELECT count(*) AS n FROM rows
+                   WHERE cluster IS NULL AND length(question) >= {common + length}
+                   GROUP BY substr(question, {common + 1}, {length})
+                  HAVING count(DISTINCT key) > 1)"""
+        )
+        samples, beginnings = found.fetchone()
+        return int(samples), beginnings
 
     def _find_repeats(self) -> None:
         # The index is sorted on disk and read in its order: a set of keys would fill the memory.

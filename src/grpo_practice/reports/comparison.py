@@ -23,6 +23,12 @@ CANNOT_SAY = (
     "what a longer training or practice would have come to",
 )
 """Limits of a table of practice and training."""
+MANY = 100
+"""Clusters of questions from which a verdict is as sure as it says, whatever the mean."""
+SKEWED = (
+    "with fewer than 100 questions and a mean outside .1 to .9, more verdicts are false than p says"
+)
+"""Warning beside a verdict; `make proof` measures it."""
 MOST_MOVED = 10
 """Questions of a contrast that are shown: those that moved most."""
 
@@ -109,6 +115,14 @@ class Contrast:
     def judged(self) -> Difference:
         """Difference that the verdict is about: that on new questions, where they are enough."""
         return judged_of(self.found, self.new)
+
+    @property
+    def is_skewed(self) -> bool:
+        """Whether few questions and a mean near 0 or 1 make a false verdict likelier than 5 %."""
+        n = len(self.judged.questions)
+        sums = (sum(q.a for q in self.judged.questions), sum(q.b for q in self.judged.questions))
+        few = self.judged.effective_clusters < MANY
+        return few and not all(0.1 <= total / n <= 0.9 for total in sums)
 
     @property
     def noise(self) -> Noise | None:
@@ -268,7 +282,8 @@ class ComparisonReport(Report):
             case "better" | "worse":
                 if contrast.verdict == "worse":
                     ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
-                return f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
+                found = f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
+                return f"{found} ({SKEWED})" if contrast.is_skewed else found
             case "too few":
                 what = count(len(of.questions), "question")
                 if of.clusters < len(of.questions):
