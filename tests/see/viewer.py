@@ -51,7 +51,7 @@ async def viewing(path: Path) -> AsyncIterator[Viewer]:
     """Show the pages of a database for the block."""
     door, failures = Door(), list[Exception]()
     with ThreadPoolExecutor(4) as readers:
-        app = application(path, door, readers, unexpected=failures.append)
+        app = application(path, door, readers, set(), unexpected=failures.append)
         async with listening(app) as port, aiohttp.ClientSession() as session:
             yield Viewer(f"http://127.0.0.1:{port}", door, session, failures)
 

@@ -123,15 +123,19 @@ def application(
     path: Path,
     door: Door,
     readers: ThreadPoolExecutor,
+    under_way: set[LookedAt],
     *,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
-    """Return the pages of a database, below the door's token; errors are pages, too."""
+    """Return the pages of a database, below the door's token; errors are pages, too.
+
+    `under_way` holds the databases that pages are being read from.
+    """
 
     def page(view: views.View) -> Callable[[web.Request], Any]:
         async def answer(request: web.Request) -> web.Response:
             query = Query(dict(request.query))
-            work = partial(_read, path, view, query)
+            work = partial(_read, path, view, query, under_way)
             text = await asyncio.get_running_loop().run_in_executor(readers, work)
             return web.Response(text=text, content_type="text/html")
 
@@ -167,10 +171,14 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
     return guarded
 
 
-def _read(path: Path, view: views.View, query: Query) -> str:
+def _read(path: Path, view: views.View, query: Query, under_way: set[LookedAt]) -> str:
     """Return a page: all of it is read at one moment, and the database is let go at once."""
     with LookedAt(path) as store:
-        made = view(store, query)
+        under_way.add(store)
+        try:
+            made = view(store, query)
+        finally:
+            under_way.discard(store)
     return render(made.template, **SHARED, query=query, **made.values)
 
 
@@ -212,7 +220,7 @@ async def serve_pages(
     """
     with LookedAt(path):
         pass  # what is wrong with the file is said here, not on each page
-    door = Door()
+    door, under_way = Door(), set[LookedAt]()
     said = _on_loop(notice)
     with (
         closing(SecondFile(path, said)),
@@ -222,6 +230,7 @@ async def serve_pages(
             path,
             door,
             readers,
+            under_way,
             unexpected=lambda e: notice(f"a page was not shown: {type(e).__name__}: {e}"),
         )
         try:
@@ -233,6 +242,11 @@ async def serve_pages(
                 if open_browser:
                     await _open(f"{at}{door.ticket()}", notice)
                 await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            # The threads of pages would be waited for, however long their queries take.
+            for store in [*under_way]:
+                store.interrupt()
+            raise
         except OSError as e:
             raise ConfigError(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",

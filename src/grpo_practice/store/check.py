@@ -13,9 +13,10 @@ from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.prompts import SLOTS, prompts_from, template_fault
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import datasets, libraries, steps
-from grpo_practice.store.db import get_text
+from grpo_practice.store.db import explained, get_text
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
+from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
 from grpo_practice.text import brief
 
 MOST = 20
@@ -46,12 +47,21 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 
 
 def check(path: Path) -> list[Finding]:
-    """Look at the database as it is at one moment, and change nothing; see `open_to_look`."""
-    with closing(open_to_look(path)) as db:
+    """Look at the database as it is at one moment, and change nothing; see `open_to_look`.
+
+    A schema that is not ours, or a branch that descends from itself, ends the check at once: what
+    the other looks read could be without end.
+    """
+    findings = list[Finding]()
+    with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
         looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
-        return [_find(db, name, look) for name, look in looks.items()]
+        for name, look in looks.items():
+            findings.append(_find(db, name, look))
+            if look in (_schema, ancestor_faults) and findings[-1].wrong:
+                break
+    return findings
 
 
 def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
@@ -63,6 +73,8 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
             if said is not None and len(told) < MOST:
                 told.append(said)
     except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
+        if getattr(e, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            raise  # Ctrl-C
         # A damaged page ends this look and not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
     return Finding(name, n, wrong, notes)
@@ -76,34 +88,7 @@ def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _schema(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether tables, views, indexes and triggers are as this program makes them."""
-    from grpo_practice.store.migrate import migrate  # slow to import
-
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
-        migrate(made, db.execute("PRAGMA user_version").fetchone()[0])
-        ours = _objects(made)
-    found = _objects(db)
-    for (kind, name), (_, sql) in ours.items():
-        if (kind, name) not in found:
-            yield f"{kind} {name} is not there"
-        else:
-            yield None if found[kind, name][1] == sql else f"{kind} {name} is not as it was made"
-    tables = {name for kind, name in ours if kind in ("table", "view")}
-    for kind, name in found.keys() - ours.keys():
-        on, sql = found[kind, name]
-        # Tables, views and plain indexes of somebody else change nothing in what is stored.
-        acts = kind == "trigger" or (kind == "index" and sql.startswith("CREATE UNIQUE"))
-        if acts and on in tables:
-            yield f"{kind} {name} on {on} is not of this program, and may change what is stored"
-
-
-def _objects(db: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return what the schema holds: by kind and name, the table that it is on, and its SQL."""
-    rows = db.execute(
-        """SELECT type, name, tbl_name, sql FROM sqlite_schema
-            WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'
-              AND tbl_name <> '_sqlite_migrations'"""
-    )
-    return {(kind, name): (on, sql) for kind, name, on, sql in rows}
+    return schema_faults(objects(db), db.execute("PRAGMA user_version").fetchone()[0])
 
 
 def _references(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -324,8 +309,9 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 _LOOKS: dict[str, Look] = {
-    "pages of the file": _pages,
     "schema": _schema,
+    "ancestors of branches and libraries": ancestor_faults,
+    "pages of the file": _pages,
     "tables, and what refers to them": _references,
     "texts": _texts,
     "datasets": _datasets,

@@ -14,6 +14,7 @@ from typing_extensions import override
 from grpo_practice.canonical import clean
 from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
+from grpo_practice.store.shape import check_shape
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
@@ -39,6 +40,8 @@ SEE = ".see"
 PARTS = ("-wal", "-shm", "-journal", ".lock", SEE, f"{SEE}-wal", f"{SEE}-shm", f"{SEE}-journal")
 """Endings of the names of the files that belong to a database."""
 
+BREATH = 500_000
+"""Steps of SQLite between two moments at which a signal can end a query: some 10 ms."""
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
 SYNCHRONOUS = "FULL"
@@ -82,6 +85,11 @@ def _storable(text: str) -> str:
     return text
 
 
+def _breathe() -> int:
+    """Let SQLite go on."""
+    return 0
+
+
 def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection:
     """Open a connection in autocommit mode with our settings; any one thread may use it.
 
@@ -96,6 +104,9 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
     )
     db.path = path
     db.row_factory = sqlite3.Row
+    # Python calls the handlers of signals between bytecodes only: without this one, Ctrl-C would
+    # wait for the end of a query, and a stranger's database can make that end arbitrarily late.
+    db.set_progress_handler(_breathe, BREATH)
     try:
         db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
         # Views and triggers of a stranger's file call no function that has effects.
@@ -174,11 +185,17 @@ def _migrate(db: sqlite3.Connection, path: Path) -> None:
         migrate(db)
 
 
-def check_ours(db: sqlite3.Connection, path: Path) -> int:
+def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int:
     """Return the schema version of a file that is ours or empty.
 
+    Args:
+        db: The open file.
+        path: Its name in messages.
+        whole: Whether its schema and its branches must be as this program makes them.
+
     Raises:
-        StoreError: It belongs to another program, or to a newer version of this one.
+        StoreError: It belongs to another program or to a newer version of this one, or somebody
+            has changed its schema.
     """
     owner = db.execute("PRAGMA application_id").fetchone()[0]
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
@@ -192,6 +209,8 @@ def check_ours(db: sqlite3.Connection, path: Path) -> int:
             f"{path} was written by a newer version (schema {version}, this one knows {VERSION})",
             hint="upgrade grpo-practice, or name another file with --db",
         )
+    if version and whole:
+        check_shape(db, path, version)
     return version
 
 
@@ -220,12 +239,17 @@ def explained(path: Path) -> Iterator[None]:
         raise explain(e, path) from e
 
 
-def explain(error: Exception, path: Path) -> Exception:
-    """Return the `StoreError` for an error of SQLite or the file system; any other as it is."""
+def explain(error: Exception, path: Path) -> BaseException:
+    """Return the `StoreError` for an error of SQLite or the file system; any other as it is.
+
+    A query that a signal has interrupted is a KeyboardInterrupt, which SQLite's module swallows.
+    """
     if isinstance(error, OSError):
         return StoreError(f"cannot use the database {path}: {error.strerror or error}")
     if not isinstance(error, sqlite3.Error):
         return error
+    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+        return KeyboardInterrupt()
     said = str(error)
     for sign, meaning, hint in _MEANINGS:
         if sign in said:
@@ -245,7 +269,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         "malformed",
         "is damaged",
-        "grpo-practice db check says what is wrong; go on with a copy made by db backup",
+        "go on with a copy made by db backup; to see what is wrong: grpo-practice db check",
     ),
     ("not a database", "is not a database", "name another file with --db"),
     ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),

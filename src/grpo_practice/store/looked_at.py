@@ -45,6 +45,10 @@ class LookedAt(Store):
             self._db.close()
             raise
 
+    def interrupt(self) -> None:
+        """End the query that another thread has under way."""
+        self._db.interrupt()
+
     @override
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         if question is not steps.on_line:

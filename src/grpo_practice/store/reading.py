@@ -25,8 +25,10 @@ def is_writable(path: Path) -> bool:
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
 
 
-def open_to_look(path: Path, *, wait_s: float = WAIT_S) -> Connection:
+def open_to_look(path: Path, *, wait_s: float = WAIT_S, whole: bool = True) -> Connection:
     """Open a connection that changes nothing, not even what a killed process left behind.
+
+    `whole`: the schema and the branches must be as this program makes them; see `check_shape`.
 
     Raises:
         StoreError: It is not ours, or cannot be opened.
@@ -40,7 +42,7 @@ def open_to_look(path: Path, *, wait_s: float = WAIT_S) -> Connection:
             db = connect(path, wait_s=wait_s, mode=f"mode={mode}")
         try:
             db.execute("PRAGMA query_only = ON")  # beside the mode, which is rw without a log
-            check_ours(db, path)
+            check_ours(db, path, whole=whole)
         except BaseException:
             db.close()
             raise

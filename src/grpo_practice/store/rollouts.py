@@ -268,5 +268,6 @@ def unpack(blob: bytes, codec: int) -> Any:
     except (zlib.error, ValueError) as e:
         raise StoreError(
             f"a stored message cannot be read ({e}): the database is damaged",
-            hint="grpo-practice db check says what is wrong; go on with a copy made by db backup",
+            hint="go on with a copy made by db backup; to see what is wrong: grpo-practice db"
+            " check",
         ) from e
