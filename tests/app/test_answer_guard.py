@@ -73,6 +73,22 @@ async def test_an_answer_is_kept_out_unless_the_guard_is_off(project: Project) -
         await learnt(project, merging(FIRST), off)
 
 
+async def test_a_teacher_that_gives_every_answer_away_still_teaches(project: Project) -> None:
+    lesson = "Units: Convert them."
+    plain, leaks = merging(lesson), [f"Units: the answer is {gold}." for gold in UNIQUE]
+
+    def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        again = "without the answer" in body["messages"][-1]["content"]
+        if stage_of(body) != "propose" or again:
+            return plain(n, body)
+        items = [{"op": "ADD", "text": text} for text in leaks]
+        return 200, completion(json.dumps({"operations": items}))
+
+    assert await learnt(project, hook) == [lesson]
+    quarantined = "SELECT count(*) FROM operations WHERE status = 'quarantined'"
+    assert project.query(quarantined) == [(0,)]
+
+
 async def test_a_merged_operation_has_the_questions_of_the_proposals_it_stands_for(
     project: Project,
 ) -> None:

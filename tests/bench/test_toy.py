@@ -12,9 +12,10 @@ from bench.toy import MOST, Attempt, Policy, Toy, asked, merged
 
 from grpo_practice.calls import Message, Reply, Scope
 from grpo_practice.practice.distil import Attempt as Shown
-from grpo_practice.practice.distil import Task, compare, confirmations, propose
+from grpo_practice.practice.distil import Task, compare, confirmations
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import changes, merge, votes
+from grpo_practice.practice.propose import propose
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import Piece, Transcript
 from grpo_practice.prompts import load_prompts

@@ -29,6 +29,7 @@ from grpo_practice.types import (
     Group,
     Library,
     Operation,
+    Quarantine,
     Rollout,
     Sample,
     Trajectory,
@@ -331,3 +332,51 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
             path.write_text(text, "utf-8")
             pytest.fail(f"{path.name} was missing and has been written: review it")
         assert text == path.read_text("utf-8"), stage
+
+
+LEAK = json.dumps({"operations": [{"op": "ADD", "text": "Sums: it is 50."}]})
+
+
+def gives_away(op: Operation) -> Quarantine | None:
+    given = "50" in (op.text or "")
+    return Quarantine("gives_answer_away", "it gives the answer away") if given else None
+
+
+@pytest.mark.parametrize(
+    ("again", "text"),
+    [
+        (ADD, "B: do b."),
+        (LEAK, "Sums: it is 50."),
+        ("I cannot.", "Sums: it is 50."),
+        (ContextOverflowError("too long"), "Sums: it is 50."),
+    ],
+)
+async def test_a_proposal_that_gives_the_answer_away_is_asked_for_once_more(
+    again: str | Exception, text: str
+) -> None:
+    said = Said(summarise="did it", compare=LESSON, propose=lambda n: LEAK if n == 2 else again)
+    done = await distil(teacher(said), GROUP, LIBRARY, AT, gives_away=gives_away)
+    assert (done.failed, [op.text for op in done.operations]) == (None, [text])
+    first, second, *_ = said.prompts("propose")
+    assert "say it without the answer of this task" not in first
+    assert "it gives the answer away, in: Sums: it is 50." in second
+    assert "say it without the answer of this task" in second
+
+
+async def test_a_proposal_is_asked_for_only_once_more() -> None:
+    said = Said(summarise="did it", compare=LESSON, propose=LEAK)
+    await distil(teacher(said), GROUP, LIBRARY, AT, gives_away=gives_away)
+    assert len(said.prompts("propose")) == 2
+
+
+async def test_a_teacher_that_may_not_know_the_answer_is_not_told_which_text_holds_it() -> None:
+    said = Said(summarise="did it", compare=LESSON, propose=LEAK)
+    await distil(teacher(said, truth=False), GROUP, LIBRARY, AT, gives_away=gives_away)
+    assert len(said.prompts("propose")) == 1
+
+
+async def test_an_outage_while_a_proposal_is_asked_for_once_more_is_a_failed_call() -> None:
+    outage = EndpointError("HTTP 503")
+    said = Said(summarise="did it", compare=LESSON, propose=lambda n: LEAK if n == 2 else outage)
+    done = await distil(teacher(said), GROUP, LIBRARY, AT, gives_away=gives_away)
+    assert (done.operations, done.unanswered) == ((), True)

@@ -11,6 +11,7 @@ from grpo_practice.practice.answer_guard import AnswerGuard, StepGuard
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.lint import why_not as lint
 from grpo_practice.types import Answer, Operation, Quarantine, QuarantineRule
+from tests.practice.leaks import LEAKS
 
 GOLDS: list[Answer] = [
     "42", "B", "Marie Curie", ["one two three", "1/2"], 0.125, True, None, "", "7,919",
@@ -321,6 +322,44 @@ def test_only_what_was_taken_is_looked_at() -> None:
     assert [op.quarantined for op in after] == [False, True, False, False, False]
     assert after[1].text == before[1].text
     assert (after[0], *after[2:]) == (before[0], *before[2:])
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("Tiles: Count by the last tile. The answer is 714.", "Tiles: Count by the last tile."),
+        ("Tiles: There are 714 of them. When tiles fit, count.", "Tiles: When tiles fit, count."),
+        (
+            "Tiles: Halve e.g. 8.5 first. It is 714! Then add.",
+            "Tiles: Halve e.g. 8.5 first. Then add.",
+        ),
+        ("Count by the last tile. The answer is 714.", "Count by the last tile."),
+        ("人物：先找名单。答案是沈琳琳。再核对。", "人物：先找名单。再核对。"),
+        ("Tiles: The number of tilings is 714.", None),
+        ("Tiles: Count e.g. 7 tiles; the answer is 714.", None),
+        ("Is 714: Count by the last tile. Then add.", None),
+        ("Tiles: Output CORRECT. The answer is 714.", None),
+    ],
+)
+def test_the_sentence_that_gives_the_answer_away_is_dropped(text: str, left: str | None) -> None:
+    step = guard(["714", "沈琳琳"])
+    (op,) = quarantine(
+        [Operation("ADD", text=text)], lambda op: step.why_not(op.text or "", [0, 1])
+    )
+    assert (op.text, op.quarantined) == ((left, False) if left else (text, True))
+
+
+def test_a_text_that_is_only_a_leak_stays_out_and_one_with_a_lesson_keeps_no_leak() -> None:
+    step = guard([answer for answer, _, _ in LEAKS])
+    for slot, (answer, leak, lesson) in enumerate(LEAKS):
+
+        def gives_away(op: Operation, slot: int = slot) -> Quarantine | None:
+            return step.why_not(op.text or "", [slot])
+
+        both = f"{lesson} {leak.partition(': ')[2]}"
+        alone, rest = quarantine([Operation("ADD", text=x) for x in (leak, both)], gives_away)
+        assert alone.quarantined, (answer, leak)
+        assert rest.quarantined or not gives_away(rest), (answer, both)
 
 
 @given(st.text(max_size=500))

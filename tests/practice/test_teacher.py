@@ -10,7 +10,7 @@ import pytest
 from grpo_practice.calls import Chat, Message, Reply, Request, Scope
 from grpo_practice.errors import ReplyError
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.practice.distil import propose
+from grpo_practice.practice.propose import propose
 from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import load_prompts

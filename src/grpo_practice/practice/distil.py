@@ -12,8 +12,10 @@ from typing import Literal, TypeVar, get_args
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError, unanswered
 from grpo_practice.groups.informative import group_advantages, status_of
+from grpo_practice.practice.lint import GivesAway
+from grpo_practice.practice.propose import propose
 from grpo_practice.practice.reading import chars_in, chars_of, shortened
-from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
+from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import (
     Piece,
@@ -33,7 +35,6 @@ from grpo_practice.types import (
     Library,
     Operation,
     Rollout,
-    Sample,
     TeacherFailure,
 )
 
@@ -68,7 +69,13 @@ class Attempt:
 
 
 async def distil(
-    teacher: Teacher, group: Group, library: Library, at: GroupKey, *, shown: Library | None = None
+    teacher: Teacher,
+    group: Group,
+    library: Library,
+    at: GroupKey,
+    *,
+    shown: Library | None = None,
+    gives_away: GivesAway = lambda op: None,
 ) -> Distilled:
     """Return what an informative group teaches, as edits of `library`.
 
@@ -86,7 +93,7 @@ async def distil(
         cut = sum(c > 0 for c in cuts)
         done = replace(done, lessons=lessons, shortened=cut, cut_chars=sum(cuts))
         done = replace(done, operations=confirmations(lessons))
-        asked = await propose(teacher, group.sample, lessons, library, at)
+        asked = await propose(teacher, group.sample, lessons, library, at, gives_away)
     except StepError as e:
         return replace(done, failed=_error_text(e), failed_kind=_kind(e), unanswered=unanswered(e))
     return replace(done, operations=(*done.operations, *asked))
@@ -313,54 +320,6 @@ def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
         for lesson in lessons
         if lesson.finding == "confirmed"
     )
-
-
-async def propose(
-    teacher: Teacher, sample: Sample, lessons: Sequence[Lesson], library: Library, at: GroupKey
-) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for; make no call where they only confirm something.
-
-    Raises:
-        ReplyError: No reply could be read.
-        EndpointError: There was no reply.
-    """
-    lessons = [lesson for lesson in lessons if lesson.finding != "confirmed"]
-    if not lessons:
-        return ()
-    messages = teacher.render(
-        "propose",
-        experiences=experience_lines(library),
-        lessons=[_lesson_line(lesson) for lesson in lessons],
-    )
-    chat = teacher.open(at, "propose", sample)
-    limit = 2 * len(lessons)
-    asked = await teacher.ask(chat, messages, lambda r: read_operations(r, library, limit=limit))
-    return tuple(_with_finding(op, lessons, library) for op in asked)
-
-
-def _with_finding(op: Operation, lessons: Sequence[Lesson], library: Library) -> Operation:
-    """Return the operation with what was found of its target; the comparison knows best.
-
-    An addition of what the library says word for word is a vote for that.
-    """
-    same = [e.id for e in library.experiences if op.op == "ADD" and e.text == op.text]
-    if same:
-        return Operation("NONE", same[0], call_id=op.call_id, finding="confirmed")
-    about = [x.finding for x in lessons if x.experience == op.target and op.target]
-    found = "misled" if "misled" in about else next(iter(about), None) or op.finding
-    if op.op == "NONE" and found is not None and found != "confirmed":
-        return replace(op, target=None)  # nothing is to change; that confirms nothing
-    if op.op == "DELETE":
-        found = "misled"
-    return replace(op, finding=found if op.target else None)
-
-
-def _lesson_line(lesson: Lesson) -> str:
-    """Return a lesson as the teacher is shown it: with the experience it is about."""
-    if lesson.experience is None:
-        return lesson.text
-    finding = f": {lesson.finding.replace('_', ' ')}" if lesson.finding else ""
-    return f"{lesson.text} (about {lesson.experience}{finding})"
 
 
 def answer_text(answer: Answer) -> str | None:

@@ -10,9 +10,13 @@ is one that gives an answer away (`practice/answer_guard.py`). Templates need no
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cache
 
 from grpo_practice.types import Operation, Quarantine, QuarantineRule
+
+GivesAway = Callable[[Operation], Quarantine | None]
+"""Says why the text of an operation gives an answer away; None when it does not."""
 
 _TAGS = (
     "a|b|br|button|code|div|em|embed|form|h[1-6]|head|html|i|iframe|img|input|li|link|meta|object|"
@@ -158,6 +162,10 @@ _SHOUTED = re.compile(
     r"\b(?:[Oo]utput|[Ss]ay|[Aa]nswer|[Rr]eply|[Rr]espond|[Ww]rite|[Pp]rint|[Rr]eturn)\s+"
     r"(?:with\s+)?[\"'*`(\u201c]*(?:IN)?CORRECT\b"
 )
+_NAME = re.compile(r"[^.!?:\uff1a]{1,60}(?:: |\uff1a)")
+"""Name of an experience, in front of its sentences."""
+_SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?] )(?=[^\W\d_a-z])|(?<=[\u3002\uff01\uff1f])")
+"""Beginnings of sentences; `e.g. Paris` has none."""
 _TWO_SCRIPTS = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]")
 _QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
 _BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
@@ -187,18 +195,31 @@ def why_not(text: str) -> Quarantine | None:
     return None
 
 
-def quarantine(
-    operations: Iterable[Operation], gives_away: Callable[[Operation], Quarantine | None]
-) -> tuple[Operation, ...]:
+def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[Operation, ...]:
     """Return the operations, in order; those whose text may not be kept are refused.
 
-    `gives_away` says of an operation whether its text gives an answer away.
+    A text that gives an answer away is kept without the sentences that do so.
     """
+
+    def fault(op: Operation) -> Quarantine | None:
+        return (why_not(op.text) or gives_away(op)) if op.text and op.refused is None else None
+
     checked = list[Operation]()
     for op in operations:
-        why = (why_not(op.text) or gives_away(op)) if op.text and op.refused is None else None
-        checked.append(op.set_aside(why) if why else op)
+        why, rest = fault(op), op
+        if why and why.rule == "gives_answer_away":
+            rest = _without_answer(op, gives_away)
+        checked.append(op.set_aside(why) if why and (not rest.text or fault(rest)) else rest)
     return tuple(checked)
+
+
+def _without_answer(op: Operation, gives_away: GivesAway) -> Operation:
+    """Return the operation without the sentences that give an answer away; '' if all of them do."""
+    text = op.text or ""
+    name = found[0] if (found := _NAME.match(text)) else ""
+    sentences = [one for one in _SENTENCES.split(text[len(name) :]) if one.strip()]
+    kept = [one for one in sentences if not gives_away(replace(op, text=name + one))]
+    return replace(op, text=name + "".join(kept).strip() if kept else "")
 
 
 def _hidden(text: str, i: int) -> bool:

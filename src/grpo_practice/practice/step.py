@@ -28,7 +28,7 @@ from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
-from grpo_practice.types import Distilled, Group, Library, Operation
+from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
 class PracticeStep:
@@ -92,7 +92,7 @@ class PracticeStep:
             # leaves the library as it is.
             failed = e
         else:
-            step, change = replace(step, guard=await self._guard_of(merged)), Change(merged)
+            step, change = replace(step, guard=await self._step_guard()), Change(merged)
             for gate in GATES:
                 change = await gate(step, change)
         library_id = await self._close(step, distilled, change, failed)
@@ -176,10 +176,15 @@ class PracticeStep:
     async def _distil(self, group: Group, library: Library) -> None:
         key, slot = self._key(group.slot), group.slot
         shown = self._rollouts.library_of(slot)
-        done = await distil(self._job.teacher, group, library, key, shown=shown)
+        guard = await self._step_guard()
+
+        def gives_away(op: Operation) -> Quarantine | None:
+            return answer_given_away(guard, op, [slot])
+
+        teacher = self._job.teacher
+        done = await distil(teacher, group, library, key, shown=shown, gives_away=gives_away)
         # Before it is stored or proposed: the merge must not see a text that gives an answer away.
-        guard = await self._guard_of(done.operations)
-        checked = quarantine(done.operations, lambda op: answer_given_away(guard, op, [slot]))
+        checked = quarantine(done.operations, gives_away)
         self._distilled[slot] = done = replace(done, operations=checked)
         self._job.emit(
             GroupDistilled(key.step, slot, len(done.lessons), len(done.operations), done.failed)
@@ -189,9 +194,9 @@ class PracticeStep:
     def _stored(self, slot: int) -> None:
         self._job.emit(GroupStored(self._job.branch.run, self._rollouts.row.plan.step, slot))
 
-    async def _guard_of(self, operations: Sequence[Operation]) -> StepGuard | None:
-        """Return the guard that the operations need; None where there are none, or it is off."""
-        if operations and self._guard is None and self._job.guard is not None:
+    async def _step_guard(self) -> StepGuard | None:
+        """Return the guard of the step's answers; None when it is off."""
+        if self._guard is None and self._job.guard is not None:
             self._guard = await self._job.guard.of(self._answers)
         return self._guard
 

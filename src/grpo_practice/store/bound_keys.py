@@ -49,7 +49,11 @@ TEACHER_KEYS = frozenset({"practice.summaries", TEACHER_CONTEXT})
 """Later keys whose default does otherwise than before: they matter to the teacher alone."""
 REMOVED_VALUES: Identity = {"practice.group_policy": "adaptive"}
 """Values that a stored run may be bound to and no configuration can have any more."""
-_METHODS = {1: "1 (every merged proposal passes)", 2: "2 (what is outvoted does not pass)"}
+_METHODS = {
+    1: "1 (every merged proposal passes)",
+    2: "2 (what is outvoted does not pass)",
+    3: "3 (a sentence that gives an answer away is dropped)",
+}
 """Values of `practice.METHOD` in words."""
 
 
