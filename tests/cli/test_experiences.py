@@ -1,10 +1,13 @@
 """Experiences and where they come from, on a finished demo."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Gp
+from tests.cli.test_hand import query
+from tests.cli.test_rollouts import change
 
 
 def labels(gp: Gp, *words: str) -> list[str]:
@@ -129,7 +132,51 @@ def test_votes_on_an_earlier_text_say_so(demo: Gp) -> None:
         for vote in document["votes"]:
             assert vote["earlier"] == (vote["step"] <= max(meant))
         told = demo("experiences", "show", document["id"]).out
-        assert told.count(" (on an earlier text): ") == sum(v["earlier"] for v in document["votes"])
+        earlier = sum(v["earlier"] for v in document["votes"])
+        assert told.count(" (not counted: on an earlier text): ") == earlier
+
+
+def test_the_evidence_counts_the_votes_that_are_listed(demo: Gp) -> None:
+    """A question has one vote: two that contradict each other leave it undecided."""
+    undecided = 0
+    for label in labels(demo):
+        document = demo("experiences", "show", label, "--json").document
+        made = max(i for i, c in enumerate(document["changes"]) if not c["reworded"])
+        votes = Counter[int]()
+        for proposal in document["changes"][made]["proposals"]:
+            votes[proposal["number"]] += 1
+        for vote in document["votes"]:
+            if not vote["earlier"]:
+                votes[vote["number"]] += {"confirmed": 1, "misled": -1}[vote["finding"]]
+        said = demo("experiences", "show", label).out.partition("evidence  ")[2]
+        sides = {
+            "for it": sorted(n for n, v in votes.items() if v > 0),
+            "against it": sorted(n for n, v in votes.items() if v < 0),
+            "undecided": sorted(n for n, v in votes.items() if v == 0),
+        }
+        for side, numbers in sides.items():
+            if numbers:
+                assert f" {side} ({', '.join(map(str, numbers))})" in " ".join(said.split())
+        undecided += len(sides["undecided"])
+    assert undecided
+
+
+def test_a_vote_of_a_group_that_played_without_the_experience_is_marked(demo: Gp) -> None:
+    (row,) = query(
+        """SELECT o.branch_id, o.step, o.slot, e.label FROM operations o
+             JOIN experiences e ON e.experience_id = o.target_id
+            WHERE o.source = 'propose' AND o.finding = 'misled' AND o.step = 3"""
+    )
+    *group, label = row
+    assert ", 1 undecided (" in demo("experiences", "show", f"E{label}").out
+    change(
+        f"""UPDATE groups SET library_id = (SELECT library_in FROM v_steps
+              WHERE run_id = 'demo' AND step = 0)
+             WHERE (branch_id, step, slot) = {tuple(group)}"""
+    )
+    shown = demo("experiences", "show", f"E{label}").out
+    assert "undecided" not in shown
+    assert "misled (not counted: played without it): " in shown
 
 
 def test_an_experience_that_was_brought_along_says_so(demo: Gp) -> None:

@@ -1,5 +1,7 @@
 """A person's hand on a library: `experiences diff`, `remove`, `edit`, `approve`."""
 
+import re
+import shlex
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -129,6 +131,32 @@ async def test_a_run_goes_on_as_if_nobody_had_edited(tmp_path: Path, gp: Gp) -> 
         await project.practise("practice.epochs=4")
         found.append(project.results())
     assert found[0] == found[1]
+
+
+async def test_what_practises_from_an_edited_library_is_configured_as_its_run(
+    tmp_path: Path, gp: Gp
+) -> None:
+    """The hint is typed after a practice on another dataset, which is the latest run."""
+    project = await finished(tmp_path / "p")
+    await project.practise("exp_id=latest", "data.practice_dataset_name=test")
+    db = ("--db", str(project.db))
+    made = gp("experiences", "remove", "E1", "--run", "toy", *db)
+    (hint,) = [
+        line.partition(": ")[2] for line in made.out.splitlines() if "practise from it" in line
+    ]
+    ran = gp(*shlex.split(hint)[1:])
+    assert ran.code == 0, ran.err
+    (library,) = re.findall(r"^L\d+", made.out)
+    said = f"toy-{library}: with the config of toy (agent solver, dataset train)"
+    assert said in " ".join(ran.err.split())
+    played = project.query(
+        "SELECT d.name FROM branches b JOIN datasets d USING (dataset_id) WHERE run_id = ?",
+        f"toy-{library}",
+    )
+    assert played == [("train",)]
+    ran = gp("practice", *db)
+    said = f"toy-{library}: gone on with (agent solver, dataset train)"
+    assert said in " ".join(ran.err.split())
 
 
 async def test_a_practice_begins_with_what_a_person_made(tmp_path: Path, gp: Gp) -> None:

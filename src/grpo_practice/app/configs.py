@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, SecretStr
 
 from grpo_practice.app.caps import command_to_go_on
+from grpo_practice.app.library_file import start_ref
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest, RunRequest
@@ -83,7 +84,9 @@ def _as_written(value: Any) -> Any:
 def practice_config(
     store: Store, request: PracticeRequest, objects: PythonObjects
 ) -> Loaded[PracticeConfig]:
-    """Return the configuration asked for; without one, that of the latest practice run.
+    """Return the configuration asked for; without one, that of a practice run.
+
+    It is the run whose library is its start, else the latest one; a notice names it.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
@@ -94,16 +97,24 @@ def practice_config(
     overrides = [*named, *request.overrides, *objects.overrides]
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env)
-    latest = store.read(runs.latest, ["practice"])
+    began = start_ref(store, request.start)
+    latest = store.read(runs.get, began.run) if began else store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
         return _unnamed(load_practice(here, overrides, env), here, "practice")
-    if stored is None:
+    if latest is None or stored is None:
         raise ConfigError(
             "there is no run to go on with: say what to practise with --config",
             hint="`grpo-practice init my-task` writes a config to start from",
         )
-    return load_practice_text(stored_text(store, stored), env, overrides)
+    loaded = load_practice_text(stored_text(store, stored), env, overrides)
+    config, name = loaded.config, loaded.config.exp_id
+    how = "gone on with" if name == latest.name else f"with the config of {latest.name}"
+    said = (
+        f"{name}: {how} (agent {config.evaluation.agent.agent.name}, dataset"
+        f" {config.data.practice_dataset_name})"
+    )
+    return replace(loaded, notices=[said, *loaded.notices])
 
 
 def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:

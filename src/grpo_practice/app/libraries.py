@@ -1,12 +1,13 @@
 """Stored libraries and experiences as reports: what they say, and the evidence on each."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 from shlex import quote
 
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
-from grpo_practice.practice.evidence import evidence_on, evidence_text
+from grpo_practice.practice.evidence import Evidence, evidence_on, evidence_text
 from grpo_practice.reports.experience_reports import (
     Changes,
     EvidenceSummary,
@@ -21,7 +22,7 @@ from grpo_practice.store.queries.held import held
 def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
     """Return the library that `ref` and `step` name; see `library_of`."""
     found = library_of(store, ref, step)
-    evidence = _evidence(store, found)
+    evidence = {id_: _summary(e) for id_, e in _evidence(store, found).items()}
     at = {"branch": found.branch, "until": _last_step(store, found)}
     waiting = store.read(held, **at)
     outside = store.read(history.quarantined, **at) if quarantined else None
@@ -39,7 +40,11 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     at = {"branch": found.branch, "until": _last_step(store, found), "library": found.library.id}
     origin = store.read(history.experience, found.run, int(label[1]), **at)
     shown = replace(origin, changes=Changes(origin.changes))
-    return ExperienceReport(shown, _evidence(store, found).get(origin.id))
+    evidence = _evidence(store, found).get(origin.id)
+    if evidence is None:
+        return ExperienceReport(shown, None)
+    numbers = store.read(history.question_numbers, found.branch, evidence.votes)
+    return ExperienceReport(shown, _summary(evidence, numbers))
 
 
 def _last_step(store: Store, found: LibraryRef) -> int:
@@ -52,15 +57,14 @@ def _last_step(store: Store, found: LibraryRef) -> int:
     return store.read(references.step_before, found.library.id)
 
 
-def _evidence(store: Store, found: LibraryRef) -> dict[str, EvidenceSummary]:
+def _evidence(store: Store, found: LibraryRef) -> dict[str, Evidence]:
     """Return the evidence on the library's experiences as it was when that was made, by id."""
     branch = store.read(branches.load, found.branch)
     past = store.read(past_votes.past, branch, found.library, (), end=_last_step(store, found) + 1)
     truth = branch.identity.get("practice.given_ground_truth", True)
-    evidence = evidence_on(found.library, past, rewards=bool(truth))
-    return {
-        id_: EvidenceSummary(
-            e.supporting, e.opposing, e.change, len(e.changes), e.support, evidence_text(e)
-        )
-        for id_, e in evidence.items()
-    }
+    return evidence_on(found.library, past, rewards=bool(truth))
+
+
+def _summary(e: Evidence, numbers: Mapping[int, int] | None = None) -> EvidenceSummary:
+    sentence = evidence_text(e, numbers)
+    return EvidenceSummary(e.supporting, e.opposing, e.change, len(e.changes), e.support, sentence)

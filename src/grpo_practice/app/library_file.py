@@ -8,7 +8,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.library_refs import library_of
+from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import clean
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
@@ -44,11 +44,8 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
         ConfigError: There is no such run, step or file, or it cannot be used.
     """
     store = session.store
-    # The name of a run may end in `.json`, too, and then it is the run.
-    if isinstance(start, str) and (
-        store.read(runs.find, start) or not start.lower().endswith(ENDINGS)
-    ):
-        return library_of(store, start).library
+    if (ref := start_ref(store, start)) is not None:
+        return ref.library
     if isinstance(start, str | Path):
         library = read_library(Path(start))
         for e in library.experiences:
@@ -56,6 +53,16 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
                 session.notice(f"{start}: {e.id} is taken, though {why.sentence}: {_shown(e.text)}")
         return library
     return None if start is None else store.read(libraries.as_stored, start)
+
+
+def start_ref(store: Store, start: str | Path | Library | None) -> LibraryRef | None:
+    """Return the stored library that a start names as `RUN[:STEP]` or `L12`; None for others."""
+    # The name of a run may end in `.json`, too, and then it is the run.
+    if isinstance(start, str) and (
+        store.read(runs.find, start) or not start.lower().endswith(ENDINGS)
+    ):
+        return library_of(store, start)
+    return None
 
 
 def start_option(start: str | Path | Library | None) -> str:

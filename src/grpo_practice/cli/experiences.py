@@ -278,7 +278,7 @@ def _show(report: "ExperienceReport") -> None:
         [
             (
                 f"step {vote.step}, question {vote.number or '?'}",
-                f"{vote.said}{' (on an earlier text)' if vote.earlier else ''}: {vote.question}",
+                f"{vote.said}{f' ({vote.uncounted})' if vote.uncounted else ''}: {vote.question}",
             )
             for vote in found.votes
         ]

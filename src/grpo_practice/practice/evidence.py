@@ -82,10 +82,16 @@ def evidence_on(
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 
 
-def evidence_text(evidence: Evidence) -> str:
-    """Return the evidence as a sentence for a person."""
+def evidence_text(evidence: Evidence, numbers: Mapping[int, int] | None = None) -> str:
+    """Return the evidence as a sentence for a person.
+
+    `numbers`, sample id → number of its question in the dataset, names the questions that voted.
+    """
     for_, against = evidence.supporting, evidence.opposing
-    said = f"{count(for_, 'question')} for it, {against} against it"
+    even = len(evidence.votes) - for_ - against
+    said = f"{count(for_, 'question')} for it{_named(evidence, 1, numbers)}"
+    said += f", {against} against it{_named(evidence, -1, numbers)}"
+    said += f", {even} undecided{_named(evidence, 0, numbers)}" if even else ""
     if evidence.change is None:
         return said
     size = f"{abs(evidence.change):.2f}"
@@ -93,6 +99,16 @@ def evidence_text(evidence: Evidence) -> str:
     went = "stayed as it was" if size == "0.00" else f"{moved} by {size}"
     asked = count(len(evidence.changes), "question")
     return f"{said}; with it, the mean reward of {asked} {went}"
+
+
+def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> str:
+    """Return ` (14, 24)`: the questions whose votes come to 1, -1 or 0; '' without numbers."""
+    ids = [sample for sample, vote in evidence.votes.items() if one_vote(vote) == side]
+    if numbers is None or not ids:
+        return ""
+    known = sorted(numbers[sample] for sample in ids if sample in numbers)
+    others = len(ids) - len(known)
+    return f" ({', '.join([*map(str, known), *([f'{others} of other data'] if others else [])])})"
 
 
 def _changes(

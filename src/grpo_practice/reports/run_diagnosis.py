@@ -11,7 +11,7 @@ from typing_extensions import override
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report
-from grpo_practice.reports.shortfalls import counted_steps, shortfalls, spoken
+from grpo_practice.reports.shortfalls import PRACTISE, counted_steps, shortfalls, spoken
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
@@ -142,7 +142,7 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
         found += _entropy(store, run, branch)
     if run.kind == "practice":
         found = [*_sampling(store, run, branch), *found]
-        found += [*_texts(run, rows), *_library(store, run, rows)]
+        found += [*_texts(store, run, rows), *_library(store, run, rows)]
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
 
@@ -331,8 +331,10 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
     return {part: frozenset(map(folded, found)) for part, found in texts.items()}
 
 
-def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
+def _texts(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
     """Yield comparisons and proposals that came to nothing, and the rules behind it."""
+    last = store.read(runs.last_command, run.name)
+    practise = last if last.startswith(PRACTISE) else PRACTISE
     for short in shortfalls(rows):
         yield Finding(
             short.of,
@@ -340,7 +342,7 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
             short.all,
             short.sentence,
             short.advice,
-            short.next_command(run.name),
+            short.next_command(run.name, practise),
             stands_out=True,
         )
     sums = Distillation.total(list(counted_steps(rows).values()))

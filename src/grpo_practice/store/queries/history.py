@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -109,6 +109,15 @@ class Vote:
     finding: Finding | None
     earlier: bool
     """True for a vote on an earlier text, that said something else."""
+    without: bool
+    """True for a vote against it of a group that was played without it."""
+
+    @property
+    def uncounted(self) -> str:
+        """Reason why the evidence does not count it; '' if it does."""
+        if self.earlier:
+            return "not counted: on an earlier text"
+        return "not counted: played without it" if self.without else ""
 
     @property
     def said(self) -> str:
@@ -206,18 +215,41 @@ def experience(
     meant = [c.step for c in made if not c.reworded and c.text is not None]
     since = max((step for step in meant if step is not None), default=-1)
     votes = db.execute(
-        f"""SELECT o.step, o.slot, {_NUMBER}, s.question, o.op, o.finding, o.step <= :since
+        f"""SELECT o.step, o.slot, {_NUMBER}, s.question, o.op, o.finding, o.step <= :since,
+                   NOT EXISTS (SELECT 1 FROM library_items i WHERE i.experience_id = :id
+                                AND i.library_id = coalesce(g.library_id, p.library_in))
               FROM operations o
               JOIN groups g USING (branch_id, step, slot) JOIN samples s USING (sample_id)
+              JOIN steps p USING (branch_id, step)
              WHERE o.target_id = :id AND o.source = 'propose' AND o.status = 'proposed'
                AND {ON_LINE.format(row="o")} ORDER BY o.step, o.slot, o.op_id""",
         {**at, "since": since},
     )
     cast = tuple(
-        Vote(step, slot, number, question, op, finding, bool(earlier))
-        for step, slot, number, question, op, finding, earlier in votes
+        Vote(
+            step,
+            slot,
+            number,
+            question,
+            op,
+            finding,
+            bool(earlier),
+            bool(without) and Operation(op, finding=finding).vote < 0,
+        )
+        for step, slot, number, question, op, finding, earlier, without in votes
     )
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
+
+
+def question_numbers(db: sqlite3.Connection, branch: int, samples: Iterable[int]) -> dict[int, int]:
+    """Return sample id → number of its question in the branch's dataset, counted from 1."""
+    rows = db.execute(
+        """SELECT sample_id, min(position) + 1 FROM dataset_rows
+            WHERE dataset_id = (SELECT dataset_id FROM branches WHERE branch_id = ?)
+              AND sample_id IN (SELECT value FROM json_each(?)) GROUP BY 1""",
+        (branch, json.dumps([*samples])),
+    )
+    return dict(rows.fetchall())
 
 
 def line_json(db: sqlite3.Connection, branch: int, until: int) -> str:
