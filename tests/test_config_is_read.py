@@ -90,7 +90,7 @@ def test_the_commands_read_every_field(
     judged = ("--set", "evaluation.verify=judge", "--epochs", "1")
     assert run(["practice", *common, *often, *judged]) == 0
     assert run(["eval", *common, "--exp-id", "other", "--verify", "judge"]) == 0
-    (tmp_path / "mine.py").write_text("def solve(*_): return ''\n", "utf-8")
+    (tmp_path / "mine.py").write_text("def solve(*_): return '0'\n", "utf-8")
     own = ("type=python", "function=mine.py:solve", "proxy.insecure=true")
     words = [word for key in own for word in ("--set", f"agent.{key}")]
     assert run(["eval", *common, "--exp-id", "own", "--verify", "exact", *words]) == 0

@@ -302,3 +302,16 @@ async def test_coverage_stands_beside_every_score(
     assert share in capsys.readouterr().out
     assert report.score.coverage < 1
     assert report.document()["score"]["coverage"] == report.score.coverage
+
+
+async def test_a_practice_without_any_answer_fails_and_names_the_cause(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = Project(tmp_path)
+    async with served(lambda n, body: (200, completion(""))) as endpoint:
+        report = await project.practise(endpoint.override(), "practice.epochs=1")
+    said = "no rollout gave an answer: 36 of 36 are empty: raise max_tokens"
+    assert [why[: len(said)] for why in report.why_failed] == [said]
+    assert report.document()["exit"] == 1
+    show_practice(report)
+    assert said in " ".join(capsys.readouterr().out.split())

@@ -75,9 +75,9 @@ class Seen:
 
     @property
     def told(self) -> dict[str, Any]:
-        """The document on stdout; for a command that failed, its error."""
+        """The document on stdout; for a command that ended in an error, that error."""
         document = self.ran.document
-        found: dict[str, Any] = document["error"] if document["exit"] else document
+        found: dict[str, Any] = document.get("error", document)
         return found
 
     @property

@@ -1,11 +1,14 @@
 """What becomes of a rollout when the body of a 200 is at fault, and what of it is stored."""
 
 import json
+import re
+import shlex
 import zlib
 from typing import Any
 
 import pytest
 
+from tests.cli.conftest import Gp
 from tests.fakes import FakeSleep, completion
 from tests.faults.actions import Action, always, error, html, in_turn, late, ok, status
 from tests.faults.conftest import (
@@ -174,6 +177,32 @@ def test_1_37_thinking_is_kept_in_storage_and_left_out_of_the_answer(evaluate: E
         seen = evaluate(server, "--exp-id", "unclosed", "--set", "seed=2")
     assert seen.outcomes == {"truncated": 5}
     assert seen.told["rollouts"]["correct"] == 0
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (ok(""), "5 of 5 are empty: raise max_tokens"),
+        (ok({**NULL, "refusal": "I cannot help."}), "5 of 5 are refusals: reword the agent's"),
+        (ok("24 and th", finish="content_filter"), "5 of 5 were withheld by a content filter"),
+        (error(400, "no", code="context_length_exceeded"), "5 of 5 did not fit into the model's"),
+        (ok("2", finish="length"), "5 of 5 ran out of tokens: raise max_tokens"),
+    ],
+)
+def test_an_evaluation_without_any_answer_names_the_cause_and_is_exit_1(
+    gp: Gp, evaluate: Evaluate, fault: Action, said: str
+) -> None:
+    with serving(always(fault)) as server:
+        seen = evaluate(server, json=False)
+        out = " ".join(seen.ran.out.split())
+        assert seen.code == 1
+        assert f"the score says nothing: no rollout gave an answer: {said}" in out
+        told = evaluate(server)
+    assert (told.code, told.told["exit"], told.asked) == (1, 1, [])
+    (command,) = re.findall("next: grpo-practice (eval .* --show)", seen.ran.out)
+    shown = gp(*shlex.split(command))
+    assert shown.code == 0
+    assert "Which number is 0?" in shown.out
 
 
 def test_1_38_a_refusal_is_the_models_own_failure(evaluate: Evaluate) -> None:

@@ -162,12 +162,15 @@ def evaluate(
             report = ws.forecast_evaluation(config, pilot=pilot, **options)
         else:
             report = ws.evaluate(config, **options)
+    document = report.document()
     if json:
-        print_json(report.document())
+        print_json(document)
     else:
         _show(ws, report, show=show, limit=limit)
         if not forecast:
             say_restarted(restart_step)
+    if document["exit"]:
+        raise typer.Exit(1)
 
 
 def _show(

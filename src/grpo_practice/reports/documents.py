@@ -1,5 +1,6 @@
 """Parts that several JSON documents have: scores, tokens, money, requests."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from grpo_practice.calls import Usage
@@ -7,6 +8,14 @@ from grpo_practice.stats import Score
 from grpo_practice.stats.intervals import Interval
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.text import count
+from grpo_practice.types import MeanOver
+
+MEAN_OVER: Mapping[MeanOver, str] = {
+    "all": "all rollouts",
+    "weighted": "all rollouts, twice those of groups that might have been left out",
+    "first_two": "the first 2 rollouts of each group",
+}
+"""Names of the rollouts that a mean reward is over."""
 
 
 def score_document(score: Score) -> dict[str, Any]:
@@ -53,6 +62,12 @@ def usage_document(usage: Usage) -> dict[str, int | None]:
 def cost_usd(usage: Usage) -> float | None:
     """Return the cost in dollars; None while prices are unknown."""
     return usd(usage.cost_micro)
+
+
+def dollars(usage: Usage) -> str:
+    """Format what calls cost; `unknown` where one has no price."""
+    cost = cost_usd(usage)
+    return "unknown" if cost is None else f"${cost:.6f}"
 
 
 def usd(micro: int | None) -> float | None:

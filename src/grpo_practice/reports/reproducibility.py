@@ -1,6 +1,6 @@
 """The meaning of a run's health for its numbers, in words and as part of its document."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from grpo_practice.store.queries.run_health import Health as Health
@@ -12,10 +12,36 @@ NAME = 80
 """Characters of such a name."""
 
 
-def truncated_share(outcomes: Mapping[str, int]) -> float | None:
-    """Return the share of the answers that ran out of tokens; None without any answer."""
+ENDINGS: Mapping[str, str] = {
+    "truncated": "ran out of tokens: raise max_tokens",
+    "empty": "are empty: raise max_tokens, or see what the endpoint or your program returns"
+    " in place of text",
+    "refused": "are refusals: reword the agent's instructions, or choose another model",
+    "content_filter": "were withheld by a content filter: choose another model or endpoint",
+    "context_overflow": "did not fit into the model's context: serve it with a larger one, lower"
+    " max_tokens or shorten the instructions",
+}
+"""Outcome of an answer that did not end well → what happened, and what to change."""
+
+
+def unanswered(outcomes: Mapping[str, int], means: Iterable[float | None]) -> str | None:
+    """Return why no rollout gave an answer, though all have a reward of 0; else None.
+
+    Args:
+        outcomes: Rollouts by how they ended.
+        means: Mean rewards of the parts that they were scored in.
+    """
+    answers = {name: n for name, n in outcomes.items() if name in ENDINGS}
+    if not answers or "ok" in outcomes or any(means):
+        return None
+    name, n = max(answers.items(), key=lambda item: item[1])
+    return f"no rollout gave an answer: {n} of {sum(outcomes.values())} {ENDINGS[name]}"
+
+
+def share_of(name: str, outcomes: Mapping[str, int]) -> float | None:
+    """Return the share of the answers that ended so; None without any answer."""
     answers = sum(n for name, n in outcomes.items() if not name.startswith("error"))
-    return outcomes.get("truncated", 0) / answers if answers else None
+    return outcomes.get(name, 0) / answers if answers else None
 
 
 def voided_by(health: Health) -> list[str]:

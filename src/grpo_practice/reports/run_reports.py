@@ -15,7 +15,9 @@ from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import (
+    MEAN_OVER,
     cost_usd,
+    dollars,
     requests_document,
     score_document,
     unscorable_count,
@@ -23,7 +25,7 @@ from grpo_practice.reports.documents import (
     usd,
 )
 from grpo_practice.reports.known_scores import KnownScore, measured
-from grpo_practice.reports.reproducibility import health_document, truncated_share
+from grpo_practice.reports.reproducibility import health_document, share_of, unanswered
 from grpo_practice.reports.shortfalls import (
     PRACTISE,
     Shortfall,
@@ -41,14 +43,8 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import Library, MeanOver
+from grpo_practice.types import Library
 
-MEAN_OVER: Mapping[MeanOver, str] = {
-    "all": "all rollouts",
-    "weighted": "all rollouts, twice those of groups that might have been left out",
-    "first_two": "the first 2 rollouts of each group",
-}
-"""Names of the rollouts that a mean reward is over."""
 ALIKE = "all attempts of every group gave the same text"
 
 
@@ -92,6 +88,11 @@ class EvalReport(Report):
     difference: str | None = None
     """Sentence on the difference to the agent without experiences, on the same questions."""
 
+    @property
+    def why_failed(self) -> str | None:
+        """Sentence that says why the score means nothing; None if it means something."""
+        return unanswered(self.outcomes, [self.score.mean])
+
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return the score, what it rests on, and the cost."""
@@ -103,7 +104,7 @@ class EvalReport(Report):
             ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
             ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
             *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
-            ("cost", _dollars(self.usage)),
+            ("cost", dollars(self.usage)),
         ]
 
     @override
@@ -130,7 +131,7 @@ class EvalReport(Report):
                 "correct": s.correct,
                 "coverage": s.coverage,
                 "outcomes": self.outcomes,
-                "truncated_share": truncated_share(self.outcomes),
+                "truncated_share": share_of("truncated", self.outcomes),
                 "truncated_before_the_answer": self.health.mute,
                 "seconds_per_rollout": self.seconds_per_rollout,
             },
@@ -143,13 +144,8 @@ class EvalReport(Report):
             **health_document(self.health),
             "requests": requests_document(self.requests, self.replayed),
             "seconds": round(self.seconds, 3),
-            "exit": 0,
+            "exit": 1 if self.why_failed else 0,
         }
-
-
-def _dollars(usage: Usage) -> str:
-    cost = cost_usd(usage)
-    return "unknown" if cost is None else f"${cost:.6f}"
 
 
 def _library_name(library: Library | None) -> str | None:
@@ -249,6 +245,9 @@ class PracticeReport(Report):
         found = [f"the merge of step {named} failed"] if named else []
         if self.alike and self.health.unasked:
             found.append(f"{ALIKE}, and no model was asked for some")
+        means = [(row.stats or {}).get("mean_reward") for row in self.steps]
+        if why := unanswered(self.outcomes, means):
+            found.append(why)
         return found + [short.sentence for short in self.shortfalls if short.total]
 
     @property
@@ -281,7 +280,7 @@ class PracticeReport(Report):
             ("steps", f"{sum(row.closed for row in self.steps)} of {len(self.steps)} closed"),
             ("before", number(self.before.score.mean if self.before else None)),
             ("after", number(self.after.score.mean if self.after else None)),
-            ("cost", _dollars(self.usage)),
+            ("cost", dollars(self.usage)),
             *((e.id, e.text) for e in self.library.experiences),
         ]
 

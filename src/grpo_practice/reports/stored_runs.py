@@ -10,10 +10,9 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
-from grpo_practice.reports.documents import score_document
+from grpo_practice.reports.documents import MEAN_OVER, score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
-from grpo_practice.reports.run_reports import MEAN_OVER
 from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
 from grpo_practice.reports.training import TrainedParts, base_model, trained_parts
 from grpo_practice.stages import STAGES

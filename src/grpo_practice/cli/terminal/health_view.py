@@ -16,7 +16,7 @@ LINE = 160
 NAMED = 3
 """Models without a price that are named."""
 MANY = 0.02
-"""Share of truncated answers from which a report says what to do."""
+"""Share of answers that ended badly from which a report says what to do."""
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
@@ -44,12 +44,13 @@ def _errors(failures: Mapping[str, int]) -> str:
 
 
 def _advice(report: "EvalReport | PracticeReport") -> list[str]:
-    from grpo_practice.reports.reproducibility import truncated_share
+    from grpo_practice.reports.reproducibility import ENDINGS, share_of
 
-    share, mute = truncated_share(report.outcomes) or 0.0, report.health.mute
-    parts = []
-    if share >= MANY:
-        parts.append(f"{100 * share:.0f} % of the answers ran out of tokens: raise max_tokens")
+    mute, parts = report.health.mute, []
+    for name, advice in ENDINGS.items():
+        share = share_of(name, report.outcomes) or 0.0
+        if share >= MANY:
+            parts.append(f"{100 * share:.0f} % of the answers {advice}")
     if mute:
         never = f"{count(mute, 'answer')} never began"
         parts.append(f"{never}, since reasoning used all tokens: raise max_tokens")

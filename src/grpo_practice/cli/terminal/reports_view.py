@@ -62,6 +62,9 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
         say_next(f"{continuing()} (asks only the {failed} that failed)")
+    elif report.why_failed:
+        say(f"the score says nothing: {report.why_failed}", style="red")
+        say_next(f"{PROGRAM} eval --run {quote(report.run)} --show")
     else:
         say_next(next_command or f"{PROGRAM} runs show {quote(report.run)}")
 
@@ -224,6 +227,7 @@ def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None 
 
 def _why_nothing(report: "PracticeReport") -> str:
     """Return why a run learnt nothing, as far as its steps tell."""
+    from grpo_practice.reports.reproducibility import unanswered
     from grpo_practice.reports.run_reports import ALIKE
 
     stats = [row.stats or {} for row in report.steps]
@@ -241,6 +245,8 @@ def _why_nothing(report: "PracticeReport") -> str:
     if any(s.get("informative") for s in stats):
         return f"what was compared suggested nothing: {PROGRAM} runs show {quote(report.run)}"
     means = {s.get("mean_reward") for s in stats}
+    if why := unanswered(report.outcomes, means):
+        return f"{why}; look at some: {PROGRAM} rollouts show {quote(report.run)}"
     hard = " (too hard: every attempt failed)" if means == {0.0} else ""
     easy = " (too easy: every attempt was right)" if means == {1.0} else ""
     if report.alike:
@@ -282,7 +288,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
     """Return the steps whose mean reward is not over all rollouts, by what it is over."""
-    from grpo_practice.reports.run_reports import MEAN_OVER
+    from grpo_practice.reports.documents import MEAN_OVER
 
     found = dict[str, list[int]]()
     for row in steps:
