@@ -1,5 +1,6 @@
 """The configuration and the run that a request means: a file's, the latest run's, or its own."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ from grpo_practice.app.library_file import start_ref
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
 from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest, RunRequest
-from grpo_practice.app.specs import EvalTarget
+from grpo_practice.app.specs import EvalTarget, unless_edited
 from grpo_practice.config import (
     EvalConfig,
     Loaded,
@@ -179,15 +180,19 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         loaded = load_eval(given, overrides, env, agent=agent)
         if here is not None:
             loaded = _unnamed(loaded, here, "eval")
-        return loaded, EvalTarget(eval_name(loaded.config.exp_id, *variants), library)
+        return unless_edited(
+            store, agent, loaded, eval_name(loaded.config.exp_id, *variants), library
+        )
     loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
     if latest.kind == "eval" and not latest.role and latest.exp_id == config.exp_id:
-        more = [v for v in variants if f"/{v}/" not in f"{latest.name}/"]
-        target = "/".join([latest.name, *more])
+        name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
+        more = [v for v in variants if f"/{v}/" not in f"{name}/"]
+        target = "/".join([name, *more])
     how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
     said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
-    return replace(loaded, notices=[said, *loaded.notices]), EvalTarget(target, library)
+    loaded = replace(loaded, notices=[said, *loaded.notices])
+    return unless_edited(store, agent, loaded, target, library)
 
 
 def names_dataset(overrides: Sequence[Override]) -> bool:

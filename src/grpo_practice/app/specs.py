@@ -1,10 +1,11 @@
 """The run that a configuration asks for: its name, its identity, and what is stored with it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from grpo_practice.app.program_files import sha_of
 from grpo_practice.canonical import digest
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of, train_identity_of
@@ -15,7 +16,16 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.prompts import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL_SHA, WEIGHTS_SHA
+from grpo_practice.store import Store, branches
+from grpo_practice.store.bound_keys import (
+    AGENT_SHA,
+    LIBRARY_SHA,
+    MODEL_SHA,
+    WEIGHTS_SHA,
+    agent_of,
+    complete,
+)
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
 from grpo_practice.store.run_names import train_name
 from grpo_practice.types import Library
@@ -138,6 +148,27 @@ class EvalTarget:
     """Branch whose rollouts are scored again; None plays its own."""
     weights: bytes | None = None
     """Hash of the trained weights that the endpoint serves under the model's name."""
+
+
+def unless_edited(
+    store: Store, file: Path | None, loaded: Loaded[EvalConfig], name: str, library: Library
+) -> tuple[Loaded[EvalConfig], EvalTarget]:
+    """Return the evaluation of this name; of an agent's file edited since, it is another one.
+
+    Its run is called `pa@1a2b3c`, by the hash of the agent that the file now describes.
+    """
+    found = store.read(runs.find, name) if file else None
+    if file is None or found is None or found.head_branch is None:
+        return loaded, EvalTarget(name, library)
+    branch, config = store.read(branches.load, found.head_branch), loaded.config
+    sha = sha_of(config.agent, loaded.base_dir)
+    now = agent_of(complete(identity_of(config) | {AGENT_SHA: sha}))
+    if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
+        return loaded, EvalTarget(name, library)
+    before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
+    other = f"{before}/{file.stem}@{digest(now).hex()[:6]}/{after}".rstrip("/")
+    notice = f"{file} has changed since {name} was played: this is {other}"
+    return replace(loaded, notices=[*loaded.notices, notice]), EvalTarget(other, library)
 
 
 def eval_spec(
