@@ -39,11 +39,11 @@ def at_requests(hit: Hit, stages: set[str]) -> None:
     """Before a request is sent; with its reply at hand; and once that is committed."""
     send, call = LedgeredChat._send, LedgeredChat.__call__
 
-    async def sent(self: LedgeredChat, request: Request, limit_s: float | None) -> Reply:
+    async def sent(self: LedgeredChat, request: Request, r: int, limit_s: float | None) -> Reply:
         ours = self.scope.address.stage in stages
         if ours:
             hit()
-        reply = await send(self, request, limit_s)
+        reply = await send(self, request, r, limit_s)
         if ours:
             hit()
         return reply

@@ -115,7 +115,7 @@ async def _model(
             # Whatever the error, an endpoint that does not answer once would end a run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
-    if "max_tokens" not in params:
+    if "max_tokens" not in params and role != "teacher":  # see `ReplyBound`
         text = "max_tokens is not set: a reply may run to the end of the context"
         found.append(warning(role, text, "set max_tokens under its model_settings"))
     found += [warning(role, text) for text in notices]

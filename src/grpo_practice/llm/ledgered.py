@@ -3,14 +3,15 @@
 import itertools
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Protocol
 
 from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
 from grpo_practice.canonical import Chain, canon, clean_json
-from grpo_practice.errors import EndpointError
+from grpo_practice.errors import ContextOverflowError, EndpointError
 from grpo_practice.events import CallFinished, CallStarted, Emit, span
+from grpo_practice.llm.reply_bound import ReplyBound
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +22,7 @@ class Model:
     params: Mapping[str, Any]
     """Canonical body keys that can change the answer, without the seed."""
     send: Send
+    bound: ReplyBound = field(default_factory=ReplyBound, compare=False)
 
 
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "LedgeredChat"]:
@@ -175,7 +177,8 @@ class LedgeredChat:
                 while stored is not None and stored.is_cut:
                     nth, _ = self.play.place(request_hash)
                     stored = await self._ledger.get(address, request_hash, nth)
-                reply = await self._send(request, limit_s) if stored is None else stored
+                reply = await self._send(request, r, limit_s) if stored is None else stored
+            self._model.bound.see(reply)
             # No await between the event and the entry's queue: a cancellation there would make
             # the counts of events and entries differ.
             self._emit(
@@ -209,9 +212,17 @@ class LedgeredChat:
         model, head = replace(self._model, name=name, params=params), Head(name, params)
         return LedgeredChat(model, head, self._ledger, self._emit, self.scope, play)
 
-    async def _send(self, request: Request, limit_s: float | None) -> Reply:
+    async def _send(self, request: Request, r: int, limit_s: float | None) -> Reply:
+        bounded = self._model.bound.bounded(request, self.scope.address.stage, r)
         try:
-            return await self._model.send(request, limit_s=limit_s)
+            try:
+                return await self._model.send(bounded, limit_s=limit_s)
+            except ContextOverflowError:
+                if bounded is request:
+                    raise
+                # Some servers refuse a bound for which the prompt leaves no room.
+                self._model.bound.is_on = False
+                return await self._model.send(request, limit_s=limit_s)
         except BaseException as e:
             # Of a cancelled request, too, which may have been paid: the client gives it a cause.
             lost = e if isinstance(e, EndpointError) else e.__cause__
