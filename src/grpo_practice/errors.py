@@ -8,7 +8,7 @@ GrpoPracticeError          exit 1   base; carries an optional `hint`
 ├── DataError              exit 4   a dataset row cannot become a Sample
 ├── DeclinedError          exit 1   a person was asked, and did not agree
 ├── LockedError            exit 5   somebody else writes this run
-├── PausedError            exit 6   a cap of money, tokens or requests was reached
+├── PausedError            exit 6   a cap was reached, or no comparison of a step was of use
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 ├── StoppedError           exit 128 + signal: 129, 130 or 143
 ├── PrunedError            recorded, never fatal: a trial of a search is worth no more steps
@@ -126,7 +126,7 @@ class LockedError(GrpoPracticeError):
 
 
 class PausedError(GrpoPracticeError):
-    """A cap was reached; what was paid for is stored, and a higher cap goes on from there.
+    """A cap was reached, or no comparison was of use; what was paid for is stored.
 
     `go_on` is the command that does, where it is known.
     """

@@ -136,7 +136,7 @@ class Workspace(
     ) -> "Diagnosis":
         """Check all that a run needs before it costs; problems are in the result, never raised.
 
-        Each endpoint is asked two tiny questions.
+        Each endpoint is asked two tiny questions; the teacher makes one tiny comparison.
 
         Args:
             config: As for `evaluate`; None: the latest run's configuration.

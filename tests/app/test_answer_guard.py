@@ -47,7 +47,9 @@ def merging(text: str, *stands_for: str) -> Hook:
         if stage == "merge":
             item = {"op": "ADD", "text": text, "from": list(stands_for)}
         if stage in ("propose", "merge"):
-            return 200, completion(json.dumps({"operations": [item]}))
+            # NONE: a step is paused where all that the merge makes is quarantined.
+            items = [item, {"op": "NONE"}] if stage == "merge" else [item]
+            return 200, completion(json.dumps({"operations": items}))
         return None
 
     return hook

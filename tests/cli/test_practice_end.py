@@ -70,10 +70,16 @@ def teacher(tmp_path: Path, gp: Gp, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 @pytest.fixture
 def practise(gp: Gp, teacher: Teacher) -> Gp:
-    """`practice` of one epoch: 4 informative groups, one in step 0 and three in step 1."""
+    """`practice` of one epoch: 4 informative groups, 1, 2 and 1 in its steps: none is paused."""
     base = f"evaluation.agent.model.model_provider.base_url={teacher.url}"
-    words = ("practice", "-c", "c.yaml", "--epochs", "1", "--grpo-n", "5", "--set", base)
+    words = f"practice -c c.yaml --epochs 1 --grpo-n 5 --batch-size 4 --set {base}".split()
     return lambda *more: gp(*words, *more)
+
+
+@pytest.fixture
+def practise_at_once(practise: Gp) -> Gp:
+    """`practise` in one step of 4 informative groups."""
+    return lambda *more: practise("--batch-size", "12", *more)
 
 
 def next_words(ran: Ran) -> list[str]:
@@ -144,7 +150,9 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     counts = document["distillation"]
     assert (counts["informative"], counts["compared"]) == (4, 0)
     assert counts["failed"] == {kind: 4}
-    assert [step["distillation"]["failed"] for step in document["steps"]] == [{kind: 1}, {kind: 3}]
+    assert [step["distillation"]["failed"] for step in document["steps"]] == [
+        {kind: n} for n in (1, 2, 1)
+    ]
     (short,) = document["shortfalls"]
     assert (short["of"], short["lost"], short["all"]) == ("comparisons", 4, 4)
     assert (short["reason"], short["total"], short["step"]) == (kind, True, 0)
@@ -268,7 +276,7 @@ def test_steps_that_an_older_version_closed_are_no_failure_and_no_success_either
         db.execute(f"{old} WHERE step = 0")
     partly = gp("practice")
     assert partly.code == 0
-    assert "counted step 1; an older version closed 1 more" in flat(partly.out)
+    assert "counted steps 1 to 2; an older version closed 1 more" in flat(partly.out)
     assert "warning: all 3 comparisons failed" in flat(partly.out)
     with closing(sqlite3.connect(tmp_path / "p.db")) as db, db:
         db.execute(old)
@@ -279,7 +287,7 @@ def test_steps_that_an_older_version_closed_are_no_failure_and_no_success_either
     assert "warning" not in ran.out
     document = gp("practice", "--json").document
     assert (document["distillation"], document["shortfalls"]) == (None, [])
-    assert [step["distillation"] for step in document["steps"]] == [None, None]
+    assert [step["distillation"] for step in document["steps"]] == [None] * 3
     assert gp("runs", "show", "toy").code == 0
 
 
@@ -287,7 +295,7 @@ def test_a_run_that_is_not_the_latest_is_gone_on_with_by_its_own_command(
     teacher: Teacher, practise: Gp, gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teacher.says = FAILING["unreadable"][0]
-    typed = "practice -c c.yaml --epochs 1 --grpo-n 5 --set"
+    typed = "practice -c c.yaml --epochs 1 --grpo-n 5 --batch-size 4 --set"
     base = f"evaluation.agent.model.model_provider.base_url={teacher.url}"
     words = [*shlex.split(typed), base]
     monkeypatch.setattr("sys.argv", ["grpo-practice", *words])

@@ -89,6 +89,24 @@ async def test_a_run_answers_first_whether_it_got_better(project: Project) -> No
         assert "72 of 72 planned rollouts played" in page.text
 
 
+async def test_a_group_and_a_merge_show_what_the_teacher_said(project: Project) -> None:
+    ((step, slot),) = project.query(
+        "SELECT step, slot FROM calls WHERE stage = 'propose' ORDER BY call_id LIMIT 1"
+    )
+    async with viewing(project.db) as viewer:
+        place = {"run": "toy", "step": step, "slot": slot}
+        _, text = await viewer.get("/group", **place)
+        said = text[text.index("What the teacher said") : text.index("<h2>Attempts")]
+        assert [said.count(f"<h3>{stage}") for stage in ("compare", "propose")] == [1, 1]
+        assert "&lt;lessons&gt;" in said
+        part = await viewer.page("/text", **place, part="teacher.0.asked")
+        assert "## The attempts" in part.text
+        _, text = await viewer.get("/step", run="toy", step=step)
+        assert "<h3>merge" in text[text.index("What the teacher said at the merge") :]
+        part = await viewer.page("/text", run="toy", step=step, part="merge.0.reply")
+        assert '"op": "ADD"' in part.text
+
+
 async def test_a_rollout_shows_the_exact_prompt_and_all_that_was_said(project: Project) -> None:
     ((system,),) = project.query(
         """SELECT body FROM rollouts JOIN texts ON sha256 = system_sha

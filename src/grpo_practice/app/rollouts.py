@@ -17,6 +17,7 @@ from grpo_practice.reports.rollout_report import (
 from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
+from grpo_practice.store.queries.teacher_calls import teacher_calls
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 
@@ -90,7 +91,11 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
     Raises: as `rollouts_of` does.
     """
     listed = rollout_report(store, choice, 1)
-    return TranscriptsReport(listed, [*rollouts_of(store, choice, most)])
+    shown = [*rollouts_of(store, choice, most)]
+    _, branch, _ = played_run(store, choice.run, choice.step)
+    groups = dict.fromkeys((report.step, report.rollout.slot) for report in shown)
+    asked = {group: store.read(teacher_calls, branch, *group) for group in groups}
+    return TranscriptsReport(listed, shown, asked)
 
 
 def rollouts_of(

@@ -41,7 +41,8 @@ def doctor(
 ) -> None:
     """Check this machine, the database, the endpoints, the tools, the verify function and the data.
 
-    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing of it is stored.
+    Each endpoint is asked two tiny questions, the teacher makes one tiny comparison, and each
+    toolkit is opened; nothing is stored.
     Programs of the config (a verify file, an agent, a server of tools) are run with --run alone.
     Without --config the latest run's configuration is looked at, and without a run the machine
     alone, or the agent in a file of its own.

@@ -89,7 +89,8 @@ def show(
 ) -> None:
     """Show rollouts with all that was said.
 
-    System prompt, turns with calls and results of tools, answer, verdict and critique.
+    System prompt, turns with calls and results of tools, answer, verdict and critique; then the
+    replies of the teacher about the question, and with --full what it was asked.
 
     Example: grpo-practice rollouts show math/eval --question 3
     """

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
 from grpo_practice.app.request import ConfigInput, known
-from grpo_practice.app.specs import teacher_context_text
-from grpo_practice.config import Environment, EvalConfig, PracticeConfig
+from grpo_practice.app.specs import configured_prompts, teacher_context_text
+from grpo_practice.config import Environment, EvalConfig, PracticeConfig, RunConfig
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.reading.key_routes import sentences
 from grpo_practice.doctor.data import (
@@ -22,6 +22,7 @@ from grpo_practice.doctor.data import (
 from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
 from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
 from grpo_practice.doctor.machine import current, look_here
+from grpo_practice.doctor.teacher import look_at_teacher
 from grpo_practice.doctor.tools import look_at_tools
 from grpo_practice.errors import ConfigError, GrpoPracticeError
 from grpo_practice.llm.prices import Prices
@@ -53,8 +54,9 @@ async def diagnose(
 ) -> Diagnosis:
     """Check everything that can be checked; problems are part of the result, never raised.
 
-    Each endpoint is asked two tiny questions, and each toolkit is opened; nothing is stored. The
-    programs that a configuration names are run only if the request says so.
+    Each endpoint is asked two tiny questions, the teacher makes one tiny comparison, and each
+    toolkit is opened; nothing is stored. The programs that a configuration names are run only if
+    the request says so.
 
     Args:
         request: The database and the configuration.
@@ -116,12 +118,25 @@ async def _check_config(
             checks += _look_at_approval(config)
         case EvalConfig():
             pass
+    return await _look_at_endpoints(config, folder, checks, notice)
+
+
+async def _look_at_endpoints(
+    config: RunConfig, folder: Path, checks: list[Check], notice: Callable[[str], None]
+) -> int:
+    """Add the checks of the models; return how many requests were made."""
     models = models_of(config)
     requests = asked_for(models)
     if requests:
         notice(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
-    prices, tools = Prices(evaluation.prices), bool(evaluation.agent.toolkits)
+    prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
     checks += await look_at_models(models, prices, config.key("prices"), tools=tools)
+    broken = {at for check in checks if check.state == "problem" for at in check.about.split(", ")}
+    if config.kind == "practice" and not (config.only_trains or broken & {"teacher", "prompts"}):
+        prompts = configured_prompts(config, folder)
+        found, more = await look_at_teacher(config, prompts, prices, notice)
+        checks += found
+        requests += more
     return requests
 
 

@@ -183,7 +183,7 @@ async def summarise(task: Task, rollout: Rollout) -> Attempt:
         )
 
     chat = teacher.open(task.at, "summarise", rollout.sample, rollout.attempt)
-    summary, (cut,) = await _ask(task, chat, [text], write, read_summary)
+    summary, (cut,) = await _ask(task, chat, [text], write, read_summary, keep=True)
     return Attempt(rollout, "summary", Transcript((Piece("said", summary),)), cut)
 
 
@@ -224,6 +224,8 @@ async def _ask(
     texts: Sequence[Transcript],
     write: Callable[[Sequence[str]], list[Message]],
     read: Callable[[Reply], T],
+    *,
+    keep: bool = False,
 ) -> tuple[T, list[int]]:
     """Ask with texts that are shortened to fit; once more with half, where that was too long.
 
@@ -239,14 +241,14 @@ async def _ask(
     # Where a long question alone leaves no room, cutting attempts would only hide them.
     fit, messages = fitted(left if left > 0 else sum(text.chars for text in texts))
     try:
-        return await task.teacher.ask(chat, messages, read), [one.cut for one in fit]
+        return await task.teacher.ask(chat, messages, read, keep=keep), [one.cut for one in fit]
     except ContextOverflowError:
         # Half, since the error does not say how much was too much.
         fit, less = fitted(chars_of(messages) // 2 - chars_of(frame))
         # Nothing was left to cut: the same request would fail again, for money.
         if less == messages:
             raise
-    return await task.teacher.ask(chat, less, read), [one.cut for one in fit]
+    return await task.teacher.ask(chat, less, read, keep=keep), [one.cut for one in fit]
 
 
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:

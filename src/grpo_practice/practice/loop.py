@@ -17,7 +17,8 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
     pilot, the first groups of the next step are played and distilled, and that is all.
 
     Raises:
-        RunFailedError: Too many rollouts of a step failed.
+        RunFailedError: Too many rollouts of a step failed, or no comparison of a pilot was of use.
+        PausedError: No comparison of a step was of use.
         EndpointRefusedError: The endpoint refuses us.
     """
     store, library, before = job.store, job.branch.library, None
@@ -31,7 +32,7 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                 # The one that has played early groups already, or they would be played again.
                 step = ahead or PracticeStep(job, tasks, row, before)
                 if job.pilot is not None:
-                    await step.open(library, groups=job.pilot)
+                    await step.pilot(library, job.pilot)
                     return
                 ahead = None
                 if following is not None and job.policy.early(len(following.plan.slots)):

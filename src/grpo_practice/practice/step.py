@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from grpo_practice.errors import StepError, unanswered
+from grpo_practice.errors import PausedError, RunFailedError, StepError, unanswered
 from grpo_practice.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
 from grpo_practice.groups.informative import Status, status_of
 from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
@@ -20,12 +20,14 @@ from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
+from grpo_practice.practice.usefulness import LEAST, are_useless, pause
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
+from grpo_practice.store.queries.teacher_calls import last_reply
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
@@ -45,6 +47,7 @@ class PracticeStep:
         self, job: Practice, tasks: asyncio.TaskGroup, row: StepRow, before: Library | None
     ) -> None:
         self._job, self._tasks = job, tasks
+        self._teacher = replace(job.teacher, round=row.pauses)
         samples = job.store.read(datasets.samples_of, row.plan)
         self._sample_ids = [sample.id for sample in samples]
         self._answers = [sample.answer for sample in samples]
@@ -75,16 +78,27 @@ class PracticeStep:
         for task in self._teaching:
             await task
 
+    async def pilot(self, library: Library, groups: int) -> None:
+        """Play and distil the first groups.
+
+        Raises:
+            RunFailedError: No comparison was of use.
+        """
+        await self.open(library, groups=groups)
+        await self._check_use(Change())
+
     async def run(self, library: Library, *, ahead: "PracticeStep | None" = None) -> int:
         """Play, distil, merge, pass the gates, close; return the id of the next library.
 
         Meanwhile the step ahead may have begun to play its early groups; from here on it waits.
+
+        Raises:
+            PausedError: No comparison was of use.
         """
         await self.open(library, ahead=ahead)
-        # By slot, not as they ended: what the merge is shown must not depend on who was faster.
-        distilled = [done for _, done in sorted(self._distilled.items())]
+        distilled = self._by_slot()
         step = self._merge_of(distilled, library)
-        teacher, change, failed = self._job.teacher, Change(), None
+        teacher, change, failed = self._teacher, Change(), None
         try:
             merged = await merge(teacher, library, step.proposed, step.evidence, self._key())
         except StepError as e:
@@ -95,10 +109,30 @@ class PracticeStep:
             step, change = replace(step, guard=await self._step_guard()), Change(merged)
             for gate in GATES:
                 change = await gate(step, change)
+        await self._check_use(change)
         library_id = await self._close(step, distilled, change, failed)
         if ahead is not None:
             ahead._rollouts.hold_early_groups()
         return library_id
+
+    def _by_slot(self) -> list[Distilled]:
+        # Not as they ended: what the merge is shown must not depend on who was faster.
+        return [done for _, done in sorted(self._distilled.items())]
+
+    async def _check_use(self, change: Change) -> None:
+        """Raise where no comparison was of use; the same command then repeats all of them."""
+        job, row, distilled = self._job, self._rollouts.row, self._by_slot()
+        # A pilot is small, and is asked for to find just this.
+        least = LEAST if job.pilot is None else 1
+        if not are_useless(distilled, change.operations, least):
+            return
+        step = row.plan.step
+        said = job.store.read(last_reply, job.branch, step)
+        kind = PausedError if job.pilot is None else RunFailedError
+        error = pause(step, distilled, change.operations, said, kind)
+        await job.store.pause_step(job.branch, step, row.pauses + 1)
+        await job.land(error)
+        raise error
 
     async def _close(
         self, step: Merge, distilled: Sequence[Distilled], change: Change, failed: StepError | None
@@ -181,7 +215,7 @@ class PracticeStep:
         def gives_away(op: Operation) -> Quarantine | None:
             return answer_given_away(guard, op, [slot])
 
-        teacher = self._job.teacher
+        teacher = self._teacher
         done = await distil(teacher, group, library, key, shown=shown, gives_away=gives_away)
         # Before it is stored or proposed: the merge must not see a text that gives an answer away.
         checked = quarantine(done.operations, gives_away)

@@ -1,6 +1,7 @@
 """The teacher: how every stage of distillation asks it, and asks again."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -56,6 +57,8 @@ class Teacher:
     """Most tokens of the library in a prompt; None for no limit."""
     fences: Fences = field(default_factory=Fences.with_new_key)
     """Fences of the run, for what students, judges and models before it wrote."""
+    round: int = 0
+    """How often the step was paused because no comparison was of use; each round has new seeds."""
 
     def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """Open the conversation of one stage about one sample (None: about the whole step)."""
@@ -81,19 +84,35 @@ class Teacher:
                 f"the prompt {stage!r} cannot be filled: {e}", hint=STORED_HINT
             ) from e
 
-    async def ask(self, chat: Chat, messages: list[Message], read: Callable[[Reply], T]) -> T:
+    async def ask(
+        self,
+        chat: Chat,
+        messages: list[Message],
+        read: Callable[[Reply], T],
+        *,
+        keep: bool = False,
+    ) -> T:
         """Return what `read` makes of the reply; one it cannot read is asked for again.
 
         Asked again, the model sees its reply, what is wrong with it and the form asked for, and
         has another seed. At temperature 0 it is the new messages that make a new answer likely: a
         temperature is part of the model's settings, which belong to the run and not to one ask.
+        `keep` also takes a reply of an earlier round, if it can be read.
 
         Raises:
             ReplyError: It could not be read `ASKS` times.
             EndpointError: There was no reply.
         """
+        for earlier in range(self.round if keep else 0):
+            with suppress(ReplyError):
+                return await self._ask(chat, messages, read, earlier)
+        return await self._ask(chat, messages, read, self.round)
+
+    async def _ask(
+        self, chat: Chat, messages: list[Message], read: Callable[[Reply], T], round_: int
+    ) -> T:
         for ask in range(ASKS):
-            reply = await chat(messages, r=ask)
+            reply = await chat(messages, r=round_ * ASKS + ask)
             try:
                 return read(reply)
             except ReplyError as e:

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from typing_extensions import override
@@ -11,6 +11,7 @@ from grpo_practice.calls import Message
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.documents import usage_document
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
+from grpo_practice.store.queries.teacher_calls import TeacherCall as TeacherCall
 from grpo_practice.text import brief
 from grpo_practice.types import Rollout
 
@@ -217,6 +218,8 @@ class TranscriptsReport(Report):
     listed: RolloutsReport
     """The list that they begin."""
     rollouts: Sequence[RolloutReport]
+    teacher: Mapping[tuple[int, int], Sequence[TeacherCall]] = field(default_factory=dict)
+    """(step, slot) → calls of the teacher about that group."""
 
     @property
     def shown(self) -> int:
@@ -242,6 +245,11 @@ class TranscriptsReport(Report):
             "schema": "grpo-practice.transcripts/1",
             "run": self.listed.run,
             "rollouts": [report.document() for report in self.rollouts],
+            "teacher": [
+                {"step": step, "slot": slot, **asdict(call)}
+                for (step, slot), calls in self.teacher.items()
+                for call in calls
+            ],
             "matching": asdict(self.listed.wanted),
             "next": self.next_command,
             "exit": 0,

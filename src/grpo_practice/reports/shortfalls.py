@@ -91,9 +91,7 @@ class Shortfall:
     @property
     def advice(self) -> str:
         """Hint at a setting to change, or at something to look at."""
-        if self.of == "comparisons":
-            return _FAILED[self.reason][1]
-        return _QUARANTINED if self.reason in QUARANTINE else _REFUSED[self.reason]
+        return advice(self.reason)
 
     def next_command(self, run: str, practise: str = PRACTISE) -> str:
         """Return what to type. `practise` is a command that goes on with the run."""
@@ -115,6 +113,13 @@ def is_restarted(step: int, rows: Sequence[StepRow]) -> bool:
 def restart_option(step: int, *, again: bool) -> str:
     """Return the option that plays the steps from this one on afresh; see `is_restarted`."""
     return f"--restart-step {step}{' --again' if again else ''}"
+
+
+def advice(reason: str) -> str:
+    """Return what to change, or to look at, for the commonest reason."""
+    if reason in _FAILED:
+        return _FAILED[reason][1]
+    return _REFUSED.get(reason, _QUARANTINED)
 
 
 def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:

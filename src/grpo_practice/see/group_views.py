@@ -9,6 +9,8 @@ from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.queries.teacher_calls import teacher_calls
+from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.types import PlannedStep, Rollout
 
@@ -53,6 +55,7 @@ def step_page(store: Store, query: Query) -> Page:
         "updates": [update for update in updates if update.step == step],
         "saved": next((one for one in saved if one.step == step), None),
         "operations": store.read(group_operations.operations_at, branch, step, None),
+        "merge": store.read(teacher_calls, branch, step, MERGE),
         "groups": [],
         "rollouts": [],
         "more": None,
@@ -141,6 +144,7 @@ def group_page(store: Store, query: Query) -> Page:
         "words": group_words(run),
         "ends": _ends(attempts),
         "lessons": store.read(pages.lessons_of, branch, step, slot),
+        "teacher": store.read(teacher_calls, branch, step, slot),
         "operations": store.read(group_operations.operations_at, branch, step, slot),
         "asked": store.read(group_operations.groups_of_question, branch, sample.id, ASKED),
     }

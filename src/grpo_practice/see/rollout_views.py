@@ -11,6 +11,8 @@ from grpo_practice.see.address import Page, Query
 from grpo_practice.see.group_views import step_of
 from grpo_practice.store import Store
 from grpo_practice.store.queries import pages
+from grpo_practice.store.queries.teacher_calls import teacher_calls
+from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.text import brief
 
 TURNS = 40
@@ -72,12 +74,16 @@ def rollout_page(store: Store, query: Query) -> Page:
 def text_page(store: Store, query: Query) -> Page:
     """Return a text by itself, from a place in it on."""
     part, at = query.text("part"), query.number("at", 0)
-    if part.startswith("lesson."):
+    about = part.split(".")[0]
+    if about in ("lesson", "teacher", "merge"):
         run, branch, row, _ = step_of(store, query)
-        slot = query.number("slot")
+        slot = MERGE if about == "merge" else query.number("slot")
         lessons = store.read(pages.lessons_of, branch, row.plan.step, slot)
         known = {f"lesson.{n}": lesson for n, lesson in enumerate(lessons)}
-        title = f"{run.name}, step {row.plan.step}, group {slot}"
+        for n, call in enumerate(store.read(teacher_calls, branch, row.plan.step, slot)):
+            known |= {f"{about}.{n}.asked": call.asked, f"{about}.{n}.reply": call.reply}
+        title = f"{run.name}, step {row.plan.step}"
+        title += "" if about == "merge" else f", group {slot}"
     else:
         report, _ = _rollout(store, query)
         known = dict(_texts(report))

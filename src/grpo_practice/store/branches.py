@@ -61,8 +61,9 @@ def begin(
         case Restart(step):
             assert head_row is not None
             _whole_or_same(spec, step, diff(json.loads(head_row["identity"]), spec.identity))
-            # What a judge said of an answer that training comes to again is not paid again.
-            lends = head_row if spec.kind == "train" else None
+            # What a judge said of an answer that training comes to again is not paid again; nor
+            # is what an open step asked already, where another configuration goes on with it.
+            lends = head_row if spec.kind == "train" or decision.goes_on else None
             branch_id = _insert_branch(db, spec, head_row["branch_id"], step, lends)
         case _:
             # None for a run that reuses nothing, and where the branch was deleted since.

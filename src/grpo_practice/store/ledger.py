@@ -145,8 +145,9 @@ def _unused(
 ) -> str | None:
     """Return why the call an earlier invocation made here did not serve; None without one.
 
-    One that another run made here, or that another verify function asked, was not meant to; one
-    that answered another request, of those made at once, has served.
+    One that another run made here, or that another verify function asked, was not meant to; nor
+    was one of a comparison that is repeated. One that answered another request, of those made at
+    once, has served.
     """
     a = entry.address
     if a.stage == "tool":  # asked again only where what it was asked by was
@@ -159,7 +160,9 @@ def _unused(
              JOIN branches mine ON mine.branch_id = me.branch_id
             WHERE calls.branch_id = ? AND step = ? AND slot = ? AND attempt = ? AND stage = ?
               AND turn = ? AND i.invocation_id <> me.invocation_id AND i.run_id = me.run_id
-              AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id)""",
+              AND (stage <> 'judge' OR theirs.judge_id IS mine.judge_id)
+              AND NOT (role = 'teacher' AND EXISTS (SELECT 1 FROM steps s WHERE s.stats NOT NULL
+                AND (s.branch_id, s.step) = (calls.branch_id, calls.step)))""",
         (invocation_id, a.branch_id, a.step, a.slot, a.attempt, a.stage, entry.turn),
     )
     # Of requests made at once, one may have got the answer stored with another's turn.

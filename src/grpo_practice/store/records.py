@@ -149,6 +149,11 @@ class StepRow:
         return STOPPED if stopped else self.plan.slots[slot][1]
 
     @property
+    def pauses(self) -> int:
+        """How often the step was paused because no comparison was of use."""
+        return int((self.stats or {}).get("pauses", 0))
+
+    @property
     def mean_over(self) -> MeanOver:
         """Rollouts that the step's mean reward is over."""
         stored = (self.stats or {}).get("mean_reward_over", "all")

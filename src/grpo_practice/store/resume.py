@@ -49,6 +49,8 @@ class Restart:
     """A new branch: steps before `step` are kept, `step` and later are played afresh."""
 
     step: int
+    goes_on: bool = False
+    """True where `step` is open: calls that it has made already may be reused."""
 
 
 ResumeDecision = Start | Resume | Rebind | Restart
@@ -106,7 +108,7 @@ def resume_decision(
 
 def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> ResumeDecision:
     if changes or again:
-        return Restart(step)
+        return Restart(step, goes_on=step == head.recorded > 0 and not again)
     if head.cause == "restart" and head.from_step == step and not head.finished:
         return Resume(
             f"going on with the restart at step {step} that was under way (--again starts another)"

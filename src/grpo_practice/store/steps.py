@@ -145,6 +145,15 @@ def open_step(
     )
 
 
+def pause_step(db: sqlite3.Connection, branch_id: int, step: int, pauses: int) -> None:
+    """Store how often an open step was paused because no comparison was of use."""
+    db.execute(
+        """UPDATE steps SET stats = json_object('pauses', ?)
+            WHERE branch_id = ? AND step = ? AND status = 'open'""",
+        (pauses, branch_id, step),
+    )
+
+
 def close_eval(db: sqlite3.Connection, branch_id: int, step: int, stats: Mapping[str, Any]) -> None:
     """Close an evaluation step, which has a row for every rollout it planned."""
     db.execute(

@@ -288,6 +288,10 @@ class Store(OpenStore):
             lambda db: rollouts.put_verdict(db, rollout_id, branch.judge_id, verdict)
         )
 
+    async def pause_step(self, branch: Branch, step: int, pauses: int) -> None:
+        """Store how often the open step was paused because no comparison was of use."""
+        await self._write_soon(lambda db: steps.pause_step(db, branch.id, step, pauses))
+
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
         """Close the step in one transaction; return the id of the next one's library."""
         return await self._write_soon(lambda db: close_step.close(db, branch, step, result))

@@ -1,7 +1,7 @@
 """Rollouts for a person: a line each, or with all that was said."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         Flip,
         RolloutReport,
         RolloutsReport,
+        TeacherCall,
         TranscriptsReport,
     )
 
@@ -110,7 +111,8 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
     if not report.rollouts:
         _say_none(report.listed)
         return
-    show_transcripts(report.rollouts, sys.maxsize, chars=None if full else CHARS, whole=True)
+    chars = None if full else CHARS
+    show_transcripts(report.rollouts, sys.maxsize, chars=chars, whole=True, teacher=report.teacher)
     say_how_many(report.shown, report.listed.wanted.groups, report.more_command)
     say_next(report.next_command)
 
@@ -128,6 +130,7 @@ def show_transcripts(
     *,
     chars: int | None = None,
     whole: bool = False,
+    teacher: "Mapping[tuple[int, int], Sequence[TeacherCall]] | None" = None,
 ) -> int:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
@@ -138,12 +141,13 @@ def show_transcripts(
         limit: Most questions.
         chars: Most characters of a turn; None cuts nothing.
         whole: Whether to print which question it is, and prompt and question that no turn has.
+        teacher: (step, slot) → calls of the teacher, which follow the attempts of that group.
 
     Returns:
         Number of questions that were printed.
     """
     most, asked, printed, system = min(limit, sys.maxsize), list[tuple[str, str]](), 0, ""
-    for _, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
+    for place, group in islice(groupby(rollouts, key=lambda r: (r.step, r.rollout.slot)), most):
         for n, report in enumerate(group):
             if whole and n == 0:
                 say(f"question {report.number or '-'}, step {report.step}", style="bold")
@@ -156,8 +160,23 @@ def show_transcripts(
             known = _same(asked, report.sections)
             _show(report, report.sections[known:], chars)
             asked = list(islice(report.sections, _asked(report)))
+        for call in (teacher or {}).get(place, ()):
+            _show_call(call, chars)
         printed += 1
     return printed
+
+
+def _show_call(call: "TeacherCall", chars: int | None) -> None:
+    """Print what the teacher replied; without a limit of characters, also what it was asked."""
+    about = f", attempt {call.attempt + 1}" if call.attempt >= 0 else ""
+    if chars is None:
+        say(f"[teacher is asked: {call.stage}{about}]", style="bold")
+        say(call.asked)
+    cut_off = " (cut by the token limit)" if call.finish == "length" else ""
+    say(f"[teacher: {call.stage}{about}]{cut_off}", style="bold")
+    said = call.reply or "(an empty reply)"
+    say(said if chars is None else cut(said, chars))
+    say("")
 
 
 def _unsaid(report: "RolloutReport") -> str:

@@ -1,0 +1,76 @@
+"""Whether the comparisons of a step were of any use, and the error that pauses a step without."""
+
+from collections.abc import Iterable, Sequence
+
+from grpo_practice.errors import GrpoPracticeError, PausedError
+from grpo_practice.reports.shortfalls import UNFIT, advice, spoken
+from grpo_practice.store.distillation import frequencies
+from grpo_practice.text import brief
+from grpo_practice.types import Distilled, Operation
+
+LEAST = 3
+"""Comparisons of a step from which on it is no chance that all of them are of no use."""
+SAID = 300
+"""Characters of a teacher's reply in the error."""
+
+
+def are_useless(
+    distilled: Sequence[Distilled], merged: Iterable[Operation] = (), least: int = LEAST
+) -> bool:
+    """Return True when every comparison failed or has all its texts quarantined.
+
+    `merged`: operations of the merge; where all are quarantined, no proposal behind them is left.
+    A comparison that finds no lesson is of use. Fewer than `least` comparisons prove nothing.
+    """
+    lost = [op.quarantined for op in merged]
+    none_left = bool(lost) and all(lost)
+    return len(distilled) >= least and all(_is_useless(done, none_left) for done in distilled)
+
+
+def _is_useless(done: Distilled, none_left: bool) -> bool:
+    left = [op for op in done.operations if not (op.quarantined or (none_left and op.applies))]
+    return not left and (done.failed is not None or bool(done.operations))
+
+
+def pause(
+    step: int,
+    distilled: Sequence[Distilled],
+    merged: Iterable[Operation],
+    said: str | None,
+    kind: type[GrpoPracticeError] = PausedError,
+) -> GrpoPracticeError:
+    """Return the error that stops before the step is closed.
+
+    Args:
+        step: Its number.
+        distilled: Its comparisons, all of them useless.
+        merged: Operations of its merge.
+        said: The teacher's last reply; None where no request was answered.
+        kind: Type of the error.
+    """
+    operations = [*(op for done in distilled for op in done.operations), *merged]
+    texts: dict[str, Operation] = {
+        op.rule: op for op in reversed(operations) if op.rule and op.quarantined
+    }
+    failed: dict[str, Distilled] = {
+        done.failed_kind: done for done in reversed(distilled) if done.failed_kind
+    }
+    counts = frequencies(
+        [*(done.failed_kind for done in distilled if done.failed_kind)]
+        + [op.rule for op in operations if op.rule in texts]
+    )
+    reason = next(iter(counts))
+    if reason in texts:
+        told, change = f"{texts[reason].refused}: {brief(texts[reason].text or '', SAID)}", UNFIT
+    elif said and reason in ("unreadable", "cut"):
+        told, change = f"the teacher said: {brief(said, SAID)}", advice(reason)
+    else:
+        told, change = brief(failed[reason].failed or "", SAID), advice(reason)
+    why = ", ".join(
+        f"{n} {'quarantined as ' if one in texts else ''}{spoken(one)}" for one, n in counts.items()
+    )
+    return kind(
+        f"no comparison of step {step} was of use ({why}); {told}",
+        hint=f"{change}; then run the same command again: it keeps the rollouts and repeats the"
+        " comparisons",
+    )

@@ -1,0 +1,55 @@
+"""Reads what the teacher was asked about a group, and what it replied."""
+
+import json
+import sqlite3
+from dataclasses import dataclass
+
+from grpo_practice.calls import Reply
+from grpo_practice.stages import Stage, distillation
+from grpo_practice.store.records import Branch
+from grpo_practice.store.rollouts import unpack
+
+_STAGES = json.dumps(distillation())
+_CALLS = """SELECT c.attempt, c.stage, c.finish, b.request, b.reply, b.codec
+  FROM calls c JOIN call_bodies b USING (call_id)
+ WHERE c.branch_id IN (SELECT value FROM json_each(?)) AND c.step = ?
+   AND c.stage IN (SELECT value FROM json_each(?))"""
+
+
+@dataclass(frozen=True, slots=True)
+class TeacherCall:
+    """An answered request to the teacher."""
+
+    stage: Stage
+    attempt: int
+    """Attempt that is summarised; -1 for a call about the whole group or step."""
+    finish: str | None
+    asked: str
+    """Text of the messages since the call that it continues."""
+    reply: str
+
+
+def teacher_calls(
+    db: sqlite3.Connection, branch: Branch, step: int, slot: int
+) -> list[TeacherCall]:
+    """Return the calls about a group in order, or with slot -1 those of the step's merge."""
+    values = (_lenders(branch, step), step, _STAGES, slot)
+    return [*map(_call, db.execute(f"{_CALLS} AND c.slot = ? ORDER BY c.call_id", values))]
+
+
+def last_reply(db: sqlite3.Connection, branch: Branch, step: int) -> str | None:
+    """Return the teacher's last reply in a step; None where it has not answered."""
+    values = (_lenders(branch, step), step, _STAGES)
+    row = db.execute(f"{_CALLS} ORDER BY c.call_id DESC LIMIT 1", values).fetchone()
+    return _call(row).reply if row else None
+
+
+def _lenders(branch: Branch, step: int) -> str:
+    return json.dumps([branch.holder(step), *branch.reuses])
+
+
+def _call(row: sqlite3.Row) -> TeacherCall:
+    messages = unpack(row["request"], row["codec"])
+    asked = "\n\n".join(Reply(message).content for message in messages)
+    reply = Reply(unpack(row["reply"], row["codec"])).content
+    return TeacherCall(row["stage"], row["attempt"], row["finish"], asked, reply)
