@@ -10,6 +10,7 @@ import pytest
 from grpo_practice import Workspace
 from grpo_practice.cli.terminal.effects_view import show_effects
 from grpo_practice.reports.effects import EffectsReport
+from grpo_practice.see.report import _effect
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import solve
 from tests.app.project import Hook, served
@@ -83,6 +84,7 @@ async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     assert "not supported (?): E3" in said
     assert f"{len(failed)} rollouts failed" in said
     assert "of the whole library and of none failed: in the worst and the best case" in said
+    assert [" ? (" in _effect(e) for e in report.found.experiences] == [False, False, True, False]
     document = report.document()["experiences"][2]
     assert document["supported"] is False
     assert document["failed"] == {"with": one.failed[0], "without": 0.0}

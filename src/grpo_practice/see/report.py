@@ -349,4 +349,5 @@ def _effect(of: ExperienceEffect | None) -> str:
     if of is None or of.effect is None or of.ci95 is None:
         return "-"
     low, high = (points(end, signed=True) for end in of.ci95)
-    return f"{points(of.effect, signed=True)} ({low} to {high})"
+    mark = "" if of.supported else " ?"
+    return f"{points(of.effect, signed=True)}{mark} ({low} to {high})"
