@@ -1,6 +1,7 @@
 """The share of groups that teach follows from what each step decided, by one rule."""
 
 import sqlite3
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +9,10 @@ import pytest
 
 from grpo_practice.forecast.shares import ASSUMED_SHARE
 from grpo_practice.sim import stage_of
-from grpo_practice.sim.questions import solve
+from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store import Store
-from tests.app.project import Project, served
+from tests.app.project import Hook, Project, served
+from tests.fakes import completion
 from tests.forecast.test_estimate import ahead, pilot
 
 MORE = "practice.epochs=2"
@@ -78,3 +80,51 @@ async def test_a_run_without_the_truth_learns_its_share_too(project: Project) ->
     await project.practise("practice.epochs=1", blind)
     forecast = ahead(project, MORE, blind)
     assert (forecast.groups, forecast.share == ASSUMED_SHARE) == (12, False)
+
+
+def answering(right: float) -> Hook:
+    """Answer a share of the questions right in every attempt."""
+
+    def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+        if stage_of(body) != "play":
+            return None
+        question = body["messages"][-1]["content"]
+        is_right = zlib.crc32(question.encode()) % 100 < 100 * right
+        return 200, completion(rf"\boxed{{{solve(question) if is_right else 'none'}}}")
+
+    return hook
+
+
+@pytest.mark.parametrize(("right", "cut"), [(0.0, True), (1.0, True), (0.5, False)])
+async def test_a_score_before_practice_bounds_the_share(
+    project: Project, right: float, cut: bool
+) -> None:
+    with Store(project.db) as store:
+        store.add_dataset("forty", questions(40, 7), origin="sim", replace=False)
+    async with served(answering(right)) as endpoint:
+        sets = [endpoint.override(), "evaluation.data.dataset=forty"]
+        report = await project.evaluate(*(word.removeprefix("evaluation.") for word in sets))
+        forecast = ahead(project, *sets)
+    assert report.run == "toy/eval"
+    assert forecast.groups == 0
+    if not cut:
+        assert forecast.share == ASSUMED_SHARE
+        return
+    assert report.score.ci95 is not None
+    low, high = report.score.ci95
+    farthest = high if right == 0 else low
+    at_most = 1 - farthest**3 - (1 - farthest) ** 3  # groups of three
+    assert forecast.share == pytest.approx((0, at_most))
+    assert at_most < 0.3
+    # Graded rewards may differ in each group, however low or high their mean is.
+    with Store(project.db) as store:
+        store._write(lambda db: db.execute("UPDATE verdicts SET reward = 0.02").rowcount)
+        store._write(lambda db: db.execute("UPDATE steps SET sums = NULL").rowcount)
+    assert ahead(project, *sets).share == ASSUMED_SHARE
+
+
+async def test_without_the_truth_a_score_says_nothing_of_what_teaches(project: Project) -> None:
+    async with served(answering(0.0)) as endpoint:
+        await project.evaluate(endpoint.override().removeprefix("evaluation."))
+        blind = ("practice.given_ground_truth=false", endpoint.override())
+        assert ahead(project, *blind).share == ASSUMED_SHARE

@@ -56,7 +56,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     with job.start_named():
         branch = _begun(job.session, spec, partial(practice_run.planned, job))
     rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
-    share, groups = share_of(store, branch, truth=config.practice.given_ground_truth)
+    share, groups = share_of(store, branch, config)
     learning = _learning(store, job, branch, share)
     left = _practice_calls(store, job, branch, rows, share, learning)
     left += _evaluations(job, branch, learning)

@@ -10,21 +10,25 @@ from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.reading import room_of
+from grpo_practice.stats import score
 from grpo_practice.store import Store, rollouts, steps
-from grpo_practice.store.queries import spending
+from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.types import Group
 
 ASSUMED_SHARE = Range(0.1, 0.6)
-"""Share of groups that teach, in a run that has none yet."""
+"""Share of groups that teach, in a run that has none yet, where no score says that it is less."""
 
 
-def share_of(store: Store, branch: Branch, *, truth: bool) -> tuple[Range, int]:
+def share_of(store: Store, branch: Branch, config: PracticeConfig) -> tuple[Range, int]:
     """Return the share of groups that teach, and in how many groups it was counted.
 
-    Groups of steps that are not closed count too, as far as they are played.
+    Groups of steps that are not closed count too, as far as they are played. Without any, the share
+    is assumed, within what the agent's score before practice allows.
     """
+    truth = config.practice.given_ground_truth
     groups, informative = store.read(spending.informative, branch.run)
     for row in store.read(steps.on_line, branch):
         if row.closed:
@@ -38,8 +42,26 @@ def share_of(store: Store, branch: Branch, *, truth: bool) -> tuple[Range, int]:
             groups += status != "too_few"
             informative += status == "scored"
     if not groups:
-        return ASSUMED_SHARE, 0
+        return _by_score(store, config) if truth else ASSUMED_SHARE, 0
     return _interval(groups, informative), groups
+
+
+def _by_score(store: Store, config: PracticeConfig) -> Range:
+    """Return the assumed share, cut to what the score of `EXP/eval` allows.
+
+    A group of n attempts at a question that is answered right with the chance p has both right and
+    wrong ones with the chance 1 - p^n - (1 - p)^n. That is concave in p: where the mean of p is the
+    score, the share over all questions is at most this.
+    """
+    run = store.read(runs.find, eval_name(config.exp_id))
+    tallies = store.read(scores.questions_of, run) if run else []
+    found = score(tallies, 1).ci95
+    if found is None or any(q.total != q.c for q in tallies):  # rewards in between differ anyway
+        return ASSUMED_SHARE
+    low, high = found
+    n, middle = config.practice.grpo_n, min(max(0.5, low), high)
+    ends = [1 - p**n - (1 - p) ** n for p in (low, middle, high)]
+    return Range(min(ASSUMED_SHARE.low, *ends), min(ASSUMED_SHARE.high, max(ends)))
 
 
 def _interval(n: int, k: int) -> Range:

@@ -175,9 +175,10 @@ def _money(values: "Range") -> str:
 def _share(forecast: "Forecast") -> str:
     if forecast.share is None:
         return ""
-    rests = f"as in {count(forecast.groups, 'group')} of this run"
-    shown = _range([f"{x:.0%}" for x in forecast.share])
-    return f"{shown}, {rests if forecast.groups else 'an assumption'}"
+    rests = "assumed, within what a score before practice allows"
+    if forecast.groups:
+        rests = f"as in {count(forecast.groups, 'group')} of this run"
+    return f"{_range([f'{x:.0%}' for x in forecast.share])}, {rests}"
 
 
 def _turns(forecast: "Forecast") -> str:
