@@ -8,7 +8,7 @@ from grpo_practice.forecast.range import Range
 from grpo_practice.reports.effects import measurement
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
-from grpo_practice.stats.paired import FEWEST, difference, effective_clusters
+from grpo_practice.stats.paired import FEWEST, FIRST, difference, effective_clusters
 from grpo_practice.stats.power import (
     OMEGA,
     SIGMA2,
@@ -51,7 +51,12 @@ class PlannedPower:
 
 
 def planned_power(
-    store: Store, exp_id: str, questions: int, k: int, family_sizes: Sequence[int] = ()
+    store: Store,
+    exp_id: str,
+    questions: int,
+    k: int,
+    family_sizes: Sequence[int] = (),
+    level: float = FIRST,
 ) -> PlannedPower:
     """Return the difference that so many questions find, by what the experiment has measured.
 
@@ -65,6 +70,7 @@ def planned_power(
         questions: Questions that are asked.
         k: Rollouts for each.
         family_sizes: Questions of each family; empty where each is one of its own. Shape: [C].
+        level: Chance of a verdict without a difference; see `Look.level`.
     """
     families = effective_clusters(family_sizes) if family_sizes else float(questions)
     known = _evaluations(store, exp_id)
@@ -76,7 +82,7 @@ def planned_power(
     size = questions / families if families else 1.0
     least, most = (sigma2[0] / size, sigma2[1] / size)
     ends = (Noise(low / size, least, least), Noise(high, most, most))
-    finds = Range(*(detectable(noise, round(families), k, k) for noise in ends))
+    finds = Range(*(detectable(noise, round(families), k, k, level) for noise in ends))
     return PlannedPower(questions, k, finds, measured, families)
 
 

@@ -29,7 +29,7 @@ from grpo_practice.practice.group_policy import group_policy
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.stages import STAGES, distillation
 from grpo_practice.store import Store, branches, datasets, libraries, steps
-from grpo_practice.store.queries import arms, runs, scores, spending
+from grpo_practice.store.queries import arms, looks, runs, scores, spending
 from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library
@@ -104,9 +104,11 @@ def _of_eval(job: EvalJob) -> Forecast:
 def _power(job: EvalJob) -> PlannedPower:
     config, store = job.config, job.session.store
     questions = evaluation_run.wanted_rollouts(job) // config.pass_k
-    ids = store.read(datasets.sample_ids, job.dataset.id, most=job.limit)
-    sizes = store.read(arms.family_sizes, {*ids} - job.unscorable)
-    return planned_power(store, config.exp_id, questions, config.pass_k, sizes)
+    ids = {*store.read(datasets.sample_ids, job.dataset.id, most=job.limit)} - job.unscorable
+    sizes = store.read(arms.family_sizes, ids)
+    simulated = evaluation_run.spec_of(job).simulated
+    look = store.read(looks.next_look, config.exp_id, simulated, ids)
+    return planned_power(store, config.exp_id, questions, config.pass_k, sizes, look.level)
 
 
 def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:

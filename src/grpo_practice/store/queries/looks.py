@@ -66,10 +66,29 @@ def look_of(
     It is the last look that brought rollouts of either. Each earlier one counts after which two
     evaluations of the arms' experiments could be compared on 10 of the samples.
     """
+    looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)
+    own = {branch_id for _, branch in arms for branch_id in _played_by(db, branch)}
+    last = next((look for look in reversed(looks) if look.branches & own), None)
+    if last is None:
+        return Look()
+    return Look(1 + _comparisons(looks[: looks.index(last)]), max(last.arms - 1, 1))
+
+
+def next_look(
+    db: sqlite3.Connection, exp_id: str, simulated: bool, samples: Collection[int]
+) -> Look:
+    """Return the place of the comparison that more rollouts on these samples will allow."""
+    return Look(1 + _comparisons(_measured(db, {exp_id}, simulated, samples)))
+
+
+def _measured(
+    db: sqlite3.Connection, experiments: Collection[str], simulated: bool, samples: Collection[int]
+) -> list[_Measured]:
+    """Return the looks at these samples, in the order in which they ended."""
     found = dict[tuple[int, int], _Measured]()
     asked = {
-        "experiments": json.dumps(sorted({run.exp_id for run, _ in arms})),
-        "simulated": arms[0][0].simulated,
+        "experiments": json.dumps(sorted(experiments)),
+        "simulated": simulated,
         "samples": json.dumps(sorted(samples)),
     }
     for row in db.execute(_MEASURED, asked):
@@ -78,17 +97,17 @@ def look_of(
         look.complete |= bool(row["complete"])
         look.runs.add(row["run_id"])
         look.branches.add(row["branch_id"])
-    own = {branch_id for _, branch in arms for branch_id in _played_by(db, branch)}
-    looks = sorted(found.values(), key=lambda look: look.ended)
-    last = next((look for look in reversed(looks) if look.branches & own), None)
-    if last is None:
-        return Look()
-    number, runs = 1, set[str]()
-    for look in looks[: looks.index(last)]:
+    return sorted(found.values(), key=lambda look: look.ended)
+
+
+def _comparisons(looks: Sequence[_Measured]) -> int:
+    """Count the complete looks after which two evaluations could be compared."""
+    number, runs = 0, set[str]()
+    for look in looks:
         if look.complete:
             runs |= look.runs
             number += len(runs) > 1
-    return Look(number, max(last.arms - 1, 1))
+    return number
 
 
 def _played_by(db: sqlite3.Connection, branch: Branch) -> set[int]:
