@@ -102,6 +102,14 @@ def test_a_run_whose_groups_end_alike_says_so(
     assert advice in found[kind]["advice"]
 
 
+def test_a_wrong_answer_is_unread_only_under_a_function_that_reads_answers(demo: Gp) -> None:
+    ran = demo("eval", "--run", "demo/eval", "--rejudge", "--verify", "contains", "--json")
+    assert ran.document["rollouts"]["correct"] < ran.document["rollouts"]["scored"]
+    assert "no answer read" not in findings(demo, ran.document["run"])
+    change("UPDATE verdicts SET extracted = NULL WHERE rollout_id % 3 = 0")
+    assert "no answer read" in findings(demo, "demo/eval")
+
+
 def test_answers_that_are_cut_or_cannot_be_read_stand_out(demo: Gp) -> None:
     change("UPDATE rollouts SET outcome = 'truncated' WHERE attempt = 0 AND slot < 5")
     change("UPDATE verdicts SET extracted = NULL WHERE rollout_id % 3 = 0")

@@ -136,11 +136,11 @@ def _side(store: Store, named: str, name: str) -> _Side:
     questions = store.read(scores.questions, branch)
     k = max((q.planned for q in questions), default=1)
     totals = store.read(arms.arm_totals, branch)
-    arm = Arm(run.name, named, stats.score(questions, k), totals, k, _extracts(branch, totals))
+    arm = Arm(run.name, named, stats.score(questions, k), totals, k, extracts(branch, totals))
     return _Side(named, run, branch, questions, arm)
 
 
-def _extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
+def extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
     """Return whether the verify function reads answers out of responses, wrong ones too."""
     from grpo_practice.verify.builtin import BUILT_INS
 

@@ -11,6 +11,7 @@ from typing_extensions import override
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report
+from grpo_practice.reports.compared import extracts
 from grpo_practice.reports.shortfalls import PRACTISE, counted_steps, shortfalls, spoken
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
@@ -225,7 +226,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         ("truncated", totals.truncated, "answers were cut by the token limit", limit),
         ("empty", totals.empty, "answers are empty", f"{limit}, where it thinks first"),
     ]
-    if totals.unread < totals.scored:  # else the verify function reads none out of any
+    if extracts(branch, totals):
         ask = "say in the agent's instructions in which form the answer is to stand"
         ended.append(("no answer read", totals.unread, "answers could not be read", ask))
     for kind, n, what, advice in ended:
