@@ -176,7 +176,7 @@ def decide_cut(answer: Response) -> Retry:
     if is_stream(answer.headers):
         what += (
             "; if the server cuts a reply when another request arrives, set `stream: false` under"
-            " model_provider, or `concurrency: 1`"
+            " model_provider, or `concurrency: 1` (in practice `rollout_concurrency: 1`)"
         )
     return Retry(EndpointError(what))
 
