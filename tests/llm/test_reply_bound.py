@@ -26,10 +26,12 @@ class Asked:
         self.limits = list[int | None]()
         self.reply = Reply({"role": "assistant", "content": "a"}, "stop")
         self.context: int | None = None
+        self.fits = True
 
     async def _send(self, request: Request, *, limit_s: float | None = None) -> Reply:
         self.limits.append(most := request.params.get("max_tokens"))
-        if self.context is not None and most is not None and most > self.context:
+        large = self.context is not None and most is not None and most > self.context
+        if large or not self.fits:
             raise ContextOverflowError("max_tokens is too large", status=400)
         return self.reply
 
@@ -73,7 +75,8 @@ THOUGHT = [
     Reply({"content": "a", "reasoning_content": "hm"}, "stop"),
     Reply({"content": [{"type": "thinking", "text": "hm"}]}, "length"),
     Reply({"content": "<think>hm"}, "length"),
-    Reply({"content": ""}, "length", Usage(1, None, 9, 9)),
+    Reply({"content": "a"}, "stop", Usage(1, None, 9, 9)),
+    Reply({"content": ""}, "length"),
 ]
 
 
@@ -98,6 +101,16 @@ async def test_a_limit_that_the_context_has_no_room_for_is_left_out(tmp_path: Pa
     assert asked.limits == [2_400, None, None]
     with asked.store as store:
         assert store.read(lambda db: db.execute("SELECT count(*) FROM failures").fetchone()[0]) == 0
+
+
+async def test_a_prompt_that_is_too_long_itself_leaves_the_limit_on(tmp_path: Path) -> None:
+    asked = Asked(tmp_path)
+    asked.fits = False
+    with pytest.raises(ContextOverflowError):
+        await asked.chat("compare")(Q)
+    asked.fits = True
+    await asked.chat("compare", 1)(Q)
+    assert asked.limits == [2_400, None, 2_400]
 
 
 async def test_a_reply_that_was_stored_without_a_limit_is_found(tmp_path: Path) -> None:

@@ -221,8 +221,9 @@ class LedgeredChat:
                 if bounded is request:
                     raise
                 # Some servers refuse a bound for which the prompt leaves no room.
+                reply = await self._model.send(request, limit_s=limit_s)
                 self._model.bound.is_on = False
-                return await self._model.send(request, limit_s=limit_s)
+                return reply
         except BaseException as e:
             # Of a cancelled request, too, which may have been paid: the client gives it a cause.
             lost = e if isinstance(e, EndpointError) else e.__cause__

@@ -40,4 +40,5 @@ class ReplyBound:
             or reasoning_chars(reply.message)
             or thoughts
             or "<think>" in reply.content
+            or (reply.finish == "length" and not reply.content.strip())
         )
