@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError, PausedError
+from grpo_practice.errors import PausedError
 from grpo_practice.events import Notice
 from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
+from grpo_practice.store.check import check
 from grpo_practice.store.migrate import migrate
 from tests.app.project import Project, served
 from tests.app.test_before_and_after import evaluation, exported
@@ -25,8 +26,59 @@ async def test_the_exported_agent_was_evaluated_on_the_way(tmp_path: Path) -> No
     assert again.requests.new == 0
     assert again.replayed == again.score.planned == 12
     assert again.score == practised.after.score
-    with Store(project.db) as store, pytest.raises(ConfigError, match="has its answers from it"):
-        store.delete_run("toy")
+
+
+async def test_a_deleted_run_hands_its_answers_over_to_the_one_that_uses_them(
+    tmp_path: Path,
+) -> None:
+    """Three runs ask the same; the first two, which paid, are deleted one after the other."""
+    project = Project(tmp_path)
+    await project.evaluate(config=evaluation(tmp_path, "one"))
+    await project.evaluate("pass_k=2", config=evaluation(tmp_path, "two"))
+    third = await project.evaluate("pass_k=2", config=evaluation(tmp_path, "three"))
+    assert (third.requests.new, third.replayed) == (0, 24)
+    paid = project.query("SELECT count(*), sum(tokens_out) FROM calls")
+    for name in ("one", "two"):
+        with Store(project.db) as store:
+            assert store.delete_runs([f"{name}/eval"]) == [f"{name}/eval"]
+        assert not [finding for finding in check(project.db) if finding.wrong]
+        assert project.query("PRAGMA foreign_key_check") == []
+        assert project.query("SELECT count(*), sum(tokens_out) FROM calls") == paid
+    runs = "SELECT run_id FROM runs"
+    owners = "SELECT DISTINCT run_id FROM branches UNION SELECT run_id FROM invocations"
+    assert project.query(runs) == project.query(owners) == [("three/eval",)]
+    same = await project.evaluate("pass_k=2", config=evaluation(tmp_path, "three"))
+    assert (same.score, same.requests.new) == (third.score, 0)
+    more = await project.evaluate("pass_k=3", config=evaluation(tmp_path, "three"))
+    assert (more.requests.new, more.usage.tokens_out) == (12, tokens_out(project))
+    last = await project.evaluate("pass_k=3", config=evaluation(tmp_path, "four"))
+    assert last.requests.new == 0
+    with Store(project.db) as store:
+        gone = store.delete_runs(["three/eval", "four/eval"])
+    assert sorted(gone) == ["four/eval", "three/eval"]
+    for table in ("calls", "failures", "branches", "invocations", "runs"):
+        assert project.query(f"SELECT count(*) FROM {table}") == [(0,)]
+
+
+def tokens_out(project: Project) -> int:
+    (total,) = project.query("SELECT sum(tokens_out) FROM calls")[0]
+    return int(total)
+
+
+async def test_the_exported_agent_keeps_answers_of_a_practice_that_is_deleted(
+    tmp_path: Path,
+) -> None:
+    project = Project(tmp_path)
+    await project.practise("practice.do_eval=true")
+    published = evaluation(tmp_path, "published")
+    first = await project.evaluate(config=published, agent=exported(project))
+    with Store(project.db) as store:
+        assert "toy" in store.delete_runs(["toy"])
+    assert not [finding for finding in check(project.db) if finding.wrong]
+    assert project.query("PRAGMA foreign_key_check") == []
+    again = await project.evaluate("pass_k=2", config=published, agent=tmp_path / "learnt.yaml")
+    assert (again.replayed, again.requests.new) == (0, 12)
+    assert again.score.correct >= first.score.correct
 
 
 async def test_more_rollouts_a_question_pay_for_the_new_ones_alone(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def test_a_narrow_look_at_a_run_that_is_not_complete_asks_no_other_questio
     project = Project(tmp_path)
     await project.evaluate("batch_size=3", "pass_k=1")
     with Store(project.db) as store:
-        store.delete_run("toy/eval")
+        store.delete_runs(["toy/eval"])
     async with served(lambda n, body: (400, {"error": {"message": "no"}})) as endpoint:
         url = endpoint.override().removeprefix("evaluation.")
         with pytest.raises(RunFailedError):

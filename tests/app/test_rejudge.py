@@ -313,7 +313,7 @@ async def test_a_rejudgement_can_be_deleted_and_what_was_paid_stays(project: Pro
         report = await rejudge(project, "judge", at(endpoint.url))
     paid = project.query("SELECT count(*) FROM calls")
     with Store(project.db) as store:
-        assert store.delete_run(report.run) == [report.run]
+        assert store.delete_runs([report.run]) == [report.run]
     assert project.query("SELECT run_id FROM runs") == [("toy/eval",)]
     assert project.query("SELECT count(*) FROM calls") == paid
     assert project.query("SELECT DISTINCT run_id FROM invocations") == [("toy/eval",)]
@@ -321,7 +321,7 @@ async def test_a_rejudgement_can_be_deleted_and_what_was_paid_stays(project: Pro
     again = await rejudge(project, "judge")
     assert (again.score.scored, again.requests.new) == (12, 1)
     with Store(project.db) as store:
-        gone = store.delete_run("toy/eval")
+        gone = store.delete_runs(["toy/eval"])
     assert project.query("SELECT count(*) FROM failures") == [(0,)]
     assert sorted(gone) == ["toy/eval", report.run]
     assert project.query("SELECT count(*) FROM calls") == [(0,)]
@@ -333,7 +333,7 @@ async def test_a_rejudgement_that_got_no_answer_at_all_can_be_deleted(project: P
         with pytest.raises(RunFailedError):
             await rejudge(project, "judge", at(endpoint.url), "concurrency=1")
     with Store(project.db) as store:
-        store.delete_run("toy/eval/rejudge=judge")
+        store.delete_runs(["toy/eval/rejudge=judge"])
     assert project.query("SELECT run_id FROM runs") == [("toy/eval",)]
     assert project.query("SELECT count(*) FROM failures") == [(3,)]
     assert project.query("PRAGMA foreign_key_check") == []

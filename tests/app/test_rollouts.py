@@ -33,7 +33,7 @@ async def test_a_run_that_is_deleted_while_its_rollouts_are_read_is_an_error_of_
         found = rollouts_of(store, "toy")
         next(found)
         # The generator goes on with the step it has read, and finds the run gone at the next.
-        store.delete_run("toy")
+        store.delete_runs(["toy"])
         with pytest.raises(StoreError, match="it was deleted while it was read"):
             list(found)
     await project.practise()

@@ -82,6 +82,18 @@ def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:
     assert [run["run"] for run in left] == ["demo/eval"]
 
 
+def test_several_runs_are_deleted_by_names_and_globs(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo/eval", "--exp-id", "other").code == 0
+    ran = demo("runs", "delete", "demo/*", "nobody*", "-y")
+    assert (ran.code, "there is no run 'nobody*'" in ran.err) == (2, True)
+    ran = demo("runs", "delete", "demo/*")
+    assert "Delete demo/eval, demo/eval/L" in ran.err
+    assert "and all that was paid for there?" in ran.err
+    ran = demo("runs", "delete", "demo/*", "other/eval", "-y")
+    assert ran.out.startswith("deleted 4 runs: demo/eval, demo/eval/L"), ran.err
+    assert [run["run"] for run in demo("runs", "list", "--json").document["runs"]] == ["demo"]
+
+
 @pytest.mark.parametrize("words", [("runs", "list"), ("experiences", "list"), ("data", "list")])
 def test_looking_makes_no_database(gp: Gp, words: tuple[str, ...]) -> None:
     ran = gp(*words)

@@ -267,7 +267,7 @@ async def test_a_run_that_is_deleted_meanwhile_is_no_longer_there(project: Proje
     async with viewing(project.db) as viewer:
         assert (await viewer.get("/run", run="toy"))[0] == 200
         with Store(project.db) as store:
-            store.delete_run("toy")
+            store.delete_runs(["toy"])
         for path in ("/run", "/live", "/rollouts", "/questions", "/experiences"):
             status, text = await viewer.get(path, run="toy")
             assert status == 404

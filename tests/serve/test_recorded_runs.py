@@ -135,5 +135,5 @@ async def test_samples_of_a_run_are_its_conversations(tmp_path: Path, store: Sto
 async def test_a_recorded_run_can_be_deleted(tmp_path: Path, store: Store) -> None:
     async with upstream() as up, served(agent_file(tmp_path, up.url), store) as place:
         await ask(place, Q)
-    assert store.delete_run("rec") == ["rec"]
+    assert store.delete_runs(["rec"]) == ["rec"]
     assert rows(store, "SELECT count(*) FROM calls") == [(0,)]

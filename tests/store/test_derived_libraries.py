@@ -108,5 +108,5 @@ async def test_it_goes_with_its_run(project: Project) -> None:
         branch, parent = tip(store)
         edits = delete(parent.experiences[0].label)
         store.derive_library(branch, parent, edits, cause="prune", source="prune")
-        assert store.delete_run("toy") == ["toy"]
+        assert store.delete_runs(["toy"]) == ["toy"]
     assert tables(project) == [0] * 5

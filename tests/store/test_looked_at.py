@@ -41,7 +41,7 @@ async def test_what_is_read_is_of_one_moment(tmp_path: Path) -> None:
     with LookedAt(project.db) as looked:
         assert looked.read(runs.get, "toy").status == "done"
         with Store(project.db) as store:
-            store.delete_run("toy")
+            store.delete_runs(["toy"])
         assert looked.read(runs.get, "toy").status == "done"
     with LookedAt(project.db) as looked, pytest.raises(ConfigError, match="there is no run 'toy'"):
         looked.read(runs.get, "toy")
@@ -53,6 +53,6 @@ async def test_nothing_is_written_and_nothing_left(tmp_path: Path) -> None:
     with LookedAt(project.db) as looked:
         assert not looked.is_worked_on("toy")
         with pytest.raises(StoreError, match="is read-only"):
-            looked.delete_run("toy")
+            looked.delete_runs(["toy"])
     assert project.db.read_bytes() == before
     assert sorted(project.folder.iterdir()) == names

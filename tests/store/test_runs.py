@@ -198,10 +198,13 @@ async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path
         other = store.begin(spec(data, "other", library=given))
         assert other.library.experiences == (Experience(2, "b"),)
         assert other.library.next_label == 3
-        with pytest.raises(ConfigError, match="other has its library"):
-            store.delete_run("r")
-        assert store.delete_run("other") == ["other"]
-        assert store.delete_run("r") == ["r"]
+        given = other.library
+        store.begin(spec(data, "third", library=given))
+        with pytest.raises(ConfigError, match="r cannot be deleted: other, third have") as e:
+            store.delete_runs(["r"])
+        assert e.value.hint == "to delete all: grpo-practice runs delete r --with-dependants"
+        assert store.delete_runs(["third"]) == ["third"]
+        assert sorted(store.delete_runs(["r"], with_dependants=True)) == ["other", "r"]
         assert store.read(runs.all_runs) == []
 
 
@@ -211,7 +214,7 @@ async def test_deleting_a_run_leaves_the_others_whole(tmp_path: Path) -> None:
         for name in ("keep", "drop"):
             branch = store.begin(spec(data, name), plan=planned(plans(ids, 1)))
             await close(store, branch, 0, add(name))
-        store.delete_run("drop")
+        store.delete_runs(["drop"])
         kept = store.read(steps.on_line, store.begin(spec(data, "keep")))
         assert [e.text for e in store.read(libraries.load, kept[0].library_out).experiences] == [
             "keep"

@@ -149,10 +149,10 @@ async def test_calls_add_up_to_their_sums_whatever_becomes_of_them(project: Proj
         write(store, "UPDATE calls SET cost_micro = call_id WHERE step = 0 AND call_id % 3 = 0")
     assert same() > 10
     with Store(project.db) as store:
-        store.delete_run("toy/eval")
+        store.delete_runs(["toy/eval"])
     assert same() > 5
     with Store(project.db) as store:
-        store.delete_run("toy")
+        store.delete_runs(["toy"])
     assert same() == 0
 
 

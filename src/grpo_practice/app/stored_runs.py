@@ -4,7 +4,7 @@ The half of `Workspace` that asks nobody.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -125,17 +125,36 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             return diagnose(store, name)
 
-    def delete_run(self, name: str) -> "DeletedRuns":
-        """Delete a run and the evaluations that it made.
+    def runs_to_delete(self, *names: str, with_dependants: bool = False) -> list[str]:
+        """Return the names of the runs that `delete_run` would delete; nothing is changed.
 
         Raises:
-            ConfigError: There is no such run.
-            LockedError: Somebody works on it.
+            ConfigError: There is no such run, or the library of one is another run's start.
+        """
+        from grpo_practice.store.delete_run import doomed
+        from grpo_practice.store.queries import runs
+
+        with self._store() as store:
+            named = store.read(runs.matching, names)
+            return store.read(doomed, named, with_dependants=with_dependants)
+
+    def delete_run(self, *names: str, with_dependants: bool = False) -> "DeletedRuns":
+        """Delete runs, each a name or a glob, and the evaluations that they made.
+
+        Answers that another run uses stay with that run. With dependants, the runs that have a
+        library of one of them go, too.
+
+        Raises:
+            ConfigError: There is no such run, or the library of one is another run's start.
+            LockedError: Somebody works on one of them.
         """
         from grpo_practice.reports.stored_runs import DeletedRuns
 
-        with self._store() as store, store.lock(name):
-            return DeletedRuns(store.delete_run(name))
+        gone = self.runs_to_delete(*names, with_dependants=with_dependants)
+        with self._store() as store, ExitStack() as stack:
+            for name in gone:
+                stack.enter_context(store.lock(name))
+            return DeletedRuns(store.delete_runs(gone, with_dependants=with_dependants))
 
     def rollouts(
         self, run: str, *, limit: int | None = None, **choice: "Unpack[RolloutOptions]"

@@ -116,16 +116,34 @@ def show(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> Non
 
 @app.command()
 def delete(
-    run: RunArgument, yes: YesOption = False, db: DbOption = None, json: JsonOption = False
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN|GLOB",
+            autocompletion=run_names,
+            help="Names, as `runs list` says; 'math*'.",
+        ),
+    ],
+    with_dependants: Annotated[
+        bool,
+        typer.Option(
+            "--with-dependants", help="Also delete the runs that have a library of one of them."
+        ),
+    ] = False,
+    yes: YesOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
 ) -> None:
-    """Delete a run, and the evaluations that it made.
+    """Delete runs, and the evaluations that they made.
 
-    Everything that was paid for in them goes too.
+    Everything that was paid for in them goes too, but for answers that another run uses.
 
     Example: grpo-practice runs delete math --yes
     """
-    confirm(f"Delete {run} and all that was paid for in it?", yes=yes)
-    deleted = workspace(db).delete_run(run)
+    ws = workspace(db)
+    gone = ws.runs_to_delete(*runs, with_dependants=with_dependants)
+    confirm(f"Delete {', '.join(gone)} and all that was paid for there?", yes=yes)
+    deleted = ws.delete_run(*gone, with_dependants=with_dependants)
     if json:
         print_json(deleted.document())
         return

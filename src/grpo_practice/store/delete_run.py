@@ -1,59 +1,61 @@
-"""Removal of a run and of the runs it made."""
+"""Removal of runs and of the runs they made."""
 
+import json
 import sqlite3
-from shlex import quote
+from collections.abc import Sequence
+from shlex import join
 
 from grpo_practice.errors import ConfigError
 
 
-def delete(db: sqlite3.Connection, run: str) -> list[str]:
-    """Delete the run and the runs it made, with everything paid for; return their names.
+def doomed(
+    db: sqlite3.Connection, runs: Sequence[str], *, with_dependants: bool = False
+) -> list[str]:
+    """Return the names of the runs that go when these are deleted: they, and the runs they made.
 
-    Calls of a re-judgement about another run's rollouts stay with that run.
+    With dependants, the runs that have a library of one of them go, too.
 
     Raises:
-        ConfigError: Another run, which stays, has rollouts or a library of it.
+        ConfigError: There are such runs, and dependants are to stay.
     """
-    gone = [
-        row[0]
-        for row in db.execute(
-            """WITH RECURSIVE down(run_id) AS (SELECT :run UNION
-                 SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id)
-               SELECT run_id FROM down""",
-            {"run": run},
-        )
-    ]
-    names = ",".join("?" * len(gone))
+    at = (json.dumps(runs),)
+    every = [row[0] for row in db.execute(_DOWN.format(more=_DEPENDANTS), at)]
+    gone = [row[0] for row in db.execute(_DOWN.format(more=""), at)]
+    if with_dependants or len(gone) == len(every):
+        return every
+    users = [run for run in every if run not in gone]
+    raise ConfigError(
+        f"{', '.join(runs)} cannot be deleted: {', '.join(users)} "
+        f"{'has' if len(users) == 1 else 'have'} a library of it",
+        hint=f"to delete all: grpo-practice runs delete {join(runs)} --with-dependants",
+    )
+
+
+_DOWN = """WITH RECURSIVE down(run_id) AS (
+    SELECT value FROM json_each(?)
+    UNION SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id {more})
+  SELECT run_id FROM down"""
+_DEPENDANTS = """
+    UNION SELECT l.run_id FROM down d JOIN libraries p ON p.run_id = d.run_id
+      JOIN libraries l ON l.parent_id = p.library_id
+    UNION SELECT b.run_id FROM down d JOIN libraries p ON p.run_id = d.run_id
+      JOIN branches b ON b.library_id = p.library_id"""
+
+
+def delete(db: sqlite3.Connection, gone: Sequence[str]) -> None:
+    """Delete the runs, of which `doomed` has the names, with everything paid for.
+
+    Answers stay if a run that stays uses them: a run that asked the same has them from then on, and
+    calls of a re-judgement stay with the run whose rollouts it judged.
+    """
+    names = "SELECT value FROM json_each(:gone)"
     branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
     libraries = f"(SELECT library_id FROM libraries WHERE run_id IN ({names}))"
-    users = db.execute(
-        f"""SELECT run_id FROM libraries WHERE run_id NOT IN ({names}) AND parent_id IN {libraries}
-             UNION SELECT run_id FROM branches
-             WHERE run_id NOT IN ({names}) AND library_id IN {libraries}""",
-        gone * 4,
-    ).fetchall()
-    if users:
-        raise ConfigError(
-            f"{run} cannot be deleted: {', '.join(u[0] for u in users)} "
-            f"{'has' if len(users) == 1 else 'have'} its library",
-            hint=f"delete that first: grpo-practice runs delete {quote(users[0][0])}",
-        )
-    lent = db.execute(
-        f"""SELECT DISTINCT run_id FROM branches WHERE run_id NOT IN ({names})
-             AND rebinds IN {branches}""",
-        (*gone, *gone),
-    ).fetchall()
-    if lent:
-        raise ConfigError(
-            f"{run} cannot be deleted: {', '.join(u[0] for u in lent)} asked the same, and has its"
-            " answers from it",
-            hint="delete that run first",
-        )
     # Runs and branches refer to each other: no order of deletions satisfies each key at each step.
     db.execute("PRAGMA defer_foreign_keys = ON")
     for statement in _DELETES:
-        db.execute(statement.format(names=names, branches=branches, libraries=libraries), gone)
-    return gone
+        text = statement.format(names=names, branches=branches, libraries=libraries)
+        db.execute(text, {"gone": json.dumps(gone)})
 
 
 _DELETES = (
@@ -72,12 +74,23 @@ _DELETES = (
     "DELETE FROM updates WHERE branch_id IN {branches}",
     "DELETE FROM checkpoints WHERE branch_id IN {branches}",
     "DELETE FROM steps WHERE branch_id IN {branches}",
+    # Below the branch of its heir, as one that a changed configuration has replaced.
+    """WITH RECURSIVE lent(branch_id, heir) AS (
+         SELECT rebinds, branch_id FROM branches
+          WHERE rebinds IN {branches} AND branch_id NOT IN {branches}
+         UNION SELECT b.rebinds, l.heir FROM lent l JOIN branches b USING (branch_id)
+          WHERE b.rebinds IS NOT NULL),
+       first(branch_id, heir) AS (SELECT branch_id, min(heir) FROM lent GROUP BY 1)
+       UPDATE branches SET parent_id = NULL, library_id = NULL, tip_library = NULL,
+         run_id = (SELECT h.run_id FROM first JOIN branches h ON h.branch_id = first.heir
+                    WHERE first.branch_id = branches.branch_id)
+        WHERE branch_id IN (SELECT branch_id FROM first) AND run_id IN ({names})""",
     "DELETE FROM call_bodies WHERE call_id IN"
     " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
     "DELETE FROM calls WHERE branch_id IN {branches}",
     "DELETE FROM failures WHERE branch_id IN {branches}",
-    # What is left of calls and failures was made for another run's rollouts, which stays: it was
-    # paid for, and the run it was made for keeps it.
+    # What is left of calls and failures is of a run that stays: it was paid for, and the run keeps
+    # it, without becoming what the run does last.
     """UPDATE invocations SET branch_id = NULL, run_id = (
          SELECT b.run_id FROM (SELECT branch_id, invocation_id FROM calls
              UNION ALL SELECT branch_id, invocation_id FROM failures) paid

@@ -37,7 +37,6 @@ from grpo_practice.store.db import (
 from grpo_practice.store.derived_libraries import DerivedCause, Source
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.open_store import OpenStore
-from grpo_practice.store.queries import runs
 from grpo_practice.store.reading import read_only
 from grpo_practice.store.records import (
     Approvals,
@@ -224,13 +223,17 @@ class Store(OpenStore):
             )
             self._write(partial(end, exit_code=code, reason=reason, go_on=go_on))
 
-    def delete_run(self, run: str) -> list[str]:
-        """Delete the run and the runs it made, checkpoints on disk too. See `delete_run.delete`."""
-        self.read(runs.get, run)
+    def delete_runs(self, runs: Sequence[str], *, with_dependants: bool = False) -> list[str]:
+        """Delete the runs and those they made, checkpoints on disk too; return their names.
+
+        See `delete_run.doomed`, and `delete_run.delete`.
+        """
 
         def work(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
-            paths = trained_steps.checkpoint_paths(db, run)
-            return delete_run.delete(db, run), paths
+            gone = delete_run.doomed(db, runs, with_dependants=with_dependants)
+            paths = trained_steps.checkpoint_paths(db, gone)
+            delete_run.delete(db, gone)
+            return gone, paths
 
         gone, folders = self._write(work)
         # After the rows: a row whose folder is gone would be a run that cannot go on.

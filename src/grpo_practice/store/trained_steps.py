@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Sequence
 from dataclasses import asdict, fields, replace
 
 from grpo_practice.store import rollouts, step_totals
@@ -49,12 +50,11 @@ def checkpoints(db: sqlite3.Connection, branch: Branch) -> list[CheckpointRow]:
     return sorted(rows, key=lambda row: row.step)
 
 
-def checkpoint_paths(db: sqlite3.Connection, run: str) -> list[str]:
-    """Return the folders of all checkpoints of a run and of the runs it made, on any branch."""
+def checkpoint_paths(db: sqlite3.Connection, runs: Sequence[str]) -> list[str]:
+    """Return the folders of all checkpoints of these runs, on any branch."""
     rows = db.execute(
-        """WITH RECURSIVE down(run_id) AS (SELECT :run UNION
-             SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id)
-           SELECT path FROM checkpoints JOIN branches USING (branch_id) JOIN down USING (run_id)""",
-        {"run": run},
+        """SELECT path FROM checkpoints JOIN branches USING (branch_id)
+            WHERE run_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps(runs),),
     )
     return [path for (path,) in rows]

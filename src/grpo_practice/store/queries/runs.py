@@ -3,8 +3,9 @@
 import json
 import re
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.store.bound_keys import MODEL, agent_of
@@ -90,6 +91,19 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
         newest = f"runs: {', '.join(names[-8:]) or 'none yet'}"
         raise ConfigError(f"there is no run {name!r}", hint=nearest(name, names) or newest)
     return run
+
+
+def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
+    """Return the runs that these names and globs mean, each once.
+
+    Raises:
+        ConfigError: One of them means no run.
+    """
+    found, known = dict[str, None](), [run.name for run in all_runs(db)]
+    for name in names:
+        some = [name] if name in known else [run for run in known if fnmatchcase(run, name)]
+        found.update(dict.fromkeys(some or [get(db, name).name]))
+    return list(found)
 
 
 def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
