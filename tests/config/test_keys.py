@@ -10,6 +10,7 @@ from grpo_practice.config.reading.yaml_reader import plain
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.errors import ConfigError
+from grpo_practice.verify.resolve import resolve
 from tests.config.files import ENV, EVAL, PRACTICE, write
 
 AGENT = "evaluation.agent"
@@ -312,6 +313,7 @@ def test_practice_dataset_is_the_same_key(tmp_path: Path) -> None:
         load_practice(tmp_path / "p.yaml", ["data.practice_dataset_name=Q"], {})
 
 
+MINE = "def f(sample): return 1.0\n"
 WEBWALKER = {"preset": "webwalker"}
 
 
@@ -339,6 +341,35 @@ def test_a_scoring_file_beside_the_config_comes_before_the_built_in(tmp_path: Pa
     spelling = "verify_filename: math.py\nverify_func_name: f"
     path = write(tmp_path, {"e.yaml": EVAL.replace("verify: math", spelling), "math.py": ""})
     assert load_eval(path, [], {}).config.verify.name == "math.py:f"
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "verify: own.py:f",
+        "verify: {name: 'own.py:f'}",
+        "verify_filename: own.py\nverify_func_name: f",
+        "verify_filename: math.py\nverify_func_name: f",
+    ],
+)
+def test_a_verify_file_lies_beside_the_yaml_that_names_it(tmp_path: Path, spelling: str) -> None:
+    evaluation = EVAL.replace("verify: math", spelling)
+    for folder in ("configs/eval", "configs/practice"):
+        (tmp_path / folder).mkdir(parents=True)
+    write(tmp_path / "configs/eval", {"e.yaml": evaluation, "own.py": MINE, "math.py": MINE})
+    text = "defaults: [/eval/e@evaluation, _self_]\nexp_id: p\n"
+    text += "data: {practice_dataset_name: P}\n"
+    config = write(tmp_path / "configs/practice", {"p.yaml": text})
+    loaded = load_practice(config, [], {})
+    spec = loaded.config.evaluation.verify
+    found = resolve(spec.name, spec.params, None, loaded.base_dir)
+    assert found.file is not None
+    assert found.file.path.parent == tmp_path / "configs/eval"
+    assert spec.name in loaded.text  # as stored, where no file tells the folder
+    alone = load_eval(tmp_path / "configs/eval/e.yaml", [], {}).config.verify
+    assert f"../eval/{alone.name}" == spec.name
+    flag = load_practice(config, ["evaluation.verify=own.py:f"], {}).config.evaluation.verify
+    assert flag.name == "own.py:f"
 
 
 @pytest.mark.parametrize(

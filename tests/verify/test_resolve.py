@@ -117,6 +117,27 @@ def test_a_file_is_looked_for_beside_the_config_first(
     assert found.path == config / "score.py"
 
 
+@pytest.mark.parametrize("folder", ["verify", "utu/practice/verify"])
+def test_a_file_is_looked_for_in_the_projects_folders_of_verify_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    project = tmp_path / "project"
+    for name in (folder, "configs/eval"):
+        (project / name).mkdir(parents=True)
+    write(project / folder)
+    write(project / folder, "import utu.utils", "math.py")
+    monkeypatch.chdir(project)
+    found = resolve("score.py:verify_func", {}, None, project / "configs/eval")
+    assert found.file is not None
+    assert found.file.path == (project / folder / "score.py").resolve()
+    # The reference's own file is there too, in a checkout of it: its name means the built-in.
+    assert resolve("math.py:verify_func", {}, None, project / "configs/eval").kind == "math"
+    monkeypatch.chdir(tmp_path.parent)
+    with pytest.raises(ConfigError, match="there is no file score") as caught:
+        resolve("score.py:verify_func", {}, None, project / "configs/eval")
+    assert "and there in verify/ and utu/practice/verify/" in str(caught.value.hint)
+
+
 def test_a_config_elsewhere_does_not_take_a_file_of_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,6 +22,9 @@ TIMEOUT_S = 2.0
 IN_PROCESS_TIMEOUT_S = 3_600.0
 """Seconds for a function in this process, which may have to wait for a model's turn."""
 
+_FOLDERS = ("verify/", "utu/practice/verify/")
+"""Folders of a project that have verify files; the latter is the reference implementation's."""
+
 
 @dataclass(frozen=True, slots=True)
 class VerifyFunction:
@@ -114,14 +117,18 @@ def resolve(
     _check_plain(name, params)
     path, colon, func = name.rpartition(":")
     if colon and path.endswith(".py"):
-        found = user_code.find_file(path, base_dir)
+        # The name of a file of the reference means a built-in, unless the file lies here.
+        below = ("",) if path in REFERENCE_FILES else ("", *_FOLDERS)
+        places = (user_code.find_file(folder + path, base_dir) for folder in below)
+        found = next(filter(None, places), None)
         note = _taken_over(found, func) if found is not None else None
         if found is not None and note is None:
             return _custom(name, found, func, params, timeout_s, load=load)
         path = found.name if found is not None else path
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
-                f"verify {name}: there is no file {path}", hint=user_code.looked_in(base_dir)
+                f"verify {name}: there is no file {path}",
+                hint=f"{user_code.looked_in(base_dir)}, and there in {' and '.join(_FOLDERS)}",
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}

@@ -1,6 +1,7 @@
 """One config on its way from a composed tree to a model, collecting everything that is wrong."""
 
 import copy
+import os
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from grpo_practice.config.reading.compose import is_file
 from grpo_practice.config.reading.demands import (
     Demand,
     is_endpoint,
@@ -239,7 +241,14 @@ class Draft:
         file = section.pop("verify_filename", None)
         func = section.pop("verify_func_name", None)
         if file is None and func is None:
+            verify = section.get("verify")
+            if isinstance(verify, dict) and isinstance(verify.get("name"), str):
+                verify["name"] = self._from_here(verify["name"], "verify", "name")
+            elif isinstance(verify, str):
+                section["verify"] = self._from_here(verify, "verify")
             return
+        if isinstance(file, str):
+            file = self._from_here(file, "verify_filename")
         if section.get("verify") is not None:
             text = "is given beside verify_filename and verify_func_name, which are the same thing"
             self.problems.append(Problem((*self.evaluation, "verify"), text, "keep one of them"))
@@ -252,6 +261,21 @@ class Draft:
             section["verify"] = dict(REFERENCE_FILES[file])
         else:
             section["verify"] = f"{file}:{func}"
+
+    def _from_here(self, name: str, *key: str) -> str:
+        """Return `path.py[:func]` from the config's folder if the file lies beside its YAML.
+
+        That may be a file in another folder, which the config includes.
+        """
+        place, here = self.tree.place((*self.evaluation, *key)), self.source.base_dir
+        file, colon, func = name.rpartition(":") if ":" in name else (name, "", "")
+        # A flag and a stored config lie in no folder.
+        if self.source.path is None or place is None or place.line is None:
+            return name
+        folder = Path(place.file).resolve().parent
+        if folder == here or Path(file).is_absolute() or not is_file(folder / file):
+            return name
+        return f"{os.path.relpath(folder / file, here)}{colon}{func}"
 
 
 _NAMES = frozenset(
