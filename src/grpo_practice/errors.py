@@ -201,9 +201,18 @@ class EndpointError(StepError):
 
 
 class ContextOverflowError(EndpointError):
-    """The request is longer than the model's context window."""
+    """The request is longer than the model's context window.
+
+    `limit`: tokens of the window, where the endpoint names them.
+    """
 
     kind = "context_overflow"
+
+    def __init__(
+        self, message: str, *, status: int | None = None, limit: int | None = None
+    ) -> None:
+        super().__init__(message, status=status)
+        self.limit = limit
 
 
 class ReplyTooLargeError(EndpointError):

@@ -37,7 +37,7 @@ class Teacher:
     def hook(self, n: int, body: dict[str, Any]) -> Said | None:
         if self.says is None or stage_of(body) != self.stage:
             return None
-        group = json.dumps(body["messages"][:2])
+        group = body["messages"][1]["content"].partition("Your reply could not be used")[0].rstrip()
         self.seen += [group] if group not in self.seen else []
         mine = self.groups is None or self.seen.index(group) < self.groups
         return self.says if mine else None

@@ -175,9 +175,9 @@ async def test_a_prompt_fits_also_where_its_dense_part_is_what_stays() -> None:
 class Small:
     """A teacher's endpoint that takes so many characters."""
 
-    def __init__(self, said: Said, most: int) -> None:
-        self.said, self.most = said, most
-        self.refused = list[int]()
+    def __init__(self, said: Said, most: int, limit: int | None = None) -> None:
+        self.said, self.most, self.limit = said, most, limit
+        self.refused, self.taken = list[int](), list[int]()
 
     def chat(self, scope: Scope) -> Chat:
         inner = self.said.chat(scope)
@@ -186,7 +186,8 @@ class Small:
             length = sum(len(str(m["content"])) for m in messages)
             if length > self.most:
                 self.refused.append(length)
-                raise ContextOverflowError("HTTP 400, too long")
+                raise ContextOverflowError("HTTP 400, too long", limit=self.limit)
+            self.taken.append(length)
             return await inner(messages, **more)  # type: ignore[arg-type]
 
         return ask  # type: ignore[return-value]
@@ -207,6 +208,26 @@ async def test_a_prompt_that_is_too_long_is_asked_once_more_with_half(summaries:
             assert "ContextOverflowError" in str(done.failed)
         else:
             assert done.shortened == 1
+
+
+@pytest.mark.parametrize(("reply", "kept"), [(None, 1_024), (2_000, 2_000)])
+async def test_a_prompt_that_is_too_long_is_fitted_to_the_context_that_the_error_names(
+    reply: int | None, kept: int
+) -> None:
+    said = Said(compare=LESSON, propose=ADD)
+    small = Small(said, room := 3 * (4_096 - kept), limit=4_096)
+    wide = replace(as_they_are(said, 98_304), chat=small.chat, reply=reply, summaries="never")
+    done = await distil(wide, tall(400_000), LIBRARY, AT)
+    assert done.failed is None
+    assert room - 100 < small.taken[0] <= room
+    assert len(small.refused) == 1
+
+
+async def test_a_context_named_too_large_is_halved_as_before() -> None:
+    small = Small(Said(compare=LESSON, propose=ADD), 7_000, limit=9_000)
+    wide = replace(as_they_are(small.said, 12_000), chat=small.chat, summaries="never")
+    done = await distil(wide, tall(400_000), LIBRARY, AT)
+    assert (done.failed, len(small.refused)) == (None, 1)
 
 
 async def test_what_cannot_be_made_shorter_is_not_asked_again() -> None:

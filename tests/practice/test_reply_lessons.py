@@ -209,7 +209,7 @@ def test_latex_in_a_json_string_arrives_whole(command: str) -> None:
     assert read(f'{{"lessons": ["Use {command} here.",]}}') == [f"Use {command} here."]
 
 
-CUT = "it was cut off by the token limit; be shorter"
+CUT = "it was cut off by the token limit"
 
 
 @pytest.mark.parametrize(

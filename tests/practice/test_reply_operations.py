@@ -108,7 +108,7 @@ def test_operations_are_read(text: str, operations: list[Read]) -> None:
     assert read(text) == operations
 
 
-CUT = "it was cut off by the token limit; be shorter"
+CUT = "it was cut off by the token limit"
 UNCLOSED = '<operations><operation op="ADD">N: a.</operation>'
 
 

@@ -48,10 +48,22 @@ async def test_asked_again_it_sees_what_was_wrong_at_which_place_and_the_form() 
     assert '<lesson experience="E3" finding="misled">' in again["content"]
 
 
-async def test_a_cut_reply_is_told_to_be_shorter() -> None:
-    with pytest.raises(ReplyError, match="cut off by the token limit; be shorter"):
-        await ask(chat := says("I think", "I think", "I think", finish="length"))
-    assert "token limit; be shorter" in chat.seen[1][-1]["content"]
+async def test_a_cut_reply_is_asked_for_again_without_sending_it() -> None:
+    with pytest.raises(ReplyError) as raised:
+        await ask(chat := says("I think", "I think", "I  think so", finish="length"))
+    assert str(raised.value) == "it was cut off by the token limit; the teacher said: I think so"
+    assert [[m["role"] for m in messages] for messages in chat.seen] == [["system", "user"]] * 3
+    assert "token limit\n\nBe shorter. The form asked for" in chat.seen[1][-1]["content"]
+    assert len({messages[-1]["content"] for messages in chat.seen}) == 3
+
+
+async def test_a_failure_shows_the_teachers_last_words() -> None:
+    with pytest.raises(ReplyError, match="; the teacher said: I would check units") as raised:
+        await ask(says("?", "Hm", "I would check\nunits " + 1_000 * "x"))
+    assert len(str(raised.value)) < 400
+    assert not raised.value.hint
+    with pytest.raises(ReplyError, match=r"^it is empty$"):
+        await ask(says("", " ", None))
 
 
 @pytest.mark.parametrize(

@@ -300,6 +300,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             summaries=settings.summaries,
             most_library_tokens=settings.max_library_tokens,
             room=room_of(teacher_context(config), reply),
+            reply=reply,
             fences=Fences(run.branch.fence_key),
         )
         practice = Practice(

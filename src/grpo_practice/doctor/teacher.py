@@ -18,13 +18,11 @@ from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import Prompt
 from grpo_practice.reports.shortfalls import advice
-from grpo_practice.text import brief, count
+from grpo_practice.text import count
 from grpo_practice.types import Group, Library, Rollout, Sample, Trajectory, Verdict
 
 COMPARISON_S = 120.0
 """Longest wait for a reply; it is far longer than those to the other tiny requests."""
-SAID = 200
-"""Characters of an unreadable reply in a finding."""
 _ANSWERS = ("2 + 3 * 4 = 2 + 12 = 14. The answer is 14.", "2 + 3 = 5, 5 * 4 = 20. It is 20.")
 
 
@@ -77,10 +75,8 @@ async def look_at_teacher(
             async with asyncio.timeout(COMPARISON_S):
                 lessons, _ = await compare(task, (await read_attempts(task))[0])
         except ReplyError as e:
-            said = f"; it said: {brief(replies[-1].content, SAID) or 'nothing'}"
-            error = EndpointRefusedError(
-                f"its tiny comparison cannot be read: {e}{said}", hint=advice(e.kind)
-            )
+            text = f"its tiny comparison cannot be read: {e}"
+            error = EndpointRefusedError(text, hint=advice(e.kind))
             return [problem("teacher", error)], made
         except TimeoutError:
             text = f"gave no tiny comparison in {COMPARISON_S:.0f} s"

@@ -20,10 +20,15 @@ _BILLING_WORDS = re.compile(
     re.I,
 )
 _OVERFLOW = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|context (length|window)"
-    r"|available context size|max_tokens must be at least 1, got -|(prompt|input) is too long"
-    r"|input token count .{0,40}exceeds",
+    r"context_length_exceeded|exceed_context_size|maximum context length"
+    r"|context (length|window|limit)|available context size|max_tokens must be at least 1, got -"
+    r"|(prompt|input) is too long|input token count .{0,40}exceeds",
     re.I | re.S,
+)
+_CONTEXT = re.compile(
+    r"(?:context (?:length|window|size|limit)[ a-z]{0,20}\(?|tokens allowed \(?|(?:tokens|\d) > )"
+    r"(?:[\d ]{1,20}\+[\d ]{1,20}> )?(\d{1,3}(?:,\d{3})+|\d{1,9})(?![\d,]*\d)",
+    re.I,
 )
 _MODERATED_CODE = re.compile(
     r"content_filter|content_policy|responsibleai|moderation|data_inspection_failed", re.I
@@ -66,6 +71,8 @@ class ErrorBody:
     metadata: Mapping[str, Any] = field(default_factory=dict)
     status: int | None = None
     """HTTP status that the body claims."""
+    n_ctx: int | None = None
+    """Tokens of the context window, as llama.cpp names them."""
 
     @property
     def billing(self) -> bool:
@@ -76,6 +83,12 @@ class ErrorBody:
     def overflow(self) -> bool:
         """True when the request is longer than the model's context."""
         return bool(_OVERFLOW.search(f"{self.codes}\n{self.words}"))
+
+    @property
+    def context(self) -> int | None:
+        """Tokens of the model's context window, where it names them."""
+        found = _CONTEXT.search(self.words)
+        return int(found[1].replace(",", "")) if found else self.n_ctx
 
     @property
     def moderated(self) -> bool:
@@ -159,4 +172,5 @@ def _from_object(error: dict[str, Any]) -> ErrorBody:
         param=re.split(r"[.\[]", param)[0] if isinstance(param, str) and param != "None" else "",
         metadata=metadata,
         status=int(code) if re.fullmatch(r"[45]\d\d", code) else None,
+        n_ctx=n_ctx if isinstance(n_ctx := error.get("n_ctx"), int) else None,
     )

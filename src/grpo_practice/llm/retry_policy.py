@@ -102,6 +102,11 @@ class Case:
         """Return the decision that fails this one request."""
         return Fail(kind(f"{self.answer.url}: {self.said}", status=self.status))
 
+    def overflowed(self) -> Fail:
+        """Return the decision that fails a request that is too long."""
+        said = f"{self.answer.url}: {self.said}"
+        return Fail(ContextOverflowError(said, status=self.status, limit=self.fault.context))
+
 
 def decide(
     answer: Response,
@@ -294,7 +299,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     (lambda c: c.status in (401, 403), _no_access),
     (lambda c: c.status == 407, _proxy_login),
     # Before settings: a prompt that leaves no room is told as a bad max_tokens by some servers.
-    (_too_large, lambda c: c.failed(ContextOverflowError)),
+    (_too_large, lambda c: c.overflowed()),
     (
         lambda c: c.status in (400, 404) and c.fault.no_model,
         lambda c: c.refused(

@@ -14,7 +14,7 @@ from grpo_practice.errors import ContextOverflowError, StepError, unanswered
 from grpo_practice.groups.informative import group_advantages, status_of
 from grpo_practice.practice.lint import GivesAway
 from grpo_practice.practice.propose import propose
-from grpo_practice.practice.reading import chars_in, chars_of, shortened
+from grpo_practice.practice.reading import chars_in, chars_of, room_of, shortened
 from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import (
@@ -227,7 +227,7 @@ async def _ask(
     *,
     keep: bool = False,
 ) -> tuple[T, list[int]]:
-    """Ask with texts that are shortened to fit; once more with half, where that was too long.
+    """Ask with texts that are shortened to fit; once more with less, where that was too long.
 
     Returns what was read of the reply, and how many characters of each text were left out.
     """
@@ -242,13 +242,22 @@ async def _ask(
     fit, messages = fitted(left if left > 0 else sum(text.chars for text in texts))
     try:
         return await task.teacher.ask(chat, messages, read, keep=keep), [one.cut for one in fit]
-    except ContextOverflowError:
-        # Half, since the error does not say how much was too much.
-        fit, less = fitted(chars_of(messages) // 2 - chars_of(frame))
+    except ContextOverflowError as e:
+        fit, less = fitted(_most(task, messages, e.limit) - chars_of(frame))
         # Nothing was left to cut: the same request would fail again, for money.
         if less == messages:
             raise
     return await task.teacher.ask(chat, less, read, keep=keep), [one.cut for one in fit]
+
+
+def _most(task: Task, messages: Sequence[Message], limit: int | None) -> int:
+    """Return how many characters a prompt may have that overflowed a context of `limit` tokens."""
+    chars, most = chars_of(messages), 0
+    if limit is not None:
+        text = "".join(str(message["content"]) for message in messages)
+        most = chars_in(room_of(limit, task.teacher.reply), text)
+    # Half where the error does not say how much was too much, or names more than this took.
+    return most if 0 < most < chars else chars // 2
 
 
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:

@@ -10,7 +10,7 @@ from grpo_practice.agents.simple import answer_of
 from grpo_practice.calls import Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ReplyError
-from grpo_practice.practice.reply_form import CUT, Form, Item, visible
+from grpo_practice.practice.reply_form import CUT, SHORTER, Form, Item, visible
 from grpo_practice.practice.reply_json import Broken, Mended, items, last_broken, last_value
 from grpo_practice.practice.reply_tags import Block, blocks
 from grpo_practice.text import brief, cut
@@ -94,8 +94,9 @@ def read_summary(reply: Reply) -> str:
     """Return the summary; raise ReplyError where there is none."""
     text = answer_of(reply.content)
     if not text:
-        early = reply.ended_early
-        raise ReplyError(CUT, kind="cut") if early else ReplyError("it is empty", kind="empty")
+        if reply.ended_early:
+            raise ReplyError(CUT, hint=SHORTER, kind="cut")
+        raise ReplyError("it is empty", kind="empty")
     return text
 
 

@@ -11,7 +11,9 @@ from grpo_practice.text import brief, strip_think
 PIECE_CHARS = 80
 """Characters of the offending piece that an error shows."""
 
-CUT = "it was cut off by the token limit; be shorter"
+CUT = "it was cut off by the token limit"
+SHORTER = "Be shorter."
+"""What the model is told then; it is no advice to the user."""
 
 _THINKING = re.compile(
     r"\s*(?:<(think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|seed:think)>"
@@ -46,7 +48,9 @@ class Form:
 
     def cut_off(self) -> ReplyError:
         """Return the error of a reply that the token limit ended too early."""
-        return self.error(CUT, "cut")
+        error = self.error(CUT, "cut")
+        error.hint = f"{SHORTER} {error.hint}"
+        return error
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,8 @@ T = TypeVar("T")
 
 ASKS = 3
 """How often a reply that cannot be read is asked for, the first time included."""
-REFUSAL_CHARS = 200
-"""Characters of a refusal in the reason that names it."""
+SAID_CHARS = 200
+"""Characters of a refusal, or of a reply that cannot be read, in the reason that shows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,8 @@ class Teacher:
     """Whether attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)
     """UTF-8 bytes of the longest prompt that shows attempts."""
+    reply: int | None = None
+    """Configured limit of a reply, in tokens."""
     most_library_tokens: int | None = None
     """Most tokens of the library in a prompt; None for no limit."""
     fences: Fences = field(default_factory=Fences.with_new_key)
@@ -94,10 +96,11 @@ class Teacher:
     ) -> T:
         """Return what `read` makes of the reply; one it cannot read is asked for again.
 
-        Asked again, the model sees its reply, what is wrong with it and the form asked for, and
-        has another seed. At temperature 0 it is the new messages that make a new answer likely: a
-        temperature is part of the model's settings, which belong to the run and not to one ask.
-        `keep` also takes a reply of an earlier round, if it can be read.
+        Asked again, the model sees its reply (unless it was cut off), what is wrong with it and the
+        form asked for, and has another seed. At temperature 0 it is the new messages that make a
+        new answer likely: a temperature is part of the model's settings, which belong to the run
+        and not to one ask. `keep` also takes a reply of an earlier round, if it can be
+        read.
 
         Raises:
             ReplyError: It could not be read `ASKS` times.
@@ -117,26 +120,32 @@ class Teacher:
                 return read(reply)
             except ReplyError as e:
                 if ask == ASKS - 1:
-                    # A refusal is told as one, not as the form that it did not keep.
-                    raise _declined(reply) or e from None
+                    raise _for_user(e, reply) from None
                 error = f"{e}\n\n{e.hint}" if e.hint else str(e)
                 said = self.prompts["reask"].render(self.fences, error=error)
                 messages = _again(messages, reply, said)
         raise AssertionError("unreachable")
 
 
-def _declined(reply: Reply) -> ReplyError | None:
-    """Return the error of a refusal or a filtered reply, told apart as for a student's answer."""
+def _for_user(error: ReplyError, reply: Reply) -> ReplyError:
+    """Return the error of the last reply with the teacher's words, without advice to the teacher.
+
+    A refusal or a filtered reply is named as such, not as the form that it did not keep.
+    """
     match outcome_of(reply):
         case ("refused" | "content_filter") as kind, why:
-            return ReplyError(f"{kind}: {brief(why or '', REFUSAL_CHARS)}", kind=kind)
+            return ReplyError(f"{kind}: {brief(why or '', SAID_CHARS)}", kind=kind)
         case _:
-            return None
+            said = brief(reply.content, SAID_CHARS)
+            return ReplyError(
+                f"{error}; the teacher said: {said}" if said else str(error), kind=error.kind
+            )
 
 
 def _again(messages: list[Message], reply: Reply, said: list[Message]) -> list[Message]:
     """Return the conversation in which a reply is asked for again."""
-    if reply.content.strip():
+    # One that was cut off is long, shows nothing, and would leave no room in the context.
+    if reply.content.strip() and not reply.ended_early:
         return [*messages, reply.message, *said]
     # Endpoints refuse an empty assistant message, and some refuse two user messages in a row.
     *before, last = messages

@@ -21,13 +21,18 @@ _TEACHER = "practice.teacher_model"
 _FAILED: Mapping[str, tuple[str, str]] = {
     "unreadable": (
         "the reply was not in the form asked for",
-        f"choose a model that keeps to it ({_TEACHER}), or correct practice.prompts_dir",
+        f"the model may be too weak to teach: choose another ({_TEACHER}), or correct"
+        " practice.prompts_dir",
     ),
     "empty": (
         "the reply was empty",
         f"choose another model ({_TEACHER}), or raise its max_tokens where it thinks first",
     ),
-    "cut": ("the token limit cut the reply", f"raise {_TEACHER}.model_settings.max_tokens"),
+    "cut": (
+        "the token limit cut the reply",
+        f"the model may be too weak to teach: choose another ({_TEACHER}), or raise"
+        f" {_TEACHER}.model_settings.max_tokens",
+    ),
     "refused": (
         "the teacher refused",
         f"choose another model ({_TEACHER}), or reword practice.learning_objective",
