@@ -223,8 +223,8 @@ class Workspace(
         Args:
             arms: Two or more of `none`, `full` (the library), `aa` (the same under another seed),
                 `direct` (written by the teacher without practice), `filler` (about other things),
-                libraries (`L12`) and agents' files. Each is the evaluation that it would be alone;
-                complete ones are not played again, unless `again` says so.
+                libraries (`L12`), and files of libraries and agents. Each is the evaluation that it
+                would be alone; complete ones are not played again, unless `again` says so.
             config: As for `evaluate`; None: that of the practice run worked on last.
             step: Step of the practice run whose library it is about: `last`, `best` or a number.
             options: See `EvalOptions`; no `agent`, `library` or `rejudge`.

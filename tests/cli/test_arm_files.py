@@ -1,10 +1,15 @@
 """`eval --arms` with files that a person edits."""
 
+import json
 import re
 from pathlib import Path
 
+import pytest
+
+from grpo_practice.practice.untaught import size
+from grpo_practice.store import Store, libraries
 from tests.cli.conftest import Gp
-from tests.cli.test_arms import arms, asked
+from tests.cli.test_arms import arms, asked, query
 from tests.cli.test_next_commands import next_words
 
 
@@ -40,3 +45,69 @@ def test_an_agent_file_that_was_never_answered_keeps_its_name(demo: Gp) -> None:
     Path("pa.yaml").write_text(text.replace("Solve the", "Solve this"), "utf-8")
     ran = demo("eval", "--agent", "pa.yaml", "--run", "demo", "--json")
     assert ran.document["run"] == "demo/eval/pa"
+
+
+HAND = ["Check: Read the question twice.", "Units: Name the unit of each number."]
+FORMS = {
+    "list.yaml": json.dumps(HAND),
+    "mapping.yaml": json.dumps({"E1": HAND[0], "E4": HAND[1]}),
+    "exported.json": json.dumps({"name": "n", "experiences": [{"text": text} for text in HAND]}),
+}
+ASKED = ("--model", "sim", "--dataset", "q.jsonl", "--verify", "exact")
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_library_written_by_hand_is_an_arm_before_any_practice(gp: Gp, name: str) -> None:
+    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
+    Path(name).write_text(FORMS[name], "utf-8")
+    words = ("eval", "--arms", f"none,{name},filler", *ASKED)
+    dry = gp(*words, "--dry-run", "--json")
+    assert dry.code == 0, dry.err
+    assert dry.document["total"]["calls"] == [3, 3]
+    ran = gp(*words, "--json")
+    assert ran.code == 0, ran.err
+    runs = {arm["named"]: arm["run"] for arm in ran.document["arms"]}
+    assert [(c["baseline"], c["run"]) for c in ran.document["contrasts"]] == [
+        (runs["none"], runs[name]),
+        (runs["filler"], runs[name]),
+    ]
+    shown = dict(query("SELECT run_id, body FROM v_rollouts JOIN texts ON sha256 = system_sha"))
+    assert len(shown) == 3
+    assert all(text in shown[runs[name]] for text in HAND)
+    assert not any(text in shown[runs["none"]] + shown[runs["filler"]] for text in HAND)
+    versions = dict(query("SELECT DISTINCT run_id, library_id FROM v_rollouts"))
+    with Store(Path("grpo-practice.db")) as store:
+        hand, filler = (store.read(libraries.load, versions[runs[n]]) for n in (name, "filler"))
+    assert [e.text for e in hand.experiences] == HAND
+    assert len(filler) == len(hand)
+    assert size(filler) >= size(hand)
+    before = asked()
+    assert gp(*words, "--json").document["arms"] == ran.document["arms"]
+    assert arms(gp, "eval", "--arms", f"none,L{hand.id}", *ASKED)[f"L{hand.id}"] == runs[name]
+    assert asked() == before
+    assert gp("experiences", "list", f"--run=L{hand.id}").code == 0
+
+
+def test_a_library_written_by_hand_stands_beside_what_was_learnt(demo: Gp) -> None:
+    Path("hand.yaml").write_text(json.dumps(HAND), "utf-8")
+    runs = arms(demo, "eval", "--arms", "none,hand.yaml,full,filler,agent.yaml")
+    assert len(set(runs.values())) == 5
+    Path("hand.yaml").write_text(json.dumps(HAND[:1]), "utf-8")
+    assert arms(demo, "eval", "--arms", "none,hand.yaml")["hand.yaml"] not in runs.values()
+
+
+def test_filler_beside_two_libraries_by_hand_is_refused(gp: Gp) -> None:
+    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
+    for name in ("a.yaml", "b.yaml"):
+        Path(name).write_text(json.dumps([f"{name}: {HAND[0]}"]), "utf-8")
+    ran = gp("eval", "--arms", "a.yaml,b.yaml,filler", *ASKED)
+    assert ran.code == 2
+    assert "filler is as long as one library, and a.yaml and b.yaml are several" in ran.err
+
+
+def test_a_bad_library_by_hand_names_its_line(gp: Gp) -> None:
+    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
+    Path("hand.yaml").write_text("- 'Check: twice.'\n- 7\n", "utf-8")
+    ran = gp("eval", "--arms", "none,hand.yaml", *ASKED)
+    assert ran.code == 2
+    assert "hand.yaml:2" in ran.err

@@ -228,7 +228,7 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert list(runs) == [f"L{first}", "by_hand.yaml", "none"]
     assert runs["by_hand.yaml"] == "demo/eval/by_hand"
     document = demo("eval", "--arms", f"L{first},by_hand.yaml,none", "--json").document
-    assert [c["run"] for c in document["contrasts"]] == ["demo/eval", "demo/eval"]
+    assert [c["run"] for c in document["contrasts"]] == [runs["by_hand.yaml"]] * 2
     step = arms(demo, "eval", "--arms", "none,full", "--step", "0")
     assert step["full"] == runs[f"L{first}"]
 

@@ -289,14 +289,17 @@ def test_how_an_invocation_ended_is_on_record(tmp_path: Path) -> None:
         assert codes == [(4, "bad"), (0, None)]
 
 
-def test_a_library_is_not_evaluated_before_it_has_a_version(tmp_path: Path) -> None:
+def test_an_evaluated_library_has_a_version(tmp_path: Path) -> None:
     candidate = Library((Experience(1, "a"), Experience(2, "b")), 3)
     with Store(tmp_path / "s.db") as store:
         data, _ = upload(store)
-        with pytest.raises(StoreError, match="E1, E2 that is not stored") as refused:
-            store.begin(spec(data, "r/eval", library=candidate, kind="eval"))
-        assert "close the step that makes it" in (refused.value.hint or "")
-        assert store.read(runs.all_runs) == []
+        begun = store.begin(spec(data, "h/eval", library=candidate, kind="eval"))
+        assert begun.library == replace(candidate, id=begun.library.id)
+        assert begun.library.id
+        again = store.begin(
+            spec(data, "h/eval", library=candidate, kind="eval"), restart_step=0, again=True
+        )
+        assert again.library.id == begun.library.id
         versioned = store.begin(spec(data, library=candidate)).library
         branch = store.begin(spec(data, "r/eval", library=versioned, kind="eval"))
         assert branch.library.id == versioned.id

@@ -19,6 +19,7 @@ from grpo_practice.app.direct_library import (
     written_directly,
 )
 from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals, spec_of
+from grpo_practice.app.library_file import holds_library, start_library
 from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
 from grpo_practice.app.preflight import give_notices, session_of
 from grpo_practice.app.python_objects import python_objects
@@ -67,7 +68,7 @@ class ArmsRequest:
     """A comparison as it is asked for."""
 
     names: Sequence[str]
-    """Arms: those of `KNOWN`, libraries (`L12`), agents' files."""
+    """Arms: those of `KNOWN`, libraries (`L12`), files of libraries and of agents."""
     evaluation: EvalRequest
     """The evaluation that each arm is, but for its agent and its library."""
     step: str = "last"
@@ -102,14 +103,16 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         DataError: The dataset is missing, or a gold cannot be scored.
     """
     _check_names(request)
-    learnt = _learnt(session.store, request)
+    once = replace(session, emit=each_once(session.emit))
+    by_hand = _by_hand(once, request.names)
+    learnt = _learnt(session.store, request, by_hand)
     if request.evaluation.config is None:
         base = learnt.run if learnt else _base(session.store, request)
         request = replace(request, evaluation=replace(request.evaluation, run=base))
-    once = replace(session, emit=each_once(session.emit))
     weights = _weights(session.store, request, learnt)
+    libraries = by_hand | dict.fromkeys(_taught(request), learnt.library if learnt else None)
     jobs = {
-        name: _evaluation(once, name, request, learnt.library if learnt else None, weights)
+        name: _evaluation(once, name, request, libraries.get(name), weights)
         for name in request.names
         if name != "filler"
     }
@@ -122,11 +125,10 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         direct = prepare_direct(session.store, learnt, environment)
         if (library := run_blocking(written_before(direct, session.store))) is not None:
             jobs["direct"], direct = _evaluation(once, "direct", request, library), None
-    if learnt is not None and "filler" in request.names:
-        # Stored when nothing else is wrong, so that a bad command leaves nothing behind.
-        branch = session.store.read(branches.load, learnt.branch)
-        library = session.store.put_library(branch, filler(learnt.library))
-        if (longer := size(library) / size(learnt.library) - 1) > FILLER_AS_LONG:
+    if "filler" in request.names:
+        like = learnt.library if learnt is not None else next(iter(by_hand.values()))
+        library = filler(like)
+        if (longer := size(library) / size(like) - 1) > FILLER_AS_LONG:
             session.notice(
                 f"filler is {100 * longer:.0f} % longer than the library, of which experiences are"
                 " shorter than any sentence about other things"
@@ -217,14 +219,15 @@ def _check_names(request: ArmsRequest) -> None:
     if isinstance(asked.agent, Path) or asked.rejudge or asked.library is not None:
         raise ConfigError(
             "--arms says who is evaluated: leave --agent, --library and --rejudge out",
-            hint="an agent's file is an arm: --arms none,full,agent.yaml",
+            hint="a file of an agent or a library is an arm: --arms none,full,agent.yaml",
         )
     for name in names:
         if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
             near, known = nearest(name, KNOWN, most=1), ", ".join(KNOWN)
             raise ConfigError(
                 f"--arms {name}: there is no such arm",
-                hint=near or f"arms are {known}, L12 for a library, and agents' files",
+                hint=near
+                or f"arms are {known}, L12 for a library, and files of libraries and agents",
             )
     if len(names) < 2:
         raise ConfigError("one arm is compared with nothing", hint="--arms none,full")
@@ -242,15 +245,40 @@ def _is_file(name: str) -> bool:
     return Path(name).suffix in (".yaml", ".yml", ".json") or "/" in name
 
 
-def _learnt(store: Store, request: ArmsRequest) -> LibraryRef | None:
-    """Return the library that the arms are about; None where no arm needs one.
+def _taught(request: ArmsRequest) -> list[str]:
+    """Return the arms that the practised library, or one like it, is for."""
+    return [n for n in request.names if n in KNOWN and n not in ("none", *WITHOUT)]
+
+
+def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
+    """Return arm → library of the files that hold one.
 
     Raises:
-        ConfigError: There is none, or it is empty.
+        ConfigError: A file cannot be read, or an experience in it cannot be used.
     """
-    needed = [n for n in request.names if n in KNOWN and n not in ("none", *WITHOUT)]
-    if not needed:
+    paths = {name: Path(name) for name in names if _is_file(name) and holds_library(Path(name))}
+    found = {name: start_library(session, path) for name, path in paths.items()}
+    return {name: library for name, library in found.items() if library is not None}
+
+
+def _learnt(
+    store: Store, request: ArmsRequest, by_hand: Mapping[str, Library]
+) -> LibraryRef | None:
+    """Return the practised library that the arms are about; None where no arm needs one.
+
+    Without another arm that needs it, `filler` is as long as a library written by hand.
+
+    Raises:
+        ConfigError: There is none, or it is empty; or `filler` could be like two files.
+    """
+    needed = _taught(request)
+    if not needed or (needed == ["filler"] and len(by_hand) == 1):
         return None
+    if needed == ["filler"] and by_hand:
+        raise ConfigError(
+            f"filler is as long as one library, and {' and '.join(by_hand)} are several",
+            hint="name one file beside filler, and compare the others by a command of their own",
+        )
     named = request.evaluation.run
     if request.evaluation.config is not None:
         objects = python_objects(None, request.evaluation.verify)
@@ -295,10 +323,10 @@ def _evaluation(
     store, asked = session.store, request.evaluation
     if LIBRARY_NAME.fullmatch(name):
         asked = replace(asked, library=name)
+    elif library is not None:
+        asked = replace(asked, library=library)
     elif name not in KNOWN:
         asked = replace(asked, agent=Path(name))
-    elif name not in ("none", *WITHOUT):
-        asked = replace(asked, library=library)
     if weights is not None and name in WEIGHTS:
         asked = replace(asked, agent=weights.agent)
     objects = python_objects(asked.agent, asked.verify)
@@ -347,10 +375,15 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 
 
 def compared(job: ArmsJob) -> ComparisonReport:
-    """Return how the arms compare: the full library, or else the last arm, less each other one."""
+    """Return how the arms compare: the full library, or else the last arm, less each other one.
+
+    The last arm that is not `none` or `filler`, if there is one: these say what makes a difference.
+    """
     named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:
         return compare_trained(job.session.store, named, job.weights.run)
-    against = "full" if "full" in named else job.request.names[-1]
+    names = job.request.names
+    last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
+    against = "full" if "full" in named else last
     contrasts = [(other, against) for other in named if other != against]
     return compare_evaluations(job.session.store, named, contrasts=contrasts)

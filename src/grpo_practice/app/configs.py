@@ -274,13 +274,7 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
 def _library(store: Store, request: EvalRequest) -> Library:
     if isinstance(request.library, str):
         return library_of(store, request.library).library
-    library = store.read(libraries.as_stored, request.library or Library())
-    if library and not library.id:
-        raise ConfigError(
-            f"this library of {count(len(library), 'experience')} is not stored in {store.path}",
-            hint="evaluate it in the workspace that it comes from, or practise from it here",
-        )
-    return library
+    return store.read(libraries.as_stored, request.library or Library())
 
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:

@@ -388,7 +388,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
 def _prompts(part: _Part) -> Callable[[AttemptKey], SystemPrompt]:
     """Return what tells the system prompt of an attempt."""
     job, instructions = part.job, part.job.config.agent.agent.instructions
-    library = job.target.library
+    library = part.run.branch.library  # stored, so that each rollout names its version
     if job.target.role == EFFECT:
         return half_prompts(instructions, library, part.rows, job.config.seed)
     prompt = SystemPrompt(system_prompt(instructions, library), library)

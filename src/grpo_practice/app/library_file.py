@@ -12,6 +12,7 @@ from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import clean
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
+from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.data.formats import value_in
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.practice.lint import why_not
@@ -133,6 +134,19 @@ def read_library(path: Path) -> Library:
     if len(set(numbers)) < len(texts):
         numbers = list(range(1, len(texts) + 1))
     return Library(tuple(map(Experience, numbers, texts)), max(numbers) + 1)
+
+
+def holds_library(path: Path) -> bool:
+    """Return True for the file of a library, False for that of an agent.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    value, _ = parse_document(read_text(path), str(path))
+    if not isinstance(value, dict):
+        return isinstance(value, list)
+    texts = all(isinstance(text, str) for text in value.values())
+    return "experiences" in value or (texts and not value.keys() & AgentConfig.model_fields.keys())
 
 
 def _entries(path: Path) -> list[Entry]:

@@ -67,7 +67,7 @@ def evaluate(
         typer.Option(
             metavar="A,B,…",
             help="Play these together and compare: none, full (the library), aa, direct, filler,"
-            " L12, agent.yaml; or base, practised, trained, trained+practised.",
+            " L12, hand.yaml, agent.yaml; or base, practised, trained, trained+practised.",
         ),
     ] = None,
     step: Annotated[

@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 
 from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import Change, ConfigError, FingerprintError, StoreError
+from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.fences import new_key
 from grpo_practice.store import libraries
 from grpo_practice.store.bound_keys import complete, diff
@@ -286,15 +286,10 @@ def _start_library(
         return None
     if spec.kind == "eval":
         library = spec.library or Library()
+        if library.id or not library:
+            return library.id or None
         # Without a version the score would be filed under no library, for ever.
-        if library.experiences and not library.id:
-            names = ", ".join(e.id for e in library.experiences)
-            raise StoreError(
-                f"{spec.name}: a library with {names} that is not stored cannot be evaluated",
-                hint="close the step that makes it, and evaluate the library that the store"
-                " then has (close_practice returns its id, libraries.load reads it)",
-            )
-        return library.id or None
+        return libraries.put(db, spec.name, None, library)
     if parent is None or from_step == 0:
         return libraries.start(db, spec.name, spec.library)
     # Not always the parent: the step before may be held by one of its own ancestors.

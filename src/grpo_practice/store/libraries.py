@@ -64,10 +64,10 @@ def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
     return library_id
 
 
-def put(db: sqlite3.Connection, run: str, branch_id: int, library: Library) -> int:
+def put(db: sqlite3.Connection, run: str, branch_id: int | None, library: Library) -> int:
     """Return the id of a library that no step made; insert it where the run has none of its text.
 
-    The branch tells whose agent it is of.
+    The branch tells whose agent it is of; None for a library that was written by hand.
     """
     row = db.execute(
         "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ?",
@@ -97,7 +97,7 @@ def add_version(
     *,
     cause: str,
     parent_id: int | None = None,
-    made_in: tuple[int, int | None] | None = None,
+    made_in: tuple[int | None, int | None] | None = None,
 ) -> int:
     """Insert a version, without its items. `made_in`: its branch_id, and the step that made it."""
     branch_id, step = made_in or (None, None)
