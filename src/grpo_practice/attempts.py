@@ -2,12 +2,21 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.events import Emit, RolloutFinished, RolloutStarted, span
-from grpo_practice.failure_limit import FailureLimit
+from grpo_practice.calls import content_texts
+from grpo_practice.errors import PausedError
+from grpo_practice.events import Emit, Notice, RolloutFinished, RolloutStarted, span
+from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import UNSCORED, AttemptKey, Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
-from grpo_practice.types import Library, Rollout, Verdict
+from grpo_practice.types import Library, Rollout, Trajectory, Verdict
+
+LOOKED_AT = 3
+"""Rollouts with experiences whose requests are looked at."""
+SEND_IT = (
+    "let the agent send the system prompt that it is given (docs/agents.md), or set"
+    " agent.ignores_system: true if it uses it in another way"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +30,59 @@ class SystemPrompt:
     """Experiences of it that do not stand in the text."""
 
 
+@dataclass(slots=True)
+class SystemCheck:
+    """Watches whether an agent's requests contain the experiences that it is given.
+
+    An agent that drops its system prompt learns nothing, whatever practice finds.
+    """
+
+    emit: Emit
+    land: Land | None = None
+    """Waits for what is under way, before the run pauses; None says so and goes on."""
+    _without: int = 0
+    """Rollouts with experiences whose requests had none."""
+    _over: bool = False
+
+    async def see(self, system: SystemPrompt, rollout: Rollout) -> None:
+        """Take a rollout into account; one without a request does not count.
+
+        Raises:
+            PausedError: No request of the first rollouts contained any experience.
+        """
+        given = [e.text for e in system.library.experiences if e.text in system.text]
+        if self._over or not given or not rollout.played.turns:
+            return
+        if any(is_sent(text, rollout.played) for text in given):
+            self._over = True
+            return
+        self._without += 1
+        if self._without < LOOKED_AT:
+            return
+        self._over = True
+        what = (
+            f"no request of the first {LOOKED_AT} rollouts with experiences contained any of them:"
+            " the agent ignores its system prompt"
+        )
+        if self.land is None:
+            self.emit(Notice(f"{what}; {SEND_IT}"))
+            return
+        error = PausedError(what, hint=f"{SEND_IT}; then run the same command again")
+        await self.land(error)
+        raise error
+
+
+def is_sent(text: str, played: Trajectory) -> bool:
+    """Return whether a request of the play contains the text, however it is wrapped."""
+    messages = (m for m in played.transcript if m.get("role") != "assistant")
+    sent = " ".join(part for m in messages for part in content_texts(m.get("content")))
+    return _words(text) in _words(sent)
+
+
+def _words(text: str) -> str:
+    return " ".join(text.split())
+
+
 @dataclass(frozen=True, slots=True)
 class Attempts:
     """The attempts of a step, or of an evaluation."""
@@ -29,6 +91,8 @@ class Attempts:
     store: Store
     emit: Emit
     limit: FailureLimit
+    check: SystemCheck | None
+    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
 
     async def play(
         self, key: AttemptKey, player: Player, system: SystemPrompt, weight: float = 1.0
@@ -39,6 +103,7 @@ class Attempts:
 
         Raises:
             RunFailedError: Too many attempts have failed.
+            PausedError: The agent ignores its system prompt; see `SystemCheck`.
         """
         with span(self.emit, self._started(key)):
             rollout = await player.play(key, system.text)
@@ -51,6 +116,8 @@ class Attempts:
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
         # After the row is queued: the error that ends the run must not cost this rollout.
         await self.limit.see(rollout)
+        if self.check is not None:
+            await self.check.see(system, rollout)
         return rollout
 
     async def score_again(

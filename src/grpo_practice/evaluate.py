@@ -6,7 +6,7 @@ from itertools import accumulate, islice
 from random import Random
 from typing import Self
 
-from grpo_practice.attempts import Attempts, SystemPrompt
+from grpo_practice.attempts import Attempts, SystemCheck, SystemPrompt
 from grpo_practice.events import Emit, GroupStored
 from grpo_practice.failure_limit import FailureLimit, Land
 from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
@@ -44,6 +44,8 @@ class Evaluation:
     emit: Emit
     max_failed_share: float
     land: Land
+    check: SystemCheck | None = None
+    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
     pilot: int | None = None
     """Number of the questions that are left to ask, with no step closed; None asks all."""
     limit: int | None = None
@@ -142,7 +144,8 @@ class _Work:
             row.plan.step: end - len(row.plan.slots)
             for row, end in zip(job.rows, ends, strict=True)
         }
-        return cls(job, store, Attempts(job.branch, store, job.emit, limit), job.pilot, first)
+        attempts = Attempts(job.branch, store, job.emit, limit, job.check)
+        return cls(job, store, attempts, job.pilot, first)
 
     def groups(self, step: int) -> Iterator[GroupJob]:
         """Yield a job per question of the step that has something left to do."""

@@ -83,9 +83,13 @@ def test_doctor_plays_one_made_up_question(tmp_path: Path, gp: Gp) -> None:
     shown = flat(gp(*words, "--run").out)
     assert "answered a made-up question without a request" in shown
     (tmp_path / "mine.py").write_text(CACHED)
-    assert "mine.py:solve answered a made-up question with 1 request" in flat(
-        gp(*words, "--run").out
-    )
+    shown = flat(gp(*words, "--run").out)
+    assert "mine.py:solve answered a made-up question with 1 request" in shown
+    ignoring = CACHED.replace('"content": system', '"content": "Answer."')
+    assert ignoring != CACHED
+    (tmp_path / "mine.py").write_text(ignoring)
+    shown = flat(gp(*words, "--run").out)
+    assert "answered a made-up question, and no request had its system prompt" in shown
     (tmp_path / "mine.py").write_text("def solve(question, system, context): return 1 / 0")
     shown = flat(gp(*words, "--run").out)
     assert "ZeroDivisionError at mine.py:1" in shown

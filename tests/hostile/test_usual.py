@@ -134,6 +134,7 @@ def test_a_project_of_init_needs_no_question(own: Place) -> None:
     assert own.type("init", "fresh").code == 0
     own.folder = own.folder / "fresh"
     in_dotenv(own)
+    own.good.says = "4 <lessons></lessons>"  # doctor asks the teacher for a comparison
     commands = (
         ("data", "upload", "mine.jsonl", "--name", "mine", "--verify", "exact"),
         ("data", "split", "mine", "--into", "train=0.5,test=0.5"),

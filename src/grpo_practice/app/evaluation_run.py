@@ -27,7 +27,7 @@ from grpo_practice.app.python_objects import AgentFunction, PythonObjects, pytho
 from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_runs
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
-from grpo_practice.attempts import SystemPrompt
+from grpo_practice.attempts import SystemCheck, SystemPrompt
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
@@ -380,6 +380,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         emit=run.emit,
         max_failed_share=job.limits.max_failed_share,
         land=job.session.admission.land,
+        check=None if job.config.agent.ignores_system else SystemCheck(run.emit),
         pilot=job.pilot,
         limit=job.limit,
     )

@@ -27,6 +27,7 @@ from grpo_practice.app.python_objects import AgentFunction, PythonObjects, pytho
 from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
+from grpo_practice.attempts import SystemCheck
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig
@@ -314,7 +315,8 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
             land=session.admission.land,
             after_step=_after_step(job, run.branch, rows),
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
-            page_tools=config.evaluation.agent.page_tools,
+            page_tools=agent.page_tools,
+            check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.land),
             pilot=job.pilot,
         )
         await practise(practice, rows)

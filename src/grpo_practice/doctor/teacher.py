@@ -14,6 +14,7 @@ from grpo_practice.errors import EndpointRefusedError, ReplyError, StepError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.prices import Prices
+from grpo_practice.llm.reply_bound import ReplyBound
 from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.prompts import Prompt
@@ -42,6 +43,7 @@ async def look_at_teacher(
     notice("asking the teacher for a tiny comparison")
     params, endpoint = endpoint_of(config.teacher, prices)
     endpoint = replace(endpoint, max_tries=TRIES)
+    bound = ReplyBound()
     model, replies, made = config.teacher.model_provider.model, list[Reply](), 0
 
     async def chat(
@@ -54,7 +56,9 @@ async def look_at_teacher(
         nonlocal made
         made += 1
         request = Request(model, {**params, "seed": r}, messages, tools)
-        replies.append(await client.send(request, limit_s=COMPARISON_S))
+        bounded = bound.bounded(request, "compare", r)
+        replies.append(await client.send(bounded, limit_s=COMPARISON_S))
+        bound.see(replies[-1])
         return replies[-1]
 
     settings = config.practice

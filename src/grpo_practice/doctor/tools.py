@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from grpo_practice.app.agents import chosen, open_toolkit
 from grpo_practice.app.custom_agent import open_own
 from grpo_practice.app.program_address import looked_at, open_proxy, seconds_to
 from grpo_practice.app.program_files import sha_of
+from grpo_practice.attempts import SEND_IT, is_sent
 from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
@@ -27,6 +29,7 @@ from grpo_practice.tools import Tool
 from grpo_practice.tools.toolbox import check_names
 from grpo_practice.types import Trajectory
 
+_SYSTEM = "Answer with the number alone."
 PLAY_S = 30.0
 """Limit for a question that the user's own agent is given."""
 
@@ -84,6 +87,9 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
         # It may be right to refuse a reply that no model gave.
         return [*found, warning("agent", f"to a made-up question and reply: {played.error}")]
     asked = count(played.turns, "request")
+    if not (agent.ignores_system or is_sent(_SYSTEM, played)):
+        text = f"{what} answered a made-up question, and no request had its system prompt"
+        return [*found, warning("agent", text, SEND_IT)]
     return [*found, ok("agent", f"{what} answered a made-up question with {asked}")]
 
 
@@ -119,8 +125,10 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
 async def _played(agent: AgentConfig, folder: Path) -> Trajectory:
     """Play one question with the user's own agent; every request gets the same made-up reply."""
     scope = Scope(Address(0, 0, 0, 0, "play"), 0, "", 0)
+    model = _MadeUp()
     async with open_own(agent, folder, lambda _: None) as own:
-        return await own("What is 6 times 7?", "", RolloutContext(_MadeUp(), scope, PLAY_S))
+        played = await own("What is 6 times 7?", _SYSTEM, RolloutContext(model, scope, PLAY_S))
+    return replace(played, transcript=model.asked)
 
 
 class _MadeUp:
@@ -129,8 +137,12 @@ class _MadeUp:
     model = "made-up"
     params: Mapping[str, Any] = {}
 
+    def __init__(self) -> None:
+        self.asked = list[Message]()
+
     async def __call__(self, messages: Sequence[Message], **_: Any) -> Reply:
         """Return the reply."""
+        self.asked += messages
         await asyncio.sleep(0)
         return Reply({"role": "assistant", "content": "42"})
 

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
+from grpo_practice.attempts import SystemCheck
 from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.events import Emit
 from grpo_practice.failure_limit import Land
@@ -35,6 +36,8 @@ class Practice:
     """Awaited for every closed step, also for those an earlier invocation closed."""
     page_tools: Collection[str]
     """Names of the agent's tools whose results are web pages."""
+    check: SystemCheck | None = None
+    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
     guard: LazyGuard | None = None
     """Check that no experience gives an answer away; None where `answer_guard` is off."""
     pilot: int | None = None

@@ -62,7 +62,7 @@ class StepRollouts:
             job.land,
             row.plan.step,
         )
-        self._attempts = Attempts(job.branch, job.store, job.emit, self._limit)
+        self._attempts = Attempts(job.branch, job.store, job.emit, self._limit, job.check)
 
     def library_of(self, slot: int) -> Library:
         """Return the library that a group is played with."""

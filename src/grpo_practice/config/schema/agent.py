@@ -95,6 +95,7 @@ def _is_any(host: str) -> bool:
 _OF_PROGRAMS = {
     "concurrency": "rollout_concurrency is its own",
     "proxy": "it asks its model itself",
+    "ignores_system": "it sends its system prompt",
     "executor": "it starts no program",
     "ray": "it starts no program",
 }
@@ -131,6 +132,10 @@ class AgentConfig(Model):
 
     proxy: Operational[ProxyConfig] = ProxyConfig()
     """python, command: the address at which programs ask their model."""
+
+    ignores_system: Operational[bool] = False
+    """python, command: whether the agent may leave the experiences out of its requests. Else
+    practice pauses when no request of its first 3 rollouts with experiences has one."""
 
     executor: Operational[Literal["local", "ray"]] = "local"
     """python, command: where programs run. `ray`: on the nodes of a Ray cluster."""
