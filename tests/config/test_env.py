@@ -1,8 +1,11 @@
+import re
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.config.reading.env import read_environment
+from grpo_practice.config.reading.load import load_eval
+from grpo_practice.config.trust import Trust
 from grpo_practice.errors import ConfigError
 from tests.config.files import write
 
@@ -52,3 +55,47 @@ def test_a_file_that_is_not_text_is_a_config_error(tmp_path: Path) -> None:
     (tmp_path / ".env").write_bytes(b"UTU_LLM_MODEL=\xff\n")
     with pytest.raises(ConfigError, match=r"cannot read .*\.env"):
         read_environment({}, tmp_path)
+
+
+DOTENV = (
+    "UTU_LLM_MODEL=m-1\nUTU_LLM_BASE_URL=http://127.0.0.1:9/v1\nUTU_LLM_API_KEY=sk-1234567890\n"
+)
+WORDS = ["data.dataset=d", "verify=exact"]
+
+
+@pytest.mark.parametrize(
+    ("name", "line"), [("UTU_LLM_MODEL", 1), ("UTU_LLM_BASE_URL", 2), ("UTU_LLM_API_KEY", 3)]
+)
+def test_a_variable_that_is_empty_in_the_environment_is_named_as_what_hides_the_file(
+    tmp_path: Path, name: str, line: int
+) -> None:
+    (tmp_path / ".env").write_text(DOTENV)
+    env = read_environment({name: ""}, tmp_path, trust=Trust())
+    said = f"{name} is empty in the environment, which wins over {tmp_path}/.env:{line}"
+    assert any(said in notice for notice in env.notices)
+    if name != "UTU_LLM_API_KEY":  # without a key the endpoint may answer
+        with pytest.raises(ConfigError) as caught:
+            load_eval(None, WORDS, env)
+        assert caught.value.hint == f"{said}: unset {name}"
+    unset = read_environment({}, tmp_path, trust=Trust())
+    assert not any("is empty" in notice for notice in unset.notices)
+    assert load_eval(None, WORDS, unset).config.student.model_provider.model == "m-1"
+
+
+@pytest.mark.parametrize("moved", ["UTU_LLM_BASE_URL", "UTU_LLM_API_KEY"])
+def test_a_url_and_a_key_of_two_places_are_refused_with_both_ways_out(
+    tmp_path: Path, moved: str
+) -> None:
+    values = dict(line.split("=", 1) for line in DOTENV.splitlines())
+    process = {moved: values[moved]}
+    (tmp_path / ".env").write_text(
+        "".join(f"{name}={value}\n" for name, value in values.items() if name != moved)
+    )
+    env = read_environment(process, tmp_path, trust=Trust())
+    with pytest.raises(ConfigError, match="is named elsewhere") as caught:
+        load_eval(None, WORDS, env)
+    hint = "grpo-practice trust --host 127.0.0.1:9 --key UTU_LLM_API_KEY"
+    assert caught.value.hint == hint
+    (name,) = re.findall(r"; or set (\w+) in the environment, too$", str(caught.value))
+    both = read_environment(process | {name: values[name]}, tmp_path, trust=Trust())
+    assert load_eval(None, WORDS, both).config.student.model_provider.key == "sk-1234567890"

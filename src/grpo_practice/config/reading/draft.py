@@ -4,7 +4,7 @@ import copy
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -167,7 +167,9 @@ class Draft:
 
     def check(self) -> None:
         """Raise the problems collected, if there are any."""
-        raise_problems(self.problems, self.tree, self.source.name)
+        emptied = self.source.env.emptied
+        found = [replace(p, hint=emptied(f"{p.text} {p.hint}") or p.hint) for p in self.problems]
+        raise_problems(found, self.tree, self.source.name)
 
     def roles(self) -> Roles:
         """Return the resolver of this config's models."""

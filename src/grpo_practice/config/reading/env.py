@@ -34,6 +34,20 @@ class Environment(dict[str, str]):
         self.notices = tuple(notices)
         self.trust = trust
         self._lines = lines or {}
+        self._emptied = [n for n, text in (dotenv or {}).items() if text and process.get(n) == ""]
+
+    def emptied(self, text: str | None = None) -> str | None:
+        """Say which variables of the `.env` are empty in the process's; those in a text, if given.
+
+        None if there are none.
+        """
+        names = [name for name in self._emptied if text is None or name in text]
+        said = [
+            f"{name} is empty in the environment, which wins over {self.path}:{self._lines[name]}:"
+            f" unset {name}"
+            for name in names
+        ]
+        return "; ".join(said) or None
 
     def origin(self, name: str) -> str:
         """Say where a variable was set."""
@@ -107,7 +121,9 @@ def read_environment(
         notices.append(
             f"{where}: UTU_DB_URL is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
         )
-    return Environment(process, known, path, notices, trust, lines)
+    found = Environment(process, known, path, notices, trust, lines)
+    found.notices += tuple(filter(None, [found.emptied()]))
+    return found
 
 
 def project(cwd: Path) -> Path:

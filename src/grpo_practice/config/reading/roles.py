@@ -15,7 +15,7 @@ from grpo_practice.config.reading.endpoint import (
     tier_of,
     unused_key,
 )
-from grpo_practice.config.reading.env import Environment
+from grpo_practice.config.reading.env import PROCESS, Environment
 from grpo_practice.config.reading.key_routes import KeyRoute, NamedBy
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key
@@ -205,14 +205,19 @@ class Roles:
         `by` is the key and line, or the variable, that says so. `elsewhere` has what names the
         addresses, where that is another place than the variable's; a refusal names the key `at`.
         """
-        place = self.env.origin(name)
+        place, dotenv = self.env.origin(name), f" in {self.env.path}"
+        # What the `.env` sets of the two, if the other is in the environment.
+        apart = [one.partition(dotenv)[0] for one in elsewhere if dotenv in one]
+        if place != PROCESS:
+            apart = [name for one in elsewhere if one.endswith(f" in {PROCESS}")]
+        beside = f"; or set {apart[0]} in the environment, too" if apart else ""
         for url in urls:
             self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
             if elsewhere and not self.env.trust.host(url, name):
                 text = (
                     f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
                     f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
-                    f" {typed_host(url)} says so once"
+                    f" {typed_host(url)} says so once{beside}"
                 )
                 local = is_loopback(urlsplit(url).hostname or "")
                 host = host_of(url).removeprefix("http://" if local else "https://")
