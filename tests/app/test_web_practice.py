@@ -9,6 +9,7 @@ import pytest
 
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS
+from grpo_practice.errors import ConfigError, PausedError
 from tests.app.project import CONFIG, Project
 from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
@@ -43,6 +44,47 @@ async def test_what_a_run_learns_rests_on_the_sites_that_its_tools_read(
     assert {domain for _, domains in found for domain in json.loads(domains)} == {
         f"site{n}.example" for n in range(1, sites + 1)
     }
+
+
+@pytest.fixture
+def one_site(tmp_path: Path, web: Standins) -> Project:
+    """A project whose agent reads pages of one site alone."""
+    many = web.results
+    web.results = lambda query, n: many(query, 1)
+    project = Project(tmp_path)
+    reading(project, web)
+    return project
+
+
+AT_ONCE = ("practice.epochs=1", "practice.batch_size=12", "practice.grpo_n=5")
+"""One step, with more than 3 comparisons."""
+
+
+async def test_an_agent_that_reads_one_site_goes_on_once_that_is_trusted(
+    one_site: Project,
+) -> None:
+    with pytest.raises(PausedError, match=r"one site alone: site1\.example") as paused:
+        await one_site.practise(*AT_ONCE)
+    assert "name the site in practice.trusted_sites if you trust it" in str(paused.value.hint)
+    assert "it keeps the rollouts and keeps the comparisons" in str(paused.value.hint)
+    report = await one_site.practise(*AT_ONCE, "practice.trusted_sites=[www.site1.example]")
+    assert report.requests.new == 0
+    assert report.library.experiences
+    found = one_site.query("SELECT DISTINCT rule, domains FROM operations WHERE slot < 0")
+    assert found == [(None, '["site1.example"]')]
+
+
+async def test_a_person_may_decide_on_what_one_site_says(one_site: Project) -> None:
+    report = await one_site.practise(*AT_ONCE, "practice.approve=true")
+    assert report.held > 0
+    reasons = one_site.query("SELECT DISTINCT rule, reason FROM operations WHERE slot < 0")
+    alone = "it is distilled from pages of one site alone: site1.example"
+    assert reasons == [("held", f"held until a person approves it; {alone}")]
+
+
+async def test_a_trusted_site_is_a_name(one_site: Project) -> None:
+    with pytest.raises(ConfigError, match="should be the name of a site alone"):
+        await one_site.practise("practice.trusted_sites=[https://site1.example/x]")
 
 
 def test_the_tools_that_bring_pages_are_those_of_search_toolkits() -> None:

@@ -227,3 +227,32 @@ def test_2_28_a_page_is_known_again_in_any_writing(page: str, lesson: str) -> No
     (why,) = refused([add(lesson, 0)], [pages(evil_example=page, good_example=OTHER)])
     assert why is not None
     assert why.startswith("it repeats what one site alone says")
+
+
+def test_a_trusted_site_may_say_a_thing_alone() -> None:
+    groups = [Source([LESSON], pages(a_example=OTHER))]
+
+    def rule(*trusted: str) -> str | None:
+        (op,) = supported([add(LESSON, 0)], groups, [], trusted=trusted)
+        assert op.domains == ("a.example",)
+        return op.rule
+
+    assert rule() == rule("b.example") == "one_site"
+    assert rule("b.example", "a.example") is None
+    assert rule("www.a.example") is None, "a host stands for its site"
+
+
+def test_a_phrase_of_a_trusted_site_is_no_phrase_of_another() -> None:
+    planted = Source([POISON], pages(evil_example=PAGE))
+    others = [Source([LESSON], pages(b_example=OTHER)), Source([LESSON], pages(c_example=OTHER))]
+    (op,) = supported([add(POISON)], [planted, *others], [], trusted=["b.example", "c.example"])
+    assert op.rule == "one_site"
+    (op,) = supported([add(POISON)], [planted, *others], [], trusted=["evil.example"])
+    assert op.rule is None
+
+
+def test_what_a_person_decides_on_has_the_reason() -> None:
+    groups = [Source([LESSON], pages(a_example=OTHER))]
+    (op,) = supported([add(LESSON, 0)], groups, [], hold=True)
+    assert (op.refused, op.rule) == (None, None)
+    assert op.why == "it is distilled from pages of one site alone: a.example"

@@ -163,5 +163,8 @@ def _look_at_approval(config: PracticeConfig) -> list[Check]:
     text = (
         "the agent reads the web, and what it learns enters its instructions with no one to read it"
     )
-    hint = "set practice.approve: true, and read what `grpo-practice experiences list` then holds"
+    hint = (
+        "set practice.approve: true, and read what `grpo-practice experiences list` then holds;"
+        " without it, what one site alone says is quarantined unless practice.trusted_sites has it"
+    )
     return [warning("practice.approve", text, hint)]

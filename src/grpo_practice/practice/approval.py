@@ -55,7 +55,8 @@ def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Op
     held = list(merged)
     for i, op in enumerate(merged):
         if op.refused is None and op.op in ("ADD", "UPDATE"):
-            held[i] = replace(op, refused=HELD, rule="held")
+            why = f"{HELD}; {op.why}" if op.why else HELD
+            held[i] = replace(op, refused=why, rule="held")
             if op.text in outside:
                 why = "it is held already, or was rejected"
                 held[i] = replace(op, refused=why, rule="duplicate")

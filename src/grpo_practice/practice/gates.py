@@ -8,6 +8,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import held_back
@@ -73,7 +74,7 @@ def answer_given_away(
 
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
-    """Quarantine what one web site alone says."""
+    """Quarantine what one web site alone says, unless it is trusted or a person decides."""
     texts = defaultdict[int, list[str]](list)
     for proposal in step.proposed:
         texts[proposal.slot].append(proposal.operation.text or "")
@@ -82,8 +83,10 @@ async def quarantine_one_site(step: Merge, change: Change) -> Change:
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]
     own = [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
+    settings = step.job.settings
+    check = partial(supported, trusted=settings.trusted_sites, hold=settings.approve)
     # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
-    return replace(change, merged=await asyncio.to_thread(supported, change.merged, groups, own))
+    return replace(change, merged=await asyncio.to_thread(check, change.merged, groups, own))
 
 
 async def refuse_outvoted(step: Merge, change: Change) -> Change:

@@ -20,7 +20,7 @@ from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
-from grpo_practice.practice.usefulness import LEAST, are_useless, pause
+from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, pause
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
@@ -120,7 +120,7 @@ class PracticeStep:
         return [done for _, done in sorted(self._distilled.items())]
 
     async def _check_use(self, change: Change) -> None:
-        """Raise where no comparison was of use; the same command then repeats all of them."""
+        """Raise where no comparison was of use."""
         job, row, distilled = self._job, self._rollouts.row, self._by_slot()
         # A pilot is small, and is asked for to find just this.
         least = LEAST if job.pilot is None else 1
@@ -130,7 +130,8 @@ class PracticeStep:
         said = job.store.read(last_reply, job.branch, step)
         kind = PausedError if job.pilot is None else RunFailedError
         error = pause(step, distilled, change.operations, said, kind)
-        await job.store.pause_step(job.branch, step, row.pauses + 1)
+        if are_repeated(distilled, change.operations):
+            await job.store.pause_step(job.branch, step, row.pauses + 1)
         await job.land(error)
         raise error
 

@@ -32,10 +32,20 @@ def _is_useless(done: Distilled, none_left: bool) -> bool:
     return not left and (done.failed is not None or bool(done.operations))
 
 
+def are_repeated(distilled: Sequence[Distilled], merged: Iterable[Operation]) -> bool:
+    """Return False where a setting alone keeps the texts out: the same replies will do then."""
+    texts = [op for op in _operations(distilled, merged) if op.quarantined]
+    return any(done.failed for done in distilled) or any(op.rule != "one_site" for op in texts)
+
+
+def _operations(distilled: Iterable[Distilled], merged: Iterable[Operation]) -> list[Operation]:
+    return [*(op for done in distilled for op in done.operations), *merged]
+
+
 def pause(
     step: int,
     distilled: Sequence[Distilled],
-    merged: Iterable[Operation],
+    merged: Sequence[Operation],
     said: str | None,
     kind: type[GrpoPracticeError] = PausedError,
 ) -> GrpoPracticeError:
@@ -48,7 +58,7 @@ def pause(
         said: The teacher's last reply; None where no request was answered.
         kind: Type of the error.
     """
-    operations = [*(op for done in distilled for op in done.operations), *merged]
+    operations = _operations(distilled, merged)
     texts: dict[str, Operation] = {
         op.rule: op for op in reversed(operations) if op.rule and op.quarantined
     }
@@ -61,7 +71,9 @@ def pause(
     )
     reason = next(iter(counts))
     if reason in texts:
-        told, change = f"{texts[reason].refused}: {brief(texts[reason].text or '', SAID)}", UNFIT
+        op = texts[reason]
+        told = f"{op.refused}: {brief(op.text or '', SAID)}"
+        change = advice(reason) if reason == "one_site" else UNFIT
     elif said and reason in ("unreadable", "cut"):
         told, change = f"the teacher said: {brief(said, SAID)}", advice(reason)
     else:
@@ -69,8 +81,9 @@ def pause(
     why = ", ".join(
         f"{n} {'quarantined as ' if one in texts else ''}{spoken(one)}" for one, n in counts.items()
     )
+    repeats = "repeats" if are_repeated(distilled, merged) else "keeps"
     return kind(
         f"no comparison of step {step} was of use ({why}); {told}",
-        hint=f"{change}; then run the same command again: it keeps the rollouts and repeats the"
+        hint=f"{change}; then run the same command again: it keeps the rollouts and {repeats} the"
         " comparisons",
     )

@@ -101,9 +101,17 @@ def _public_suffixes() -> "PublicSuffixList":
 
 
 def supported(
-    merged: Sequence[Operation], groups: Sequence[Source], own: Iterable[str]
+    merged: Sequence[Operation],
+    groups: Sequence[Source],
+    own: Iterable[str],
+    *,
+    trusted: Iterable[str] = (),
+    hold: bool = False,
 ) -> tuple[Operation, ...]:
     """Give the merged operations the sites behind them; quarantine what one site alone says.
+
+    Sites of `trusted` hosts may say it alone. With `hold` an operation is not quarantined, since a
+    person decides on it, and only has the reason.
 
     Takes a second for each 20 MB of pages. Each group whose proposals the merge was shown may have
     brought any of it; texts of our `own` are no page's: questions, instructions, the library.
@@ -113,7 +121,8 @@ def supported(
     known = set[Phrase]().union(*map(phrases, own))
     wanted = [phrases(op.text or "") - known for op in merged]
     texts = {text for group in groups for page in group.pages.values() for text in page}
-    step = _Step(groups, _phrases_by_text(texts, set[Phrase]().union(*wanted)))
+    found = _phrases_by_text(texts, set[Phrase]().union(*wanted))
+    step = _Step(groups, found, frozenset(map(site_of, trusted)), hold)
     return tuple(_checked(op, step, sorted(said)) for op, said in zip(merged, wanted, strict=True))
 
 
@@ -124,6 +133,9 @@ class _Step:
     groups: Sequence[Source]
     found: Mapping[str, Set[Phrase]]
     """Text of a page → the phrases of merged operations in it."""
+    trusted: Set[str]
+    """Sites that may say something alone."""
+    hold: bool
 
     def carriers(self, text: str) -> Sequence[Source]:
         """Return the groups that a merged text is from, by its words; all where none has any.
@@ -151,7 +163,7 @@ class _Step:
             for site, texts in group.pages.items()
             if any(phrase in self.found[text] for text in texts)
         }
-        if len(sites) != 1:
+        if len(sites) != 1 or sites <= self.trusted:
             return None
         (site,) = sites
         others = (text for g in self.groups if site not in g.pages for text in g.texts)
@@ -202,11 +214,13 @@ def _checked(op: Operation, step: _Step, said: Sequence[Phrase]) -> Operation:
     sites = sorted({site for group in step.carriers(op.text or "") for site in group.pages})
     op = replace(op, domains=tuple(sites))
     why = _quarantine(sites, step, said)
-    return op.set_aside(why) if why else op
+    if why is None:
+        return op
+    return replace(op, why=why.sentence) if step.hold else op.set_aside(why)
 
 
 def _quarantine(sites: Sequence[str], step: _Step, said: Sequence[Phrase]) -> Quarantine | None:
-    if len(sites) == 1:
+    if len(sites) == 1 and sites[0] not in step.trusted:
         return Quarantine("one_site", f"it is distilled from pages of one site alone: {sites[0]}")
     for phrase in said:
         if site := step.only_site(phrase):

@@ -49,6 +49,11 @@ _FAILED: Mapping[str, tuple[str, str]] = {
 }
 """`TeacherFailure` → what it means, and what to change."""
 _QUARANTINED = "look at the texts, and at what is wrong with each"
+ONE_SITE = (
+    "name the site in practice.trusted_sites if you trust it, or let a person decide with"
+    " practice.approve: true"
+)
+"""Advice where one web site alone says what is learnt."""
 UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
 """Advice where the teacher does not keep to what is asked for."""
 _REFUSED: Mapping[str, str] = {
@@ -124,6 +129,8 @@ def advice(reason: str) -> str:
     """Return what to change, or to look at, for the commonest reason."""
     if reason in _FAILED:
         return _FAILED[reason][1]
+    if reason == "one_site":
+        return ONE_SITE
     return _REFUSED.get(reason, _QUARANTINED)
 
 

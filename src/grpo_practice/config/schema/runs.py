@@ -14,6 +14,7 @@ from grpo_practice.config.schema.base import (
     EvalOnly,
     Extend,
     Model,
+    Names,
     Operational,
     Plan,
     Table,
@@ -40,6 +41,9 @@ _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")
 def is_data_file(dataset: object) -> bool:
     """Return whether a dataset is given as a file rather than as an uploaded name."""
     return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
+
+
+_HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+|\[?[0-9A-Fa-f:]+\]?")
 
 
 def _dataset(value: str | None) -> str | None:
@@ -273,6 +277,11 @@ class PracticeSettings(Model):
     (`entailment`, `yes`, the name of a tool) may be named.
     """
 
+    trusted_sites: Operational[Names] = Field((), strict=False)
+    """Web sites that may support an experience alone, as `example.com`; a host stands for its whole
+    site. What only one other site says is quarantined, or held where `approve` is true.
+    """
+
     approve: Operational[bool] = False
     """Whether a person approves what is learnt: new experiences, and new texts of experiences, are
     held, and enter the library with `grpo-practice experiences approve`. The run goes on meanwhile,
@@ -280,6 +289,14 @@ class PracticeSettings(Model):
     """
 
     _check = field_validator("select_dataset")(_dataset)
+
+    @field_validator("trusted_sites")
+    @classmethod
+    def _hosts(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if not _HOST.fullmatch(name):
+                raise ValueError(f"{name!r} should be the name of a site alone, as example.com")
+        return tuple(name.lower() for name in names)
 
     @field_validator("overlap")
     @classmethod
