@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.app.evaluation_run import run_eval
-from grpo_practice.errors import ConfigError, FingerprintError, RunFailedError
+from grpo_practice.errors import ConfigError, RunFailedError
 from grpo_practice.events import Notice, RolloutFinished
 from grpo_practice.reports.run_reports import EvalReport
 from grpo_practice.sim import stage_of
@@ -260,13 +260,13 @@ async def test_a_source_restarted_under_another_agent_is_scored_as_it_is_now(
     assert project.query(line, report.run) == project.query(line, "toy/eval")
 
 
-async def test_a_changed_function_under_the_same_name_is_refused(project: Project) -> None:
+async def test_a_changed_function_under_the_same_name_scores_again(project: Project) -> None:
     await project.evaluate()
-    await rejudge(project, "flaky.py:flaky")
+    first = await rejudge(project, "flaky.py:flaky")
     (project.folder / "flaky.py").write_text(FLAKY.replace("0.5", "0.25"))
-    with pytest.raises(FingerprintError) as e:
-        await rejudge(project, "flaky.py:flaky")
-    assert [c.key for c in e.value.diff] == ["verify.sha256"]
+    second = await rejudge(project, "flaky.py:flaky")
+    assert (first.run, first.score.mean) == (second.run, 0.5)
+    assert (second.score.mean, second.score.scored, second.requests.new) == (0.25, 12, 0)
 
 
 async def test_playing_under_a_function_and_scoring_again_by_it_are_two_runs(

@@ -4,8 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import FingerprintError
+from grpo_practice.errors import FingerprintError, PausedError, RunFailedError
+from grpo_practice.forecast.remaining_calls import forecast
+from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store, datasets
+from grpo_practice.store.scratch_copy import rehearsal
 from grpo_practice.types import Sample
 from tests.app.project import Project
 
@@ -77,3 +80,65 @@ async def test_1_64_added_and_reordered_rows_do_not_matter(project: Project) -> 
     grown(project, 0, 3)
     report = await project.practise(*ONE_STEP, "evaluation.verify=v.py:check")
     assert report.requests.new == 0
+
+
+BROKEN = """
+def check(sample, **kw):
+    if sample.response != sample.correct_answer:
+        raise KeyError(sample.response)
+    return {'reward': 1.0}
+"""
+"""Scores the golds, on which it is tried, and raises for what a model says."""
+HALF = "def check(sample, **kw):\n    return {'reward': 0.5}\n"
+BY_FILE = "verify=v.py:check"
+
+
+def scored_by(folder: Path, text: str) -> None:
+    (folder / "v.py").write_text(text)
+
+
+async def test_a_mended_verify_function_scores_the_stored_answers(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    scored_by(tmp_path, BROKEN)
+    with pytest.raises(RunFailedError) as failed:
+        await project.evaluate(BY_FILE, "batch_size=1", "concurrency=1")
+    assert "mend the cause and run the same command again" in (failed.value.hint or "")
+    ((answered,),) = project.query("SELECT count(*) FROM calls")
+    assert answered
+    assert project.query("SELECT count(*) FROM steps WHERE closed_at NOTNULL") != [(0,)]
+    scored_by(tmp_path, HALF)
+    with rehearsal(project.db) as store:
+        left = forecast(project.eval_job(store, BY_FILE, "batch_size=1", "concurrency=1"))
+    report = await project.evaluate(BY_FILE, "batch_size=1", "concurrency=1")
+    assert (report.replayed, report.requests.new) == (answered, 12 - answered)
+    assert left.document()["total"]["calls"] == [12 - answered] * 2
+    assert (report.run, report.score.scored, report.score.mean) == ("toy/eval", 12, 0.5)
+
+
+async def test_a_verify_function_edited_under_way_scores_all_alike(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    scored_by(tmp_path, HALF)
+    with pytest.raises(PausedError):
+        await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1", caps=Caps(requests=5))
+    scored_by(tmp_path, HALF.replace("0.5", "0.25"))
+    with pytest.raises(PausedError):
+        await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1", caps=Caps(requests=5))
+    scored_by(tmp_path, HALF.replace("0.5", "0.75"))
+    with rehearsal(project.db) as store:
+        left = forecast(project.eval_job(store, BY_FILE, "batch_size=2", "concurrency=1"))
+    assert left.document()["total"]["calls"] == [7, 7]
+    report = await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1")
+    assert (report.replayed, report.requests.new) == (5, 7)
+    assert (report.score.scored, report.score.mean) == (12, 0.75)
+    scored_by(tmp_path, HALF)
+    back = await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1")
+    assert (back.requests.new, back.score.mean) == (0, 0.5)
+
+
+async def test_another_change_beside_the_verify_file_is_refused(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+    scored_by(tmp_path, HALF)
+    await project.evaluate(BY_FILE)
+    scored_by(tmp_path, HALF.replace("0.5", "0.25"))
+    with pytest.raises(FingerprintError, match="another configuration"):
+        await project.evaluate(BY_FILE, "agent.agent.instructions=Guess.")

@@ -129,6 +129,16 @@ def test_before_any_step_is_closed_the_configuration_may_change() -> None:
     assert isinstance(resume_decision("r", restarted, {"a": 2}, restart_step=None), Rebind)
 
 
+def test_an_edited_verify_function_scores_an_evaluation_again() -> None:
+    now = {"verify.sha256": "34"}
+    bound = replace(head(), identity={"verify.sha256": "12"})
+    assert isinstance(resume_decision("r", bound, now, restart_step=None, whole=True), Rebind)
+    restarted = replace(bound, from_step=1, cause="restart")
+    for refused, whole in ((bound, False), (restarted, True)):
+        with pytest.raises(FingerprintError):
+            resume_decision("r", refused, now, restart_step=None, whole=whole)
+
+
 def test_a_restart_may_change_the_configuration() -> None:
     assert resume_decision("r", head(), {"a": 2}, restart_step=2) == Restart(2)
     assert resume_decision("r", head("restart", 2, 3, 1), {"a": 2}, restart_step=2) == Restart(2)

@@ -258,7 +258,9 @@ def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return how many rollouts, not settled yet, another run's answers are there for."""
     asked, open_ = Counter[int](), store.read(scores.settled_counts, branch)
     for lender in branch.reuses:
-        asked.update(store.read(scores.settled_counts, store.read(branches.load, lender)))
+        lent = store.read(branches.load, lender)
+        # The most of one: what one of them replayed from another is the same answer.
+        asked |= Counter(store.read(scores.settled_counts, lent, unscored=True))
     left = {row.plan.step: row.rollouts - open_.get(row.plan.step, 0) for row in rows}
     return sum(min(n, asked[step]) for step, n in left.items())
 

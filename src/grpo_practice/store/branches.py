@@ -52,8 +52,7 @@ def begin(
             notices = (notice,) if notice else ()
         case Rebind(notice):
             assert head_row is not None
-            # In the old branch's place, not below it: that one closed
-            # nothing, and lends only its calls.
+            # In the old branch's place, not below it: that one lends only its calls.
             branch_id = _insert_branch(
                 db, spec, head_row["parent_id"], head_row["from_step"], head_row
             )

@@ -39,7 +39,10 @@ class Resume:
 
 @dataclass(frozen=True, slots=True)
 class Rebind:
-    """Replace the newest branch, which has closed nothing, under a changed configuration."""
+    """Replace the newest branch under a changed configuration; its answers are used.
+
+    It has closed nothing, or an edited verify function scores the answers of an evaluation again.
+    """
 
     notice: str
 
@@ -92,6 +95,9 @@ def resume_decision(
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
         return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
+    # A branch that was restarted in the middle has only some of its answers.
+    if whole and head.from_step == 0 and [c.key for c in changes] == ["verify.sha256"]:
+        return Rebind(f"{run}: the verify function has changed; it scores the stored answers again")
     if whole:
         afresh = "--restart-step 0 to ask all questions afresh"
     elif head.finished:

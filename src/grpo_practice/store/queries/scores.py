@@ -154,9 +154,15 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
     return planned - sum(outcomes(db, branch).values())
 
 
-def settled_counts(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
-    """Return step → the number of its rollouts that are settled, where it has any."""
-    tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES}) GROUP BY 1"
+def settled_counts(
+    db: sqlite3.Connection, branch: Branch, *, unscored: bool = False
+) -> dict[int, int]:
+    """Return step → the number of its rollouts that are settled, where it has any.
+
+    With `unscored`, those whose answer is there count, too, although scoring it has failed.
+    """
+    more = "OR r.reason IN ('verify', 'judge')" if unscored else ""
+    tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES} {more}) GROUP BY 1"
     found = {int(step): int(n) for step, n in _over_unsummed(db, branch, "r.step, count(*)", tail)}
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
 
