@@ -27,7 +27,6 @@ from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
-from grpo_practice.store.queries.teacher_calls import last_reply
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
 from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
@@ -127,9 +126,8 @@ class PracticeStep:
         if not are_useless(distilled, change.operations, least):
             return
         step = row.plan.step
-        said = job.store.read(last_reply, job.branch, step)
         kind = PausedError if job.pilot is None else RunFailedError
-        error = pause(step, distilled, change.operations, said, kind)
+        error = pause(step, distilled, change.operations, kind)
         if are_repeated(distilled, change.operations):
             await job.store.pause_step(job.branch, step, row.pauses + 1)
         await job.land(error)

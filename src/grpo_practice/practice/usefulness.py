@@ -10,8 +10,8 @@ from grpo_practice.types import Distilled, Operation
 
 LEAST = 3
 """Comparisons of a step from which on it is no chance that all of them are of no use."""
-SAID = 300
-"""Characters of a teacher's reply in the error."""
+SAID = 400
+"""Characters of a failure, or of a quarantined text, in the error."""
 
 
 def are_useless(
@@ -46,7 +46,6 @@ def pause(
     step: int,
     distilled: Sequence[Distilled],
     merged: Sequence[Operation],
-    said: str | None,
     kind: type[GrpoPracticeError] = PausedError,
 ) -> GrpoPracticeError:
     """Return the error that stops before the step is closed.
@@ -55,7 +54,6 @@ def pause(
         step: Its number.
         distilled: Its comparisons, all of them useless.
         merged: Operations of its merge.
-        said: The teacher's last reply; None where no request was answered.
         kind: Type of the error.
     """
     operations = _operations(distilled, merged)
@@ -74,8 +72,6 @@ def pause(
         op = texts[reason]
         told = f"{op.refused}: {brief(op.text or '', SAID)}"
         change = advice(reason) if reason == "one_site" else UNFIT
-    elif said and reason in ("unreadable", "cut"):
-        told, change = f"the teacher said: {brief(said, SAID)}", advice(reason)
     else:
         told, change = brief(failed[reason].failed or "", SAID), advice(reason)
     why = ", ".join(

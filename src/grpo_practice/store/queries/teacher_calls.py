@@ -13,7 +13,7 @@ _STAGES = json.dumps(distillation())
 _CALLS = """SELECT c.attempt, c.stage, c.finish, b.request, b.reply, b.codec
   FROM calls c JOIN call_bodies b USING (call_id)
  WHERE c.branch_id IN (SELECT value FROM json_each(?)) AND c.step = ?
-   AND c.stage IN (SELECT value FROM json_each(?))"""
+   AND c.stage IN (SELECT value FROM json_each(?)) AND c.slot = ? ORDER BY c.call_id"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +33,8 @@ def teacher_calls(
     db: sqlite3.Connection, branch: Branch, step: int, slot: int
 ) -> list[TeacherCall]:
     """Return the calls about a group in order, or with slot -1 those of the step's merge."""
-    values = (_lenders(branch, step), step, _STAGES, slot)
-    return [*map(_call, db.execute(f"{_CALLS} AND c.slot = ? ORDER BY c.call_id", values))]
-
-
-def last_reply(db: sqlite3.Connection, branch: Branch, step: int) -> str | None:
-    """Return the teacher's last reply in a step; None where it has not answered."""
-    values = (_lenders(branch, step), step, _STAGES)
-    row = db.execute(f"{_CALLS} ORDER BY c.call_id DESC LIMIT 1", values).fetchone()
-    return _call(row).reply if row else None
-
-
-def _lenders(branch: Branch, step: int) -> str:
-    return json.dumps([branch.holder(step), *branch.reuses])
+    lenders = json.dumps([branch.holder(step), *branch.reuses])
+    return [*map(_call, db.execute(_CALLS, (lenders, step, _STAGES, slot)))]
 
 
 def _call(row: sqlite3.Row) -> TeacherCall:
