@@ -21,8 +21,8 @@ def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef |
 def wants_llm(text: str, func: str) -> bool:
     """Return whether a function can use `llm`.
 
-    It names a parameter `llm`, takes it out of its `**kwargs`, or uses these as a whole, as in
-    `grade(sample, **kwargs)`.
+    Such a function names a parameter `llm`, takes `llm` out of its `**kwargs`, or uses these as a
+    whole, as in `grade(sample, **kwargs)`.
     """
     found = definition(text, func)
     if found is None:

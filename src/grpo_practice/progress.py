@@ -124,7 +124,7 @@ class Activity:
     timed_out: Counter[float] = field(default_factory=Counter)
     """Deadline in seconds → tries that were given up at it, and made again."""
     _calls: dict[Address, list[float]] = field(default_factory=dict)
-    """Where model calls are under way → the times at which they began."""
+    """Address → the times at which its model calls under way began."""
     _arrived: float = 0.0
     """Time at which a model call last ended."""
 

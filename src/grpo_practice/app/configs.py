@@ -87,7 +87,7 @@ def practice_config(
 ) -> Loaded[PracticeConfig]:
     """Return the configuration asked for; without one, that of a practice run.
 
-    It is the run whose library is its start, else the latest one; a notice names it.
+    That run is the one whose library the practice starts from, else the latest; a notice names it.
 
     Raises:
         ConfigError: There is none, or it cannot be used.

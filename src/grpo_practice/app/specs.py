@@ -153,9 +153,9 @@ class EvalTarget:
 def unless_edited(
     store: Store, file: Path | None, loaded: Loaded[EvalConfig], name: str, library: Library
 ) -> tuple[Loaded[EvalConfig], EvalTarget]:
-    """Return the evaluation of this name; of an agent's file edited since, it is another one.
+    """Return the evaluation of this name, or another one if its agent's file was edited since.
 
-    Its run is called `pa@1a2b3c`, by the hash of the agent that the file now describes.
+    The other one is called `pa@1a2b3c`, after the hash of the agent that the file now describes.
     """
     found = store.read(runs.find, name) if file else None
     if file is None or found is None or found.head_branch is None:

@@ -17,7 +17,7 @@ from grpo_practice.text import visible
 
 RowFormat = Literal["csv", "jsonl"]
 _BEGINNING = re.compile(r"(^|[;|\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
-"""Where a cell may begin, also in a spreadsheet whose separator is `;`, `|` or a tab, and the sign
+"""The beginning of a cell, also in a spreadsheet whose separator is `;`, `|` or a tab, and the sign
 of a formula, if one follows. Spreadsheets drop white space and quotes before it; some read the wide
 signs as the narrow ones."""
 T = TypeVar("T")

@@ -13,7 +13,7 @@ PIECE_CHARS = 80
 
 CUT = "it was cut off by the token limit"
 SHORTER = "Be shorter."
-"""What the model is told then; it is no advice to the user."""
+"""Advice to the model whose reply was cut off, not to the user."""
 
 _THINKING = re.compile(
     r"\s*(?:<(think|thinking|thoughts?|reasoning|reflection|scratchpad|analysis|seed:think)>"

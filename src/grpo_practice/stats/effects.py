@@ -191,8 +191,8 @@ def effects_in_each_case(
 ) -> list[Effects]:
     """Estimate the effects from the scored rollouts, then with failed ones as 0, and as 1.
 
-    Where an experience makes wrong answers fail, those that are scored look better with it: such
-    an effect is gone where the failed ones count as 0. Only the first where none failed.
+    An experience that makes wrong answers fail looks good among the scored ones; its effect is gone
+    once failed rollouts count as 0. Without failures, only the first estimate is returned.
 
     Args:
         rewards: One for each rollout, nan where it failed. Shape: [N].

@@ -41,7 +41,7 @@ class Resume:
 class Rebind:
     """Replace the newest branch under a changed configuration; its answers are used.
 
-    It has closed nothing, or an edited verify function scores the answers of an evaluation again.
+    The branch has closed nothing, or an edited verify function scores the stored answers again.
     """
 
     notice: str

@@ -279,7 +279,8 @@ class PracticeSettings(Model):
 
     trusted_sites: Operational[Names] = Field((), strict=False)
     """Web sites that may support an experience alone, as `example.com`; a host stands for its whole
-    site. What only one other site says is quarantined, or held where `approve` is true.
+    site. An experience that only one other site supports is quarantined, or held if `approve` is
+    true.
     """
 
     approve: Operational[bool] = False

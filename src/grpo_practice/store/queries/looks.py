@@ -48,7 +48,7 @@ SELECT c.branch_id AS command, (SELECT count(*) FROM invocations
 
 @dataclass(slots=True)
 class _Measured:
-    """What one look brought."""
+    """The evaluations that one look brought rollouts of."""
 
     arms: int
     """Evaluations that its command compares with one of them; 0 for a practice run."""
@@ -63,8 +63,9 @@ def look_of(
 ) -> Look:
     """Return the place of a comparison of two evaluations on these samples.
 
-    It is the last look that brought rollouts of either. Each earlier one counts after which two
-    evaluations of the arms' experiments could be compared on 10 of the samples.
+    The comparison belongs to the last look that brought rollouts of either evaluation. An earlier
+    look counts if, after it, two evaluations of the arms' experiments could be compared on 10 of
+    the samples.
     """
     looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)
     own = {branch_id for _, branch in arms for branch_id in _played_by(db, branch)}
