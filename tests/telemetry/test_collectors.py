@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.config import read_environment
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Event, Notice, StepFinished
 from grpo_practice.redact import environment_secrets, redactor
 from grpo_practice.telemetry import stored as sending
 from grpo_practice.telemetry import tracer
-from grpo_practice.telemetry.collector import Collector, collector_of
+from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
 from grpo_practice.workspace import Workspace, environment
 from tests.app.project import Project
 from tests.processes import HANG_S
@@ -115,13 +116,64 @@ def test_what_cannot_be_used_is_said_once_and_the_run_goes_on(
         Workspace(project.db).trace("toy")
 
 
-def test_a_dotenv_file_names_no_collector(
+@pytest.mark.parametrize("given", [True, False])
+def test_a_dotenv_file_names_a_phoenix_on_this_machine(
+    project: Project, monkeypatch: pytest.MonkeyPatch, given: bool
+) -> None:
+    monkeypatch.chdir(project.folder)
+    monkeypatch.setenv("PHOENIX_API_KEY", "of-the-shell")
+    with collecting() as collector:
+        lines = f"PHOENIX_ENDPOINT={collector.url}/v1/traces\nPHOENIX_PROJECT_NAME=Youtu-Agent\n"
+        (project.folder / ".env").write_text(lines)
+        seen = list[Any]()
+        Workspace(project.db).practise(
+            project.config,
+            sets=["practice.epochs=1"],
+            env=environment() if given else None,
+            on_event=seen.append,
+        )
+        live = len(collector.paths)
+        Workspace(project.db).trace("toy")
+    assert 0 < live < len(collector.paths)
+    assert f"traces go to {collector.url}/v1/traces (PHOENIX_ENDPOINT)" in notices(seen)
+    assert b"Youtu-Agent" in collector.bodies[0]
+    # A key of the shell goes to no address that a folder's file names.
+    assert not any("authorization" in headers for headers in collector.headers)
+
+
+@pytest.mark.parametrize(
+    ("url", "loaded"),
+    [
+        ("http://127.0.0.1:6006/v1/traces", True),
+        ("http://localhost:6006", True),
+        ("https://phoenix.example/v1/traces", False),
+        ("http://localhost.phoenix.example", False),
+        ("localhost:6006", False),
+    ],
+)
+def test_a_dotenv_file_names_no_phoenix_elsewhere(tmp_path: Path, url: str, loaded: bool) -> None:
+    (tmp_path / ".env").write_text(f"PHOENIX_ENDPOINT={url}\nPHOENIX_PROJECT_NAME=p\n")
+    env = read_environment({}, tmp_path)
+    assert ("PHOENIX_ENDPOINT" in env, "PHOENIX_PROJECT_NAME" in env) == (loaded, loaded)
+    assert any("not loaded: PHOENIX_ENDPOINT" in said for said in env.notices) is not loaded
+
+
+def test_the_collector_of_the_process_wins_over_that_of_a_dotenv_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text(f"PHOENIX_ENDPOINT={PHOENIX}\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", OTLP)
+    found = collector_of(variables_of(None))
+    assert found is not None
+    assert found.variable == "OTEL_EXPORTER_OTLP_ENDPOINT"
+
+
+def test_a_dotenv_file_names_no_collector_of_opentelemetry(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with collecting() as collector:
-        names = ("PHOENIX_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
-        lines = [f"{name}={collector.url}\n" for name in names]
-        (project.folder / ".env").write_text("".join(lines))
+        (project.folder / ".env").write_text(f"OTEL_EXPORTER_OTLP_ENDPOINT={collector.url}\n")
         monkeypatch.chdir(project.folder)
         seen = list[Any]()
         Workspace(project.db).practise(

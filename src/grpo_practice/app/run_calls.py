@@ -46,7 +46,7 @@ class RunCalls(DatabaseFile):
             wanted = cast("dict[str, Any]", options)
             tracing, sink = tracing_of(cast("RunOptions", options)), wanted.get("on_event", silent)
             # Inside the store's block: when this one ends, all that is traced is still there.
-            with traced(store, tracing, sink) as emit:
+            with traced(store, tracing, sink, wanted.get("env")) as emit:
                 told = cast("Options", {**wanted, "on_event": emit})
                 yield prepare(store, given, told, self._command, only_looks=False)
 

@@ -1,12 +1,15 @@
 """Names the collector of traces: the one of the process's environment, if there is one.
 
-A `.env` names none, whoever wrote it: traces hold questions and answers.
+A `.env` names none but a Phoenix on this machine: traces hold questions and answers.
 """
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
+from grpo_practice.config import Environment, read_environment
+from grpo_practice.config.reading.env import PHOENIX as DOTENV
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import redact_url, redactor, url_secrets
 from grpo_practice.text import is_web_address
@@ -16,6 +19,7 @@ PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
 OTLP_TRACES, OTLP = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 VARIABLES = (*PHOENIX, OTLP_TRACES, OTLP)
 """Variables that name a collector, the first that is set wins."""
+_PHOENIX_SECRETS = ("PHOENIX_API_KEY", "PHOENIX_CLIENT_HEADERS")
 PATH = "/v1/traces"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
 
@@ -38,8 +42,22 @@ class Collector:
         return redact_url(self.url)
 
 
+def variables_of(env: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return the process's variables, with those of `.env` if the process names no collector.
+
+    `env` has the variables of a configuration; None for the process's and those of `.env`.
+    """
+    known = read_environment(os.environ) if env is None else env
+    dotenv = isinstance(known, Environment) and known.path is not None
+    if not dotenv or any(os.environ.get(name) for name in VARIABLES):
+        return os.environ
+    # A key goes to the collector that the variables beside it name, and to no other.
+    process = {name: value for name, value in os.environ.items() if name not in _PHOENIX_SECRETS}
+    return {**{name: known[name] for name in DOTENV if name in known}, **process}
+
+
 def collector_of(process: Mapping[str, str]) -> Collector | None:
-    """Return the collector that the process's variables name; None where they name none.
+    """Return the collector that these variables name; None if they name none.
 
     The redactor knows the values of its headers then.
 

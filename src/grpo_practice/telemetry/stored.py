@@ -1,6 +1,5 @@
 """Sends the traces of a run that is stored."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,7 +19,7 @@ from grpo_practice.store.queries.traced import (
     traced_steps,
 )
 from grpo_practice.store.reading import open_to_look
-from grpo_practice.telemetry.collector import VARIABLES, collector_of
+from grpo_practice.telemetry.collector import VARIABLES, collector_of, variables_of
 from grpo_practice.telemetry.spans import Span, sampled, spans_of
 from grpo_practice.telemetry.tracer import AT_ONCE, NOT_INSTALLED, Tracing
 
@@ -38,7 +37,7 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
         ConfigError: There is no such run, or no collector is named.
         EndpointError: The collector takes no traces.
     """
-    collector = collector_of(os.environ)
+    collector = collector_of(variables_of(None))
     try:
         from grpo_practice.telemetry.sender import Sender
     except ImportError as e:

@@ -1,8 +1,7 @@
 """Traces of a run while it goes on: a thread reads what is stored, and sends it."""
 
-import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -15,7 +14,7 @@ from grpo_practice.store import Store
 from grpo_practice.store.db import explained
 from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
 from grpo_practice.store.reading import open_to_look
-from grpo_practice.telemetry.collector import Collector, collector_of
+from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
 from grpo_practice.telemetry.spans import Span, sampled, spans_of
 from grpo_practice.text import count
 
@@ -43,11 +42,13 @@ class Tracing:
 
 
 @contextmanager
-def traced(store: Store, tracing: Tracing, emit: Emit) -> Iterator[Emit]:
-    """Yield an `emit` that also traces, where the process's environment names a collector."""
+def traced(
+    store: Store, tracing: Tracing, emit: Emit, env: Mapping[str, str] | None = None
+) -> Iterator[Emit]:
+    """Yield an `emit` that also traces, if a collector is named; see `variables_of` for `env`."""
     emit = tee(emit)
     try:
-        collector = collector_of(os.environ)
+        collector = collector_of(variables_of(env))
         if collector is not None:
             import_module("grpo_practice.telemetry.otlp")
     except (ConfigError, ImportError) as e:

@@ -2,13 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from grpo_practice.config.trust import Trust, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import environment_secrets, redactor
+from grpo_practice.text import is_loopback, is_web_address
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
+PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_PROJECT_NAME")
+"""Names a `.env` may set, too, if this Phoenix is on this machine: traces hold questions."""
 
 PROCESS = "the environment"
 """Origin of a variable that no file sets, as people read it."""
@@ -109,13 +113,17 @@ def read_environment(
         lines[str(one.key)] = one.original.line + blank
     given = {k: v for k, v in values.items() if v is not None}
     redactor.know(environment_secrets(given))
-    known = {k: v for k, v in given.items() if k.startswith(PREFIXES)}
+    url = given.get(PHOENIX[0], "")
+    local = is_web_address(url) and is_loopback(urlsplit(url).hostname or "")
+    names = (*PREFIXES, *(PHOENIX if local else ()))
+    known = {k: v for k, v in given.items() if k.startswith(names)}
     notices = []
     if readable_by_others and known:
         notices.append(f"{path} can be read by others; chmod 600 keeps its keys to you")
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
-        notices.append(f"{path}: not loaded: {others} (only {', '.join(PREFIXES)})")
+        only = f"{', '.join(PREFIXES)}, and the {PHOENIX[0]} of this machine"
+        notices.append(f"{path}: not loaded: {others} (only {only})")
     if "UTU_DB_URL" in known and "GRPO_PRACTICE_DB" not in process:
         where = f"{path}:{lines['UTU_DB_URL']}"
         notices.append(
