@@ -1,27 +1,22 @@
 """`doctor`: each thing that would go wrong is found before it costs, with its exit code."""
 
-import asyncio
 import json
 import re
 import shlex
 import sqlite3
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Reply, Request
 from grpo_practice.cli.terminal.consoles import out
 from grpo_practice.config import load_practice
-from grpo_practice.doctor import endpoints, machine
+from grpo_practice.doctor import machine
 from grpo_practice.doctor.endpoints import models_of
-from grpo_practice.llm.client import Client
 from tests.app.project import CONFIG
 from tests.cli.conftest import Gp, Ran, gp
-from tests.faults.actions import Action, Script, Wire, always, error, ok, stall
+from tests.faults.actions import Script, always, error, ok
 from tests.faults.conftest import serving
-from tests.processes import HANG_S
 
 __all__ = ["gp"]
 
@@ -159,72 +154,6 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
         ran = gp("doctor", "--json", "-c", "e.yaml", *(w for text in sets for w in ("--set", text)))
         assert ran.code == 3
         assert any(said in text for _, text in found(ran, "student")), ran.out
-
-
-def give_up_soon(monkeypatch: pytest.MonkeyPatch, hangs: Callable[[Request], bool]) -> None:
-    """Give up requests that hang soon, and the others never, however slow the machine is."""
-    ask = endpoints._ask
-    monkeypatch.setattr(endpoints, "WHOLE_S", HANG_S)
-
-    async def asked(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-        limit_s = 0.5 if hangs(request) else HANG_S
-        return await ask(client, request, limit_s=limit_s, until=until)
-
-    monkeypatch.setattr(endpoints, "_ask", asked)
-
-
-def test_an_endpoint_that_hangs_is_asked_once_and_keeps_no_other_from_being_asked(
-    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch, lambda request: request.model == "m-1")
-    write(tmp_path)
-    with serving(always(ok("4"))) as well:
-        at = "judge_model.model_provider"
-        other = [f"{at}.base_url={well.url}", f"{at}.model=m-2", f"{at}.api_key={KEY}"]
-        ran, hangs = ask(gp, always(stall()), *other, "verify=judge")
-    assert (ran.code, len(hangs.asked) < 2) == (3, True)
-    assert any(s == "problem" and "gave no answer in" in t for s, t in found(ran, "student"))
-    assert any("answered; latency" in t for _, t in found(ran, "judge"))
-
-
-def test_endpoints_are_asked_at_the_same_time(
-    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch, lambda request: False)
-    write(tmp_path)
-    with serving(always(ok("4"))) as judge:
-        at = "judge_model.model_provider"
-        other = [f"{at}.base_url={judge.url}", f"{at}.model=m-2", f"{at}.api_key={KEY}"]
-
-        async def play(wire: Wire) -> bool:
-            while not judge.asked:  # noqa: ASYNC110 - it is another thread's
-                await asyncio.sleep(0.01)
-            return await ok("4").play(wire)
-
-        ran, _ = ask(gp, always(Action("after the judge", play)), *other, "verify=judge")
-    assert ran.code == 0, ran.out
-
-
-def test_an_endpoint_that_asks_for_a_long_wait_does_not_get_it(
-    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(endpoints, "WHOLE_S", 3.0)
-    write(tmp_path)
-    ran, server = ask(gp, always(error(503, "later", {"Retry-After": "60"})))
-    assert (ran.code, len(server.asked) < 2) == (3, True)
-    assert any("gave no answer in" in t for _, t in found(ran, "student")), ran.out
-
-
-def test_a_tool_that_makes_the_endpoint_hang_is_no_problem(
-    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    give_up_soon(monkeypatch, lambda request: bool(request.tools))
-    write(tmp_path)
-    ran, server = ask(gp, lambda a: stall() if "tools" in a.body else ok("4"))
-    assert (ran.code, len(server.asked) < 3) == (0, True)
-    told = " ".join(text for _, text in found(ran, "student"))
-    assert "did not answer a request with a tool in time" in told
-    assert "latency" in told
 
 
 def test_a_key_that_goes_out_in_clear_is_a_warning(tmp_path: Path) -> None:

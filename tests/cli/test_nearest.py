@@ -48,16 +48,35 @@ def test_a_published_dataset_is_fetched_and_no_other_year_is_meant(demo: Gp) -> 
 
 def test_a_part_that_is_not_there_is_made_of_the_whole(gp: Gp) -> None:
     assert gp("init", ".").code == 0
-    hint = "hint: grpo-practice data upload mine.jsonl --name mine\n"
+    upload = "hint: grpo-practice data upload mine.jsonl --name mine"
+    hint = f"{upload}, then grpo-practice data split mine --into train=0.5,test=0.5\n"
     ran = gp("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim")
     assert (ran.code, hint in ran.err) == (4, True), ran.err
-    assert gp(*shlex.split(hint)[2:]).code == 0
+    assert gp(*shlex.split(upload)[2:]).code == 0
     ran = gp("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim")
     split = "hint: grpo-practice data split mine --into train=0.5,test=0.5\n"
     assert (ran.code, split in ran.err) == (4, True), ran.err
     assert gp(*shlex.split(split)[2:]).code == 0
     words = ("practice", "--config", "practice.yaml", "--set", f"{STUDENT}=sim", "--dry-run")
     assert gp(*words).code == 0
+
+
+@pytest.mark.parametrize("part", ["select", "dev", "valid"])
+def test_what_doctor_hints_at_makes_the_part_that_is_not_there(gp: Gp, part: str) -> None:
+    assert gp("init", ".").code == 0
+    words = ["doctor", "--config", "practice.yaml", "--json", "--set", f"{STUDENT}=sim"]
+    words += ["--set", f"practice.select_dataset=mine-{part}"]
+
+    def hints() -> list[str]:
+        found = gp(*words).document["findings"]
+        uses = {"practice data", "selection data", "evaluation data"}
+        return [one["hint"] for one in found if one["about"] in uses and one["state"] != "ok"]
+
+    for _ in range(3):  # the whole is uploaded, divided, and divided anew
+        for command in hints()[-1].split(", then ") if hints() else ():
+            assert command.startswith("grpo-practice data ")
+            gp(*shlex.split(command)[1:])
+    assert hints() == []
 
 
 def test_nothing_near_is_not_guessed(demo: Gp) -> None:

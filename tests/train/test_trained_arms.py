@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.cli.terminal.comparison_view import show_comparison
 from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim.questions import questions
@@ -137,3 +138,28 @@ async def test_stored_arms_that_were_not_played_are_asked_for(
         compare("toy", ["base", "trainde"])
     with pytest.raises(ConfigError, match="compared with nothing"):
         compare("toy", ["base"])
+
+
+async def test_an_exported_checkpoint_as_a_file_has_its_cost_and_another_file_an_unknown_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with served() as endpoint:
+        project = await learnt(tmp_path / "p", monkeypatch, endpoint)
+        exported = "toy-trained/agent.yaml"
+        written = (project.folder / exported).read_text()
+        (project.folder / "by_hand.yaml").write_text(written)
+        report = await play(project, "base", "trained", exported, "by_hand.yaml")
+    costs = report.learning
+    assert costs[exported] == costs["trained"]
+    assert (costs["trained"].rollouts, costs["trained"].shipped_bytes > 0) == (32, True)
+    assert "by_hand.yaml" not in costs
+    assert list(report.document()["learning"]) == ["base", "trained", exported]
+    monkeypatch.setenv("COLUMNS", "300")
+    monkeypatch.setattr("grpo_practice.cli.terminal.consoles.out.width", 300)
+    show_comparison(report)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line]
+    rows = {words[0]: words[-7:] for words in lines[:5]}
+    assert rows["arm"] == ["learning", "asked", "tokens", "cost", "device", "wall", "shipped"]
+    assert rows["by_hand.yaml"] == ["unknown", "12", "unknown", "unknown", "-", "-", "-"]
+    assert rows["base"] == ["0", "12", "0", "-", "-", "-", "-"]
+    assert "$0.00" not in {cell for cells in rows.values() for cell in cells}

@@ -381,7 +381,8 @@ def compared(job: ArmsJob) -> ComparisonReport:
     """
     named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:
-        return compare_trained(job.session.store, named, job.weights.run)
+        files = {name for name in named if _is_file(name)}
+        return compare_trained(job.session.store, named, job.weights.run, files)
     names = job.request.names
     last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
     against = "full" if "full" in named else last

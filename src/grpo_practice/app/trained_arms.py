@@ -5,7 +5,7 @@ are the folder that `export-agent --run EXP/train` has written.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
@@ -68,11 +68,8 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
             f"there is no training run {name}, so nothing is trained",
             hint="grpo-practice train --config FILE",
         )
-    try:
-        about: Any = json.loads((folder / ABOUT).read_text("utf-8"))
-    except (OSError, ValueError):
-        about = None
-    if not isinstance(about, dict) or about.get("schema") != SCHEMA:
+    about = _about(folder)
+    if not about:
         raise ConfigError(
             f"the weights of {name} are not exported to {folder}",
             hint=f"{again}, then serve them",
@@ -87,6 +84,29 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
         )
     base = about.get("base", {})
     return Exported(folder / AGENT, name, bytes.fromhex(sha), base["model"], base["sha256"])
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    """Return what `export-agent` has written about the weights in a folder; {} for any other."""
+    try:
+        about: Any = json.loads((folder / ABOUT).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return about if isinstance(about, dict) and about.get("schema") == SCHEMA else {}
+
+
+def weights_beside(store: Store, agent: Path) -> tuple[str, bytes] | None:
+    """Return training run and hash of the weights that an agent's file was exported with.
+
+    None for any other file, and for weights that no training run of this database has saved.
+    """
+    about = _about(agent.parent)
+    found = training_branch(store, str(about.get("run")))
+    if found is None or agent.name != AGENT:
+        return None
+    saved = store.read(trained_steps.checkpoints, found[1])
+    shas = (row.sha256 for row in saved if row.sha256.hex() == about.get("sha256"))
+    return next(((found[0].name, sha) for sha in shas), None)
 
 
 def trained_name(exp_id: str, sha: bytes) -> str:
@@ -178,29 +198,39 @@ def arm_runs(store: Store, exp_id: str, library_hash: bytes | None) -> dict[str,
     return {arm: name for arm, name in found.items() if name in all_runs}
 
 
-def compare_trained(store: Store, named: Mapping[str, str], training: str) -> ComparisonReport:
+def compare_trained(
+    store: Store, named: Mapping[str, str], training: str, files: Collection[str] = ()
+) -> ComparisonReport:
     """Return how arms compare with the first of them, and what each has cost to learn.
 
     Args:
         store: The database.
         named: Arm → its evaluation; `base` is the baseline, where it is among them.
         training: Training run behind the weights.
+        files: Arms that are files; the cost of one is unknown unless weights were exported with it.
     """
     baseline = "base" if "base" in named else next(iter(named))
     contrasts = [(baseline, other) for other in named if other != baseline]
     report = compare_evaluations(store, named, contrasts=contrasts)
-    costs = {arm: _learning_cost(store, run, training) for arm, run in named.items()}
+    costs = dict[str, LearningCost]()
+    for arm, run in named.items():
+        beside = weights_beside(store, Path(arm)) if arm in files else None
+        if arm not in files or beside is not None:
+            costs[arm] = _learning_cost(store, run, training, beside)
     return replace(report, learning=costs)
 
 
-def _learning_cost(store: Store, evaluation: str, training: str) -> LearningCost:
-    """Return what was spent before an arm could be asked."""
+def _learning_cost(
+    store: Store, evaluation: str, training: str, beside: tuple[str, bytes] | None
+) -> LearningCost:
+    """Return what was spent before an arm could be asked; see `weights_beside`."""
     run = store.read(runs.get, evaluation)
     branch = store.read(branches.load, run.head_branch or 0)
     cost = LearningCost()
     sha = branch.identity.get(WEIGHTS_SHA)
-    if sha is not None and (found := training_branch(store, training)) is not None:
-        cost = cost.plus(cost_of_training(store, *found, bytes.fromhex(sha)))
+    weights = (training, bytes.fromhex(sha)) if sha is not None else beside
+    if weights is not None and (found := training_branch(store, weights[0])) is not None:
+        cost = cost.plus(cost_of_training(store, *found, weights[1]))
     practised = store.read(runs.find, run.exp_id)
     if branch.library and practised is not None and practised.kind == "practice":
         cost = cost.plus(cost_of_practice(store, practised, branch.library.id))

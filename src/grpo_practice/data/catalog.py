@@ -16,6 +16,7 @@ from typing import Any
 from grpo_practice.data.formats import Row
 from grpo_practice.data.hub import Ref
 from grpo_practice.errors import DataError
+from grpo_practice.text import nearest
 
 SEED = 42
 """Seed of the published order."""
@@ -128,16 +129,24 @@ def published(name: str) -> str | None:
 
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
-    """Return the command that makes a dataset of a name that is not `known`, or says how."""
-    if hub := published(name):
+    """Return the command that makes a dataset of a name that is not `known`, or a near name."""
+    if hub := published(name):  # its other year is as near as a slip of the finger
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")
-    if whole in known and part in _PARTS:
-        return f"grpo-practice data split {shlex.quote(whole)} --into train=0.5,test=0.5"
+    parts = _PARTS.get(part)
+    split = f"grpo-practice data split {shlex.quote(whole)} --into {parts}"
+    if whole in known and parts:
+        # Other parts that it has are divided anew with this one; old runs keep what they used.
+        there = any(f"{whole}-{word}" in known for word in _PARTS)
+        return f"{split} --replace" if there else split
+    if near := nearest(name, known):
+        return near
     for file in _files_here():
         # Its rows may be this dataset, or are divided into it; those of another file are not it.
-        if Path(file).stem in (name, whole):
-            return _upload(file, Path(file).stem)
+        if Path(file).stem == name:
+            return _upload(file, name)
+        if Path(file).stem == whole and whole not in known:
+            return f"{_upload(file, whole)}{f', then {split}' if parts else ''}"
     return "grpo-practice data list" if known else "grpo-practice data upload --help"
 
 
@@ -160,7 +169,15 @@ def _files_here() -> list[str]:
     return []
 
 
-_PARTS = ("train", "test")
+_HALVES = "train=0.5,test=0.5"
+_PARTS = {
+    "train": _HALVES,
+    "test": _HALVES,
+    "select": "train=0.4,select=0.2,test=0.4",
+    "dev": "train=0.4,dev=0.2,test=0.4",
+    "valid": "train=0.4,valid=0.2,test=0.4",
+}
+"""Usual last word of a dataset's name → parts to divide the whole into."""
 _ROWS = {".jsonl", ".csv", ".tsv", ".parquet"}
 """Endings of files that are most likely rows of a dataset."""
 

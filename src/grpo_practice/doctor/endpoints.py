@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,14 @@ from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
-from grpo_practice.llm.endpoint import Endpoint, environment_proxy, host, refuse_socks, shown_url
+from grpo_practice.llm.endpoint import (
+    Endpoint,
+    environment_proxy,
+    host,
+    place,
+    refuse_socks,
+    shown_url,
+)
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.text import is_loopback
 
@@ -24,6 +32,8 @@ DEADLINE_S = 30.0
 """Longest wait for one answer; nothing is sent again after it."""
 WHOLE_S = 35.0
 """Longest wait for a model at an address, waits that the endpoint asks for included."""
+CONNECT_S = 3.0
+"""Longest wait for a connection, of an address that gave no answer."""
 TRIES = 2
 REQUESTS = 2
 """Requests to each model at each address."""
@@ -63,7 +73,7 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
 ) -> list[Check]:
-    """Check how each endpoint answers; all are asked at once.
+    """Check how each endpoint answers; all addresses are asked at once, and each one in turn.
 
     Args:
         models: As `models_of` has them.
@@ -71,12 +81,14 @@ async def look_at_models(
         key: Where the configuration would say what a model costs.
         tools: Whether the student calls tools: then it has to take them.
     """
-    parts = await asyncio.gather(
-        *(
-            _model(role, model, prices, key, tools=tools and "student" in role)
-            for role, model in models
-        )
-    )
+    turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
+
+    async def asked(role: str, model: ModelConfig) -> list[Check]:
+        # A server that answers one request after another would seem slow, or cut its answers.
+        async with turns[place(next(iter(model.model_provider.base_url), ""))]:
+            return await _model(role, model, prices, key, tools=tools and "student" in role)
+
+    parts = await asyncio.gather(*(asked(role, model) for role, model in models))
     return [finding for part in parts for finding in part]
 
 
@@ -92,6 +104,7 @@ async def _model(
             refuse_socks(address, environment_proxy(address))
     except GrpoPracticeError as e:
         return [problem(role, e)]
+    waits = endpoint.timeout_s
     endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
     url = endpoint.base_urls[0]
     found = [*_in_clear(role, endpoint), *await _resolved(role, url)]
@@ -110,6 +123,10 @@ async def _model(
             called = await _called(role, with_tool, needed=tools)
         except TimeoutError:
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
+            if await _listens(url):
+                text += ", and takes connections: it is busy or slow, or it hangs"
+                hint = f"run doctor again when it is idle; a run waits {waits:.0f} s for a reply"
+                return [*found, warning(role, text, hint)]
             return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
         except (EndpointError, EndpointRefusedError) as e:
             # Whatever the error, an endpoint that does not answer once would end a run.
@@ -127,6 +144,19 @@ async def _ask(client: Client, request: Request, *, limit_s: float, until: float
     """Return the reply, or raise TimeoutError when the time that is left ends."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
+
+
+async def _listens(url: str) -> bool:
+    """Return whether something takes connections at the address."""
+    at = urlsplit(url)
+    port = at.port or (443 if at.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(CONNECT_S):
+            _, writer = await asyncio.open_connection(at.hostname, port)
+    except (OSError, TimeoutError):
+        return False
+    writer.close()
+    return True
 
 
 async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:

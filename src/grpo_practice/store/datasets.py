@@ -12,7 +12,6 @@ from grpo_practice.errors import DataError
 from grpo_practice.redact import redactor
 from grpo_practice.store.db import Connection, insert, insert_all, now
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.text import nearest
 from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
@@ -153,15 +152,13 @@ def get(db: Connection, name: str) -> DatasetRow:
     """Return the newest revision of a dataset; raise DataError where there is none of this name."""
     found = find(db, name)
     if found is None:
-        from grpo_practice.data.catalog import published, way_to  # needed only for the error
+        from grpo_practice.data.catalog import way_to  # needed only for the error
 
         known = [d.name for d in newest(db)]
         names = ", ".join(known) or "none yet"
-        # A benchmark's other year is as near as a slip of the finger.
-        meant = None if published(name) else nearest(name, known)
         raise DataError(
             f"there is no dataset {name!r} in {db.path} (there: {names})",
-            hint=meant or way_to(name, known),
+            hint=way_to(name, known),
         )
     return found
 

@@ -10,12 +10,14 @@ from grpo_practice.cli.terminal.formatting import (
     say,
     say_next,
 )
+from grpo_practice.cli.terminal.health_view import dollars
 from grpo_practice.cli.terminal.tables import GAP, room, table
 from grpo_practice.reports.comparison import CANNOT_SAY, MOST_MOVED, points
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
+    from grpo_practice.reports.learning_cost import LearningCost
 
 SHARES = ("truncated", "empty", "no answer")
 FEW_MOVED = 3
@@ -68,7 +70,7 @@ def _show_learning(report: "ComparisonReport") -> None:
     gains = {contrast.arm: contrast.judged for contrast in report.contrasts}
     rows = []
     for arm in report.arms:
-        cost, gain, within = report.learning[arm.named], gains.get(arm.run), arm.score.ci95
+        gain, within = gains.get(arm.run), arm.score.ci95
         rows.append(
             (
                 arm.named,
@@ -78,18 +80,28 @@ def _show_learning(report: "ComparisonReport") -> None:
                 f" {points(gain.ci95[1])})"
                 if gain
                 else "-",
-                f"{cost.rollouts:,}",
-                f"{arm.score.scored:,}",
-                f"{cost.tokens:,}",
-                "unknown" if cost.cost_micro is None else f"${cost.cost_micro / 1e6:,.2f}",
-                duration(cost.device_s) if cost.device_s else "-",
-                duration(cost.wall_s) if cost.wall_s else "-",
-                file_size(cost.shipped_bytes) if cost.shipped_bytes else "-",
+                *_learnt(report.learning.get(arm.named), f"{arm.score.scored:,}"),
             )
         )
     names = ["arm", "score", "points", "learning", "asked", "tokens", "cost", "device", "wall"]
     table(
         [*names, "shipped"], rows, right=[*names[3:], "shipped"], least=["wall", "asked", "tokens"]
+    )
+
+
+def _learnt(cost: "LearningCost | None", asked: str) -> tuple[str, ...]:
+    """Return the cells on what an arm has learnt, the questions it was asked among them."""
+    if cost is None:
+        return ("unknown", asked, "unknown", "unknown", "-", "-", "-")
+    micro = cost.cost_micro
+    return (
+        f"{cost.rollouts:,}",
+        asked,
+        f"{cost.tokens:,}",
+        "unknown" if micro is None else dollars(micro) if micro else "-",
+        duration(cost.device_s) if cost.device_s else "-",
+        duration(cost.wall_s) if cost.wall_s else "-",
+        file_size(cost.shipped_bytes) if cost.shipped_bytes else "-",
     )
 
 
