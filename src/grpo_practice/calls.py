@@ -105,6 +105,12 @@ def content_texts(content: object, *, thought: bool = False) -> list[str]:
     return [text for text in texts if isinstance(text, str)]
 
 
+def reasoning_chars(message: Message) -> int:
+    """Return the length of the reasoning that stands beside the answer."""
+    texts = (message.get(key) for key in ("reasoning_content", "reasoning"))
+    return max(len(text) if isinstance(text, str) else 0 for text in texts)
+
+
 @dataclass(frozen=True, slots=True)
 class Reply:
     """An answered request."""

@@ -48,17 +48,25 @@ def told():
 def critique(sample):
     right = str(sample.correct_answer) in (sample.response or "")
     return {"reward": float(right), "reasoning": told(), "extracted": told()[:3000]}
+def is_gold(sample):
+    return sample.response == sample.correct_answer  # a function is tried on these before a run
 def raises(sample):
+    if is_gold(sample): return 1.0
+    raise ValueError(told())
+def always(sample):
     raise ValueError(told())
 def prints(sample):
     print(told())
     print(told(), file=sys.stderr)
     return {"reward": 1.0, "reasoning": "fine"}
 def wrong(sample):
+    if is_gold(sample): return 1.0
     return {"reward": dict(os.environ)}
 def cut(sample):
+    if is_gold(sample): return 1.0
     return {"reward": "x" * 170 + os.environ["UTU_LLM_API_KEY"]}
 def leaves(sample):
+    if is_gold(sample): return 1.0
     sys.exit(told())
 async def asks(sample, llm=None):
     await llm.query_one("right or wrong?")

@@ -141,6 +141,17 @@ def test_1_54_a_verify_function_that_tells_the_environment_tells_no_key(
         assert answered(place, told)
 
 
+def test_1_54_a_verify_function_that_fails_on_each_gold_tells_no_key(tmp_path: Path) -> None:
+    with serving(lambda _: simulated()) as server:
+        place = Place(tmp_path / "p", server.url)
+        words = ["--debug", "eval", "--config", "c.yaml", "--verify", "score.py:always"]
+        assert place.type(*words) == 2
+        assert not server.asked
+    assert "***" in place.last
+    place.finish()
+    check(place)
+
+
 def test_1_54_what_a_verify_function_prints_in_its_worker_holds_no_key(tmp_path: Path) -> None:
     place = Place(tmp_path / "p")
     words = ["verify", "score.py:prints", "--answer", "1", "--response", "1"]

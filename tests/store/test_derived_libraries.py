@@ -73,7 +73,7 @@ async def test_a_new_text_and_a_new_experience_are_taken(project: Project) -> No
     assert made.experiences[0].text == "Units: Name the unit."
     assert made.experiences[-1].label == new
     assert made.next_label == new + 1
-    assert [finding.wrong for finding in check(project.db)] == [[]] * 14
+    assert not any(finding.wrong for finding in check(project.db))
 
 
 async def test_the_database_is_whole_and_one_that_lost_an_operation_is_not(

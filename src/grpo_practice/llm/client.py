@@ -15,7 +15,7 @@ from tenacity import (
     stop_after_attempt,
 )
 
-from grpo_practice.calls import Reply, Request, Send
+from grpo_practice.calls import Reply, Request, Send, reasoning_chars
 from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
@@ -27,7 +27,7 @@ from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
 from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
-from grpo_practice.llm.reply import read_reply, read_usage, reasoning_chars
+from grpo_practice.llm.reply import read_reply, read_usage
 from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken

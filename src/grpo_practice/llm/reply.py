@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grpo_practice.calls import Message, Reply, Usage
+from grpo_practice.calls import Reply, Usage
 from grpo_practice.llm.endpoint import place
 from grpo_practice.llm.http_response import Response
 
@@ -29,12 +29,6 @@ def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> R
         tries=tries,
         seconds=seconds,
     )
-
-
-def reasoning_chars(message: Message) -> int:
-    """Return the length of the reasoning that stands beside the answer."""
-    texts = (message.get(key) for key in ("reasoning_content", "reasoning"))
-    return max(len(text) if isinstance(text, str) else 0 for text in texts)
 
 
 def read_usage(usage: Any) -> Usage:

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from grpo_practice.calls import Reply, Request, content_texts
-from grpo_practice.llm.reply import reasoning_chars
+from grpo_practice.calls import Reply, Request, content_texts, reasoning_chars
 from grpo_practice.stages import STAGES, Stage
 
 ROOM = 4
