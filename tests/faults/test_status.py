@@ -10,7 +10,7 @@ from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from tests.fakes import FakeSleep
-from tests.faults.actions import Action, Asked, always, error, in_turn, late
+from tests.faults.actions import Action, Asked, always, error, in_turn, late, ok
 from tests.faults.conftest import (
     ASK,
     GOOD,
@@ -18,6 +18,7 @@ from tests.faults.conftest import (
     Evaluate,
     each_then_good,
     of_first_question,
+    question,
     serving,
 )
 from tests.faults.server import FaultServer
@@ -246,3 +247,14 @@ def test_1_17_the_server_may_say_itself_whether_to_try_again(evaluate: Evaluate)
     with serving(of_first_question(error(400, "odd", {"x-should-retry": "true"}), GOOD)) as server:
         seen = evaluate(server)
     assert (seen.outcomes, len(seen.asked)) == ({"ok": 5}, 2)
+
+
+def test_the_cause_is_named_also_if_a_request_failed(evaluate: Evaluate) -> None:
+    def script(asked: Asked) -> Action:
+        return error(400, "odd") if question(asked) == 0 else ok("")
+
+    with serving(script) as server:
+        seen = evaluate(server, json=False)
+    assert seen.code == 1
+    assert "no rollout gave an answer: 4 of 5 are empty" in " ".join(seen.ran.out.split())
+    assert "asks only the 1 rollout that failed" in " ".join(seen.ran.out.split())

@@ -57,13 +57,14 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             right=["score", "questions", "coverage"],
             least=["questions", "coverage"],
         )
+    if report.why_failed:
+        say(f"the score says nothing: {report.why_failed}", style="red")
     if any(name == "error.verify" for name in report.outcomes):
         say("next: mend the verify function, then --restart-step 0 with the mended file")
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
         say_next(f"{continuing()} (asks only the {failed} that failed)")
     elif report.why_failed:
-        say(f"the score says nothing: {report.why_failed}", style="red")
         say_next(f"{PROGRAM} eval --run {quote(report.run)} --show")
     else:
         say_next(next_command or f"{PROGRAM} runs show {quote(report.run)}")
