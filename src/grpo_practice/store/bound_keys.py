@@ -99,6 +99,11 @@ def is_later_default(change: Change, was: Identity) -> bool:
     return change.key == METHOD or (change.key in TEACHER_KEYS and change.key not in was)
 
 
+def is_edited_verify(changes: Sequence[Change]) -> bool:
+    """Return True when nothing but the file of the verify function has changed."""
+    return [change.key for change in changes] == ["verify.sha256"]
+
+
 def can_be_undone(changes: Sequence[Change]) -> bool:
     """Return True unless no configuration of this version gives back what was there before."""
     return not any(c.key == METHOD or REMOVED_VALUES.get(c.key) == c.was for c in changes)

@@ -8,7 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.store.bound_keys import can_be_undone, diff, is_later_default, undoing_hint
+from grpo_practice.store.bound_keys import (
+    can_be_undone,
+    diff,
+    is_edited_verify,
+    is_later_default,
+    undoing_hint,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +102,7 @@ def resume_decision(
         keys = ", ".join(c.key for c in changes)
         return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
     # A branch that was restarted in the middle has only some of its answers.
-    if whole and head.from_step == 0 and [c.key for c in changes] == ["verify.sha256"]:
+    if whole and head.from_step == 0 and is_edited_verify(changes):
         return Rebind(f"{run}: the verify function has changed; it scores the stored answers again")
     if whole:
         afresh = "--restart-step 0 to ask all questions afresh"
