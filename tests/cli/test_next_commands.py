@@ -1,10 +1,8 @@
 """Whatever is said to be typed next is typed here once, as it stands."""
 
 import shlex
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -170,31 +168,6 @@ def test_a_paused_run_says_a_command_that_goes_on(
         assert words == hinted
         assert [flag for flag in words if flag == "--max-tokens"] == [*more[:1]]
     assert pauses == 3
-
-
-@pytest.mark.parametrize("cap", ["--max-requests=20", "--max-tokens 9000", "--max-cost 0.009"])
-def test_a_run_that_an_older_version_paused_is_gone_on_with_under_a_higher_cap(
-    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cap: str
-) -> None:
-    project = Project(tmp_path)
-    prices = "evaluation.prices={sim: {input: 1, output: 1}}"
-    words = ["practice", "-c", "c.yaml", "--db", "p.db", "--set", prices, *cap.split()]
-    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
-    assert gp(*words).code == 6
-    typed = shlex.join(["grpo-practice", *words])
-    with closing(sqlite3.connect(project.db)) as db, db:
-        db.execute("UPDATE invocations SET command = ?", (typed,))
-    for _ in range(9):
-        after = next_words(gp("runs", "show", "toy", "--db", "p.db").out)
-        assert after != words
-        monkeypatch.setattr("sys.argv", ["grpo-practice", *after])
-        ran = gp(*after)
-        if ran.code == 0:
-            break
-        assert ran.code == 6, ran.err
-        words = after
-    assert ran.code == 0
-    assert next_words(gp("runs", "show", "toy", "--db", "p.db").out)[0] == "experiences"
 
 
 ATTEMPT = count()

@@ -13,14 +13,11 @@ from grpo_practice.llm.budget import (
     Account,
     Amount,
     Caps,
-    caps_in,
-    raised_cap,
-    with_cap,
 )
 from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.store import Store
-from grpo_practice.store.queries import runs, spending
+from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
@@ -56,33 +53,6 @@ def admission(
     tries = sum(row.tries for row in spent) + sum(row.tries for row in lost)
     already = Amount(tries, _tokens(spent, lost), micro)
     return Admission(Account(caps, already, largest=largest, command=command))
-
-
-def command_to_go_on(store: Store, run: str) -> str:
-    """Return the run's last command; where its caps are used up, with higher ones.
-
-    Older versions stored a paused command as it was typed, with the cap that had paused it.
-    """
-    command = store.read(runs.last_command, run)
-    for name, cap in [*caps_in(command)]:
-        spent, more = _so_far(store, run, name)
-        if spent + more > cap:
-            command = with_cap(command, name, raised_cap(cap, spent, more))
-    return command
-
-
-def _so_far(store: Store, run: str, name: str) -> tuple[int, int]:
-    """Return what a run spent of what a cap limits, and what one more request may need."""
-    spent, lost = store.read(spending.spent, run), store.read(spending.lost, run)
-    if name == "requests":
-        return sum(row.tries for row in spent) + sum(row.tries for row in lost), 1
-    if name == "tokens":
-        most = max((row.most_tokens or 0 for row in spent), default=0)
-        return _tokens(spent, lost), most or 2 * ASSUMED_OUT
-    # By the prices of then: those of today need the run's configuration, which may not load here.
-    most = max((row.most_micro or 0 for row in spent), default=0)
-    unknown = sum(row.uncounted for row in spent) + sum(row.maybe_paid for row in lost)
-    return sum(row.usage.cost_micro or 0 for row in spent) + unknown * most, most
 
 
 class _PriceBook:

@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-from grpo_practice.app.caps import command_to_go_on
 from grpo_practice.app.library_file import start_ref
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
@@ -384,6 +383,6 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
             "evaluation is scored again",
-            hint=f"finish it first: {command_to_go_on(store, run.name)}",
+            hint=f"finish it first: {store.read(runs.last_command, run.name)}",
         )
     return planned

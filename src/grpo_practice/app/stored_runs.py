@@ -82,14 +82,10 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: There is no such run.
         """
-        from grpo_practice.app.caps import command_to_go_on
         from grpo_practice.reports.stored_runs import run_report
 
         with self._store() as store:
-            report = run_report(store, name)
-            if report.run.status != "paused":
-                return report
-            return replace(report, command=command_to_go_on(store, name))
+            return run_report(store, name)
 
     def compare(
         self,

@@ -1,8 +1,7 @@
 """Budget of a command: requests, tokens and money spent, capped, and needed by one more request."""
 
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from grpo_practice.calls import Usage
@@ -121,7 +120,9 @@ class Account:
         name = self.caps.exceeded(self.spent + self.reserved + need) or "requests"
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
-        command = with_cap(self.command.replace(" --again", ""), name, raised_cap(cap, spent, more))
+        # Twice as much, or ten more requests: fewer would soon be paused again.
+        raised = max(2 * cap, spent + 10 * more)
+        command = with_cap(self.command.replace(" --again", ""), name, raised)
         text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
         if name != "requests":  # one more of these needs one
             text += f", and one more request may need {_shown(name, more)}"
@@ -130,20 +131,6 @@ class Account:
             hint=f"all that was answered is stored; to go on: {command}",
             go_on=command or None,
         )
-
-
-def raised_cap(cap: int, spent: int, more: int) -> int:
-    """Return the cap to go on with: twice this one, or what is spent and ten more requests."""
-    return max(2 * cap, spent + 10 * more)
-
-
-def caps_in(command: str) -> Iterator[tuple[str, int]]:
-    """Yield the caps, each with its name, that a command or a call from Python has."""
-    for name, flag in FLAGS.items():
-        if found := re.search(_typed(command, flag), command):
-            with suppress(ValueError):
-                amount = float(re.split("[= ]", found[0])[1])
-                yield name, round(amount * 1e6 if name == "cost_micro" else amount)
 
 
 def with_cap(command: str, name: str, amount: int) -> str:
