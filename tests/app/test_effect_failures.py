@@ -83,7 +83,7 @@ async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     assert f"E3 {one.failed[0]:.1%} 0.0% {100 * as_0.effect:+.1f}" in said
     assert "not supported (?): E3" in said
     assert f"{len(failed)} rollouts failed" in said
-    assert "of the whole library and of none failed: in the worst and the best case" in said
+    assert "with the whole library or without any failed: in the worst and the best case" in said
     assert [" ? (" in _effect(e) for e in report.found.experiences] == [False, False, True, False]
     document = report.document()["experiences"][2]
     assert document["supported"] is False

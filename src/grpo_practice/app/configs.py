@@ -109,12 +109,14 @@ def practice_config(
         )
     loaded = load_practice_text(stored_text(store, stored), env, overrides)
     config, name = loaded.config, loaded.config.exp_id
+    agent, dataset = config.evaluation.agent.agent.name, config.data.practice_dataset_name
+    return _announced(loaded, name, latest, f"agent {agent}, dataset {dataset}")
+
+
+def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loaded[C]:
+    """Return the config of the latest run with a notice that names it, and what it is used for."""
     how = "gone on with" if name == latest.name else f"with the config of {latest.name}"
-    said = (
-        f"{name}: {how} (agent {config.evaluation.agent.agent.name}, dataset"
-        f" {config.data.practice_dataset_name})"
-    )
-    return replace(loaded, notices=[said, *loaded.notices])
+    return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
 
 
 def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
@@ -188,9 +190,8 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
         more = [v for v in variants if f"/{v}/" not in f"{name}/"]
         target = "/".join([name, *more])
-    how = "gone on with" if target == latest.name else f"with the config of {latest.name}"
-    said = f"{target}: {how} (agent {config.agent.agent.name}, dataset {config.data.dataset})"
-    loaded = replace(loaded, notices=[said, *loaded.notices])
+    what = f"agent {config.agent.agent.name}, dataset {config.data.dataset}"
+    loaded = _announced(loaded, target, latest, what)
     return unless_edited(store, agent, loaded, target, library)
 
 

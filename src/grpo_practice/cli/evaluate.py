@@ -163,12 +163,7 @@ def evaluate(
         else:
             report = ws.evaluate(config, **options)
     document = report.document()
-    if json:
-        print_json(document)
-    else:
-        _show(ws, report, show=show, limit=limit)
-        if not forecast:
-            say_restarted(restart_step)
+    print_json(document) if json else _show(ws, report, restart_step, show=show, limit=limit)
     if document["exit"]:
         raise typer.Exit(1)
 
@@ -176,6 +171,7 @@ def evaluate(
 def _show(
     ws: "Workspace",
     report: "EvalReport | ComparisonReport | Forecast",
+    restart_step: int | None,
     *,
     show: bool,
     limit: int | None,
@@ -191,6 +187,7 @@ def _show(
     match report:
         case ComparisonReport():
             show_comparison(report)
+            say_restarted(restart_step)
         case EvalReport():
             if show:
                 most, all_ = limit or SHOWN, report.score.n_questions
@@ -198,6 +195,7 @@ def _show(
                 shown = show_transcripts(ws.rollouts(report.run, limit=most), most)
                 say_how_many(shown, all_, command)
             show_eval(report)
+            say_restarted(restart_step)
         case _:
             show_forecast(report)
 

@@ -1,15 +1,15 @@
-"""Whether the comparisons of a step were of any use, and the error that pauses a step without."""
+"""Whether the comparisons of a step were of any use, and the error that stops it if not."""
 
 from collections.abc import Iterable, Sequence
 
-from grpo_practice.errors import GrpoPracticeError, PausedError
+from grpo_practice.errors import GrpoPracticeError
 from grpo_practice.reports.shortfalls import UNFIT, advice, spoken
 from grpo_practice.store.distillation import frequencies
 from grpo_practice.text import brief
 from grpo_practice.types import Distilled, Operation
 
 LEAST = 3
-"""Comparisons of a step from which on it is no chance that all of them are of no use."""
+"""Fewest comparisons of a step that, all useless, are more than bad luck."""
 SAID = 400
 """Characters of a failure, or of a quarantined text, in the error."""
 
@@ -19,7 +19,7 @@ def are_useless(
 ) -> bool:
     """Return True when every comparison failed or has all its texts quarantined.
 
-    `merged`: operations of the merge; where all are quarantined, no proposal behind them is left.
+    `merged`: operations of the merge; if all are quarantined, no proposal behind them is left.
     A comparison that finds no lesson is of use. Fewer than `least` comparisons prove nothing.
     """
     lost = [op.quarantined for op in merged]
@@ -33,7 +33,7 @@ def _is_useless(done: Distilled, none_left: bool) -> bool:
 
 
 def are_repeated(distilled: Sequence[Distilled], merged: Iterable[Operation]) -> bool:
-    """Return False where a setting alone keeps the texts out: the same replies will do then."""
+    """Return False if only a setting keeps the texts out, so that the same replies will do."""
     texts = [op for op in _operations(distilled, merged) if op.quarantined]
     return any(done.failed for done in distilled) or any(op.rule != "one_site" for op in texts)
 
@@ -46,7 +46,7 @@ def pause(
     step: int,
     distilled: Sequence[Distilled],
     merged: Sequence[Operation],
-    kind: type[GrpoPracticeError] = PausedError,
+    kind: type[GrpoPracticeError],
 ) -> GrpoPracticeError:
     """Return the error that stops before the step is closed.
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from shlex import quote
+from statistics import fmean
 from typing import Any
 
 from typing_extensions import override
@@ -119,10 +120,9 @@ class Contrast:
     @property
     def is_skewed(self) -> bool:
         """Whether few questions and a mean near 0 or 1 make a false verdict likelier than 5 %."""
-        n = len(self.judged.questions)
-        sums = (sum(q.a for q in self.judged.questions), sum(q.b for q in self.judged.questions))
-        few = self.judged.effective_clusters < MANY
-        return few and not all(0.1 <= total / n <= 0.9 for total in sums)
+        of = self.judged
+        means = (fmean(q.a for q in of.questions), fmean(q.b for q in of.questions))
+        return of.effective_clusters < MANY and not all(0.1 <= mean <= 0.9 for mean in means)
 
     @property
     def noise(self) -> Noise | None:

@@ -187,10 +187,10 @@ def _effects(
     failed, experiences = np.isnan(rewards), list[ExperienceEffect]()
     for j, e in enumerate(library.experiences):
         one, *bounds = (_of_one(case, j, e) for case in cases)
-        shares = [
+        with_it, without = (
             float(failed[has].mean()) if has.any() else 0.0 for has in (shown[:, j], ~shown[:, j])
-        ]
-        experiences.append(replace(one, failed=(shares[0], shares[1]), bounds=bounds))
+        )
+        experiences.append(replace(one, failed=(with_it, without), bounds=bounds))
     return cases[0], experiences
 
 
@@ -261,8 +261,8 @@ class EffectsReport(Report):
         if (of := self.measured) is not None and of.worst is not None and of.best is not None:
             ends = (points(case.mean, signed=True) for case in (of.worst, of.best))
             notes.append(
-                f"{count(of.missing, 'rollout')} of the whole library and of none failed: in the"
-                f" worst and the best case, they differ by {' and '.join(ends)} points"
+                f"{count(of.missing, 'rollout')} with the whole library or without any failed:"
+                f" in the worst and the best case, these differ by {' and '.join(ends)} points"
             )
         if found.left_out:
             notes.append(

@@ -12,7 +12,7 @@ from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
-from grpo_practice.reports.shortfalls import PRACTISE, counted_steps, shortfalls, spoken
+from grpo_practice.reports.shortfalls import counted_steps, practise_command, shortfalls, spoken
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
@@ -334,8 +334,7 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
 
 def _texts(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
     """Yield comparisons and proposals that came to nothing, and the rules behind it."""
-    last = store.read(runs.last_command, run.name)
-    practise = last if last.startswith(PRACTISE) else PRACTISE
+    practise = practise_command(store.read(runs.last_command, run.name))
     for short in shortfalls(rows):
         yield Finding(
             short.of,

@@ -53,7 +53,7 @@ ONE_SITE = (
     "name the site in practice.trusted_sites if you trust it, or let a person decide with"
     " practice.approve: true"
 )
-"""Advice where one web site alone says what is learnt."""
+"""Advice if only one web site supports a lesson."""
 UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
 """Advice where the teacher does not keep to what is asked for."""
 _REFUSED: Mapping[str, str] = {
@@ -113,6 +113,11 @@ class Shortfall:
         """Return it as part of a document."""
         words = {"sentence": self.sentence, "advice": self.advice}
         return asdict(self) | words | {"next": self.next_command(run, practise)}
+
+
+def practise_command(last: str) -> str:
+    """Return the command that goes on with a practice run: its last one, if that practised."""
+    return last if last.startswith(PRACTISE) else PRACTISE
 
 
 def is_restarted(step: int, rows: Sequence[StepRow]) -> bool:

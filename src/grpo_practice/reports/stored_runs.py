@@ -13,7 +13,7 @@ from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import MEAN_OVER, score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
-from grpo_practice.reports.shortfalls import PRACTISE, Shortfall, counted_steps, shortfalls
+from grpo_practice.reports.shortfalls import Shortfall, counted_steps, practise_command, shortfalls
 from grpo_practice.reports.training import TrainedParts, base_model, trained_parts
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
@@ -189,7 +189,7 @@ class RunReport(Report):
     @property
     def practise(self) -> str:
         """Command that goes on with a practice run, which need not be the latest."""
-        return self.command if self.command.startswith(PRACTISE) else PRACTISE
+        return practise_command(self.command)
 
     @property
     def next_command(self) -> str:

@@ -85,11 +85,6 @@ def _storable(text: str) -> str:
     return text
 
 
-def _breathe() -> int:
-    """Let SQLite go on."""
-    return 0
-
-
 def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection:
     """Open a connection in autocommit mode with our settings; any one thread may use it.
 
@@ -104,9 +99,9 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
     )
     db.path = path
     db.row_factory = sqlite3.Row
-    # Python calls the handlers of signals between bytecodes only: without this one, Ctrl-C would
-    # wait for the end of a query, and a stranger's database can make that end arbitrarily late.
-    db.set_progress_handler(_breathe, BREATH)
+    # Python handles signals between bytecodes only: without this function, Ctrl-C would wait for
+    # the end of a query, and a stranger's database can make that end arbitrarily late.
+    db.set_progress_handler(lambda: 0, BREATH)
     try:
         db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
         # Views and triggers of a stranger's file call no function that has effects.
