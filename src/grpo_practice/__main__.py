@@ -9,9 +9,9 @@ sys.path[:] = safe_path()
 
 
 def main() -> None:
-    """Run the command line, and stop in order also while it is being imported."""
+    """Run the command line; stop cleanly on Ctrl-C even while it is being imported."""
     try:
-        # Here: the imports take most of a second, in which Ctrl-C would print a traceback.
+        # Not at the top: the imports take most of a second, and Ctrl-C would print a traceback.
         from grpo_practice.cli.main import main as run
 
         run()

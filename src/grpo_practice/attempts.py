@@ -12,7 +12,7 @@ from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
 from grpo_practice.types import Library, Rollout, Trajectory, Verdict
 
 LOOKED_AT = 3
-"""Rollouts with experiences whose requests are looked at."""
+"""Rollouts with experiences whose requests are checked."""
 SEND_IT = (
     "let the agent send the system prompt that it is given (docs/agents.md), or set"
     " agent.ignores_system: true if it uses it in another way"
@@ -39,7 +39,7 @@ class SystemCheck:
 
     emit: Emit
     land: Land | None = None
-    """Waits for what is under way, before the run pauses; None says so and goes on."""
+    """Waits for requests under way before the run pauses; None: give a notice and go on."""
     _without: int = 0
     """Rollouts with experiences whose requests had none."""
     _over: bool = False
@@ -92,7 +92,7 @@ class Attempts:
     emit: Emit
     limit: FailureLimit
     check: SystemCheck | None
-    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
+    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
 
     async def play(
         self, key: AttemptKey, player: Player, system: SystemPrompt, weight: float = 1.0

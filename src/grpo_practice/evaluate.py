@@ -45,7 +45,7 @@ class Evaluation:
     max_failed_share: float
     land: Land
     check: SystemCheck | None = None
-    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
+    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
     pilot: int | None = None
     """Number of the questions that are left to ask, with no step closed; None asks all."""
     limit: int | None = None

@@ -102,7 +102,7 @@ def test_filler_beside_two_libraries_by_hand_is_refused(gp: Gp) -> None:
         Path(name).write_text(json.dumps([f"{name}: {HAND[0]}"]), "utf-8")
     ran = gp("eval", "--arms", "a.yaml,b.yaml,filler", *ASKED)
     assert ran.code == 2
-    assert "filler is as long as one library, and a.yaml and b.yaml are several" in ran.err
+    assert "filler takes the length of one library, but a.yaml and b.yaml are several" in ran.err
 
 
 def test_a_bad_library_by_hand_names_its_line(gp: Gp) -> None:

@@ -196,7 +196,7 @@ def test_an_evaluation_without_any_answer_names_the_cause_and_is_exit_1(
         seen = evaluate(server, json=False)
         out = " ".join(seen.ran.out.split())
         assert seen.code == 1
-        assert f"the score says nothing: no rollout gave an answer: {said}" in out
+        assert f"the score means nothing: no rollout gave an answer: {said}" in out
         told = evaluate(server)
     assert (told.code, told.told["exit"], told.asked) == (1, 1, [])
     (command,) = re.findall("next: grpo-practice (eval .* --show)", seen.ran.out)

@@ -246,12 +246,12 @@ def _is_file(name: str) -> bool:
 
 
 def _taught(request: ArmsRequest) -> list[str]:
-    """Return the arms that the practised library, or one like it, is for."""
+    """Return the arms that need the practised library."""
     return [n for n in request.names if n in KNOWN and n not in ("none", *WITHOUT)]
 
 
 def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
-    """Return arm → library of the files that hold one.
+    """Return arm → library, for each arm that is the file of a library.
 
     Raises:
         ConfigError: A file cannot be read, or an experience in it cannot be used.
@@ -264,20 +264,20 @@ def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
 def _learnt(
     store: Store, request: ArmsRequest, by_hand: Mapping[str, Library]
 ) -> LibraryRef | None:
-    """Return the practised library that the arms are about; None where no arm needs one.
+    """Return the practised library that the arms are about; None if no arm needs one.
 
-    Without another arm that needs it, `filler` is as long as a library written by hand.
+    If only `filler` would need one, it takes the length of the library in a file instead.
 
     Raises:
-        ConfigError: There is none, or it is empty; or `filler` could be like two files.
+        ConfigError: There is no such library, it is empty, or `filler` is beside several files.
     """
     needed = _taught(request)
     if not needed or (needed == ["filler"] and len(by_hand) == 1):
         return None
     if needed == ["filler"] and by_hand:
         raise ConfigError(
-            f"filler is as long as one library, and {' and '.join(by_hand)} are several",
-            hint="name one file beside filler, and compare the others by a command of their own",
+            f"filler takes the length of one library, but {' and '.join(by_hand)} are several",
+            hint="name one file beside filler, and compare the others in a separate command",
         )
     named = request.evaluation.run
     if request.evaluation.config is not None:
@@ -375,9 +375,9 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 
 
 def compared(job: ArmsJob) -> ComparisonReport:
-    """Return how the arms compare: the full library, or else the last arm, less each other one.
+    """Return the comparison of the main arm with each other arm.
 
-    The last arm that is not `none` or `filler`, if there is one: these say what makes a difference.
+    The main arm is `full`, else the last arm that is not `none` or `filler`, else the last arm.
     """
     named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:

@@ -57,7 +57,7 @@ class RunOptions(TypedDict, total=False):
     restart_step: int | None
     """First step to play afresh; None continues."""
     again: bool
-    """Whether to repeat the restart at `restart_step`, also if it is under way or finished."""
+    """Whether to repeat the restart at `restart_step`, even if it is under way or finished."""
     verbose: bool
     """Whether notices also say which keys of the config have no effect."""
     trace_content: bool

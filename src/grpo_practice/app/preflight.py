@@ -35,7 +35,7 @@ LOST = "dataset samples"
 SHOWN = 5
 """Most bad golds that a message names."""
 TRIED = 5
-"""Most golds that a verify function of the user's is tried on before a run begins."""
+"""Most golds on which the user's verify function is tried before a run begins."""
 
 
 def session_of(
@@ -84,12 +84,12 @@ def verify_function(
 async def try_verify(
     session: Session, spec: RunSpec, verify: VerifyFunction, dataset: DatasetRow
 ) -> None:
-    """Try a verify function of the user's on golds of the dataset, unless the run knows it.
+    """Try the user's verify function on golds of the dataset, unless the run began with it.
 
-    A notice says if it takes none for right.
+    Give a notice if it scores no gold as right.
 
     Raises:
-        ConfigError: It raises for every gold, or its workers cannot start.
+        ConfigError: The function raises for every gold, or its workers cannot start.
     """
     if verify.built_in is not None or verify.is_judge or _is_known(session.store, spec):
         return
@@ -105,7 +105,7 @@ async def try_verify(
 
 
 def _is_known(store: Store, spec: RunSpec) -> bool:
-    """Return whether the run was begun with this verify function."""
+    """Return whether the run began with this verify function."""
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
         return False

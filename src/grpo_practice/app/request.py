@@ -52,7 +52,7 @@ class RunRequest:
     restart_step: int | None = None
     """First step to play afresh; None continues."""
     again: bool = False
-    """Whether to repeat the restart at `restart_step`, also if it is under way or finished."""
+    """Whether to repeat the restart at `restart_step`, even if it is under way or finished."""
 
     @property
     def overrides(self) -> list[Override]:

@@ -153,9 +153,9 @@ class EvalTarget:
 def unless_edited(
     store: Store, file: Path | None, loaded: Loaded[EvalConfig], name: str, library: Library
 ) -> tuple[Loaded[EvalConfig], EvalTarget]:
-    """Return the evaluation of this name, or another one if its agent's file was edited since.
+    """Return the evaluation of this name, or of another name if its agent's file was edited since.
 
-    The other one is called `pa@1a2b3c`, after the hash of the agent that the file now describes.
+    The other name is `pa@1a2b3c`, with the hash of the agent that the file now describes.
     """
     found = store.read(runs.find, name) if file else None
     if file is None or found is None or found.head_branch is None:

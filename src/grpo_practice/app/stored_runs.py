@@ -138,7 +138,7 @@ class StoredRuns(DatabaseFile):
         """Delete runs, each a name or a glob, and the evaluations that they made.
 
         Answers that another run uses stay with that run. With dependants, the runs that have a
-        library of one of them go, too.
+        library of one of them are deleted, too.
 
         Raises:
             ConfigError: There is no such run, or the library of one is another run's start.

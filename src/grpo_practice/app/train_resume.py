@@ -108,7 +108,7 @@ def _restarting(session: Session, spec: RunSpec) -> Session:
     head, decision = store.read(branches.decide, spec, restart_step=step, again=session.again)
     if head is None or head["from_step"] != step or not isinstance(decision, Resume):
         return session
-    session.notice(str(decision.notice))  # it goes on at its last checkpoint
+    session.notice(str(decision.notice))  # the run continues at its last checkpoint
     return replace(session, restart_step=None)
 
 

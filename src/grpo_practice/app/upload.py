@@ -20,9 +20,9 @@ from grpo_practice.verify import suitability
 NAMED = 5
 """Most rows that a note names."""
 BEGINNING = 40
-"""Characters by which questions of a family may begin alike; of GSM8K no two do."""
+"""Characters at the start that questions of a family share; no two questions of GSM8K do."""
 FAMILIES, SHARE = 5, 0.2
-"""Fewest beginnings, and share of the rows with one of these, from which families are supposed."""
+"""Fewest shared beginnings, and least share of rows with one, that suggest families."""
 IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
@@ -138,14 +138,14 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
 
 
 def families_notes(staged: StagedSamples) -> list[str]:
-    """Return a note where questions seem to come in families that no `cluster` names."""
+    """Return a note if questions seem to come in families that no `cluster` names."""
     alike, beginnings = staged.alike(BEGINNING)
     if beginnings < FAMILIES or alike < SHARE * len(staged):
         return []
     return [
         f"{alike:,} of {len(staged):,} questions begin as others do ({beginnings:,} beginnings): if"
         " these belong together, name their family in a column `cluster` (--map cluster=COLUMN),"
-        " since a verdict takes all others to be independent"
+        " since a verdict treats the rest as independent"
     ]
 
 

@@ -87,7 +87,7 @@ RestartOption = Annotated[
 AgainOption = Annotated[
     bool,
     typer.Option(
-        "--again", help="With --restart-step: repeat it, also if it is under way or finished."
+        "--again", help="With --restart-step: repeat it, even if it is under way or finished."
     ),
 ]
 VerboseOption = Annotated[

@@ -90,7 +90,7 @@ def show(
     """Show rollouts with all that was said.
 
     System prompt, turns with calls and results of tools, answer, verdict and critique; then the
-    replies of the teacher about the question, and with --full what it was asked.
+    teacher's replies about the question and, with --full, the prompts that it was sent.
 
     Example: grpo-practice rollouts show math/eval --question 3
     """

@@ -136,7 +136,7 @@ def delete(
 ) -> None:
     """Delete runs, and the evaluations that they made.
 
-    Everything that was paid for in them goes too, but for answers that another run uses.
+    Everything that was paid for in them is deleted, except answers that another run uses.
 
     Example: grpo-practice runs delete math --yes
     """

@@ -133,8 +133,8 @@ class StagedSamples:
     def alike(self, length: int) -> tuple[int, int]:
         """Count the samples that begin as another question does, and the beginnings they share.
 
-        A beginning is the first `length` characters after those that all samples begin with. Left
-        out are samples that have a cluster.
+        A beginning is the first `length` characters after the text that all samples begin with.
+        Samples with a cluster do not count.
         """
         low, high = self._query("SELECT min(question), max(question) FROM rows").fetchone()
         pairs = zip(low or "", high or "", strict=False)

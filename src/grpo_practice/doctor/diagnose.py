@@ -165,6 +165,7 @@ def _look_at_approval(config: PracticeConfig) -> list[Check]:
     )
     hint = (
         "set practice.approve: true, and read what `grpo-practice experiences list` then holds;"
-        " without it, what one site alone says is quarantined unless practice.trusted_sites has it"
+        " without it, text that only one site supports is quarantined unless"
+        " practice.trusted_sites names the site"
     )
     return [warning("practice.approve", text, hint)]

@@ -33,7 +33,7 @@ DEADLINE_S = 30.0
 WHOLE_S = 35.0
 """Longest wait for a model at an address, waits that the endpoint asks for included."""
 CONNECT_S = 3.0
-"""Longest wait for a connection, of an address that gave no answer."""
+"""Longest wait for a connection to an address that gave no answer."""
 TRIES = 2
 REQUESTS = 2
 """Requests to each model at each address."""
@@ -73,7 +73,7 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
 ) -> list[Check]:
-    """Check how each endpoint answers; all addresses are asked at once, and each one in turn.
+    """Check how each endpoint answers: addresses in parallel, models at one address in turn.
 
     Args:
         models: As `models_of` has them.

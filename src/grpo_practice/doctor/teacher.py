@@ -84,7 +84,9 @@ async def look_at_teacher(
             return [problem("teacher", error)], made
         except TimeoutError:
             text = f"gave no tiny comparison in {COMPARISON_S:.0f} s"
-            return [warning("teacher", text, "a practice waits, and is slow")], made
+            return [
+                warning("teacher", text, "a practice waits for such replies, and is slow")
+            ], made
         except (StepError, EndpointRefusedError) as e:
             return [problem("teacher", EndpointRefusedError(str(e), hint=e.hint))], made
     seconds = sum(reply.seconds for reply in replies)

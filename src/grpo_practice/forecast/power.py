@@ -110,8 +110,8 @@ def planned_effect(
 ) -> PlannedEffect:
     """Return how exactly these rollouts measure an effect.
 
-    The plan rests on the latest measurement of experiences of the experiment, else on the
-    evaluations of its baseline and of this library. Their difference D on a question may be due to
+    The plan rests on the experiment's latest measurement of experiences, else on its
+    evaluations of the baseline and of this library. Their difference D on a question may be due to
     all experiences alike or to one alone: the variances of the m effects add up to between
     Var(D) / m and E(D²).
     If D is not known, effects may be the same for all questions, or as different as rewards from 0

@@ -37,7 +37,7 @@ class Practice:
     page_tools: Collection[str]
     """Names of the agent's tools whose results are web pages."""
     check: SystemCheck | None = None
-    """Watch over the agent's requests; None where the agent may leave out its system prompt."""
+    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
     guard: LazyGuard | None = None
     """Check that no experience gives an answer away; None where `answer_guard` is off."""
     pilot: int | None = None

@@ -74,7 +74,7 @@ def answer_given_away(
 
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
-    """Quarantine what one web site alone says, unless it is trusted or a person decides."""
+    """Quarantine text of one web site alone, unless the site is trusted or a person decides."""
     texts = defaultdict[int, list[str]](list)
     for proposal in step.proposed:
         texts[proposal.slot].append(proposal.operation.text or "")

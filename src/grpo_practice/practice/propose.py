@@ -22,7 +22,7 @@ async def propose(
     at: GroupKey,
     gives_away: GivesAway = lambda op: None,
 ) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for; make no call where they only confirm something.
+    """Ask which edits the lessons call for; make no call if they only confirm something.
 
     Edits that give an answer away are asked for once more. If no further reply can be used, the
     first one counts.
@@ -44,7 +44,7 @@ async def propose(
 
     def read(reply: Reply) -> None:
         readable.append(read_operations(reply, library, limit=2 * len(lessons)))
-        # Where the truth is not to be shown, the complaint would tell it.
+        # Without `truth`, the teacher must not see the answer, which the complaint would tell.
         if len(readable) == 1 and teacher.truth:
             _refuse_answers(readable[0], gives_away)
 

@@ -119,7 +119,7 @@ class PracticeStep:
         return [done for _, done in sorted(self._distilled.items())]
 
     async def _check_use(self, change: Change) -> None:
-        """Raise where no comparison was of use."""
+        """Raise if no comparison was of use; store the pause if the next command repeats them."""
         job, row, distilled = self._job, self._rollouts.row, self._by_slot()
         # A pilot is small, and is asked for to find just this.
         least = LEAST if job.pilot is None else 1

@@ -60,7 +60,7 @@ class Teacher:
     fences: Fences = field(default_factory=Fences.with_new_key)
     """Fences of the run, for what students, judges and models before it wrote."""
     round: int = 0
-    """How often the step was paused because no comparison was of use; each round has new seeds."""
+    """Times that the step was paused since no comparison was of use; each has new seeds."""
 
     def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """Open the conversation of one stage about one sample (None: about the whole step)."""
@@ -99,8 +99,7 @@ class Teacher:
         Asked again, the model sees its reply (unless it was cut off), what is wrong with it and the
         form asked for, and has another seed. At temperature 0 it is the new messages that make a
         new answer likely: a temperature is part of the model's settings, which belong to the run
-        and not to one ask. `keep` also takes a reply of an earlier round, if it can be
-        read.
+        and not to one ask. With `keep`, a readable reply of an earlier round is taken.
 
         Raises:
             ReplyError: It could not be read `ASKS` times.

@@ -108,10 +108,10 @@ def supported(
     trusted: Iterable[str] = (),
     hold: bool = False,
 ) -> tuple[Operation, ...]:
-    """Give the merged operations the sites behind them; quarantine what one site alone says.
+    """Add the sites behind each merged operation; quarantine text of one site alone.
 
-    Sites of `trusted` hosts may say it alone. With `hold` an operation is not quarantined, since a
-    person decides on it, and only has the reason.
+    Text of a `trusted` site is kept. With `hold`, an operation gets the reason but is not
+    quarantined, since a person decides on it.
 
     Takes a second for each 20 MB of pages. Each group whose proposals the merge was shown may have
     brought any of it; texts of our `own` are no page's: questions, instructions, the library.
@@ -134,7 +134,7 @@ class _Step:
     found: Mapping[str, Set[Phrase]]
     """Text of a page → the phrases of merged operations in it."""
     trusted: Set[str]
-    """Sites that may say something alone."""
+    """Sites whose text is kept without the support of another."""
     hold: bool
 
     def carriers(self, text: str) -> Sequence[Source]:

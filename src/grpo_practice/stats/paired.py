@@ -230,8 +230,8 @@ class Look:
     def level(self) -> float:
         """Part of `ALPHA` that this comparison may spend.
 
-        That is 4/5 in the first, then 1/10, 1/30, 1/60 and so on: however many follow, they sum up
-        to `ALPHA`. Multiplying p by the number of comparisons so far would not keep to it, since
+        The first may spend 4/5, the next 1/10, 1/30, 1/60 and so on: all of them together never
+        exceed `ALPHA`. Multiplying p by the number of comparisons so far would exceed it, since
         the first one would spend all.
         """
         n = self.number
@@ -239,7 +239,7 @@ class Look:
 
 
 def adjusted(ps: Sequence[float], looks: Sequence[Look]) -> list[float]:
-    """Return p-values that `ALPHA` is the limit of, whatever was compared before. Shape: [C].
+    """Return p-values to compare with `ALPHA`, whatever was compared before. Shape: [C].
 
     The contrasts of one look share its level (Holm), and contrasts that are not given count as 1.
     """

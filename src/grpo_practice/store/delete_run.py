@@ -11,12 +11,12 @@ from grpo_practice.errors import ConfigError
 def doomed(
     db: sqlite3.Connection, runs: Sequence[str], *, with_dependants: bool = False
 ) -> list[str]:
-    """Return the names of the runs that go when these are deleted: they, and the runs they made.
+    """Return the names of all runs to delete with these: they, and the runs that they made.
 
-    With dependants, the runs that have a library of one of them go, too.
+    With dependants, also the runs that have a library of one of them.
 
     Raises:
-        ConfigError: There are such runs, and dependants are to stay.
+        ConfigError: A run has a library of one of them, and dependants are to stay.
     """
     at = (json.dumps(runs),)
     every = [row[0] for row in db.execute(_DOWN.format(more=_DEPENDANTS), at)]
@@ -45,8 +45,8 @@ _DEPENDANTS = """
 def delete(db: sqlite3.Connection, gone: Sequence[str]) -> None:
     """Delete the runs, of which `doomed` has the names, with everything paid for.
 
-    Answers stay if a run that stays uses them: a run that asked the same has them from then on, and
-    calls of a re-judgement stay with the run whose rollouts it judged.
+    Answers that a remaining run uses are kept: a run that asked the same takes them over, and calls
+    of a re-judgement stay with the run whose rollouts it judged.
     """
     names = "SELECT value FROM json_each(:gone)"
     branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"

@@ -59,7 +59,7 @@ class Restart:
 
     step: int
     goes_on: bool = False
-    """True where `step` is open: calls that it has made already may be reused."""
+    """True if `step` is open: calls that it has made already may be reused."""
 
 
 ResumeDecision = Start | Resume | Rebind | Restart

@@ -16,7 +16,7 @@ LINE = 160
 NAMED = 3
 """Models without a price that are named."""
 MANY = 0.02
-"""Share of answers that ended badly from which a report says what to do."""
+"""Share of badly ended answers from which on a report gives advice."""
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:

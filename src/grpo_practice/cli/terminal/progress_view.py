@@ -138,7 +138,7 @@ class Lines:
             self._print(*line)
 
     def tick(self) -> None:
-        """Print a line where no reply has come for long, again after twice as long."""
+        """Print a line if no reply has come for long, and the next after twice as long."""
         quiet_s, calls = self._tally.now.silence()
         if quiet_s < SILENT_S:
             self._silent_s = SILENT_S

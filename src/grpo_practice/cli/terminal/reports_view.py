@@ -58,7 +58,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             least=["questions", "coverage"],
         )
     if report.why_failed:
-        say(f"the score says nothing: {report.why_failed}", style="red")
+        say(f"the score means nothing: {report.why_failed}", style="red")
     if any(name == "error.verify" for name in report.outcomes):
         say("next: mend the verify function, then --restart-step 0 with the mended file")
     elif report.failures:

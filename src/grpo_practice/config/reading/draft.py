@@ -265,13 +265,14 @@ class Draft:
             section["verify"] = f"{file}:{func}"
 
     def _from_here(self, name: str, *key: str) -> str:
-        """Return `path.py[:func]` from the config's folder if the file lies beside its YAML.
+        """Return `path.py[:func]` relative to the config's folder.
 
-        That may be a file in another folder, which the config includes.
+        The name changes only if it stands in an included YAML file of another folder, and the
+        Python file lies beside that one.
         """
         place, here = self.tree.place((*self.evaluation, *key)), self.source.base_dir
         file, colon, func = name.rpartition(":") if ":" in name else (name, "", "")
-        # A flag and a stored config lie in no folder.
+        # Values of a flag or of a stored config come from no folder.
         if self.source.path is None or place is None or place.line is None:
             return name
         folder = Path(place.file).resolve().parent

@@ -41,9 +41,9 @@ class Environment(dict[str, str]):
         self._emptied = [n for n, text in (dotenv or {}).items() if text and process.get(n) == ""]
 
     def emptied(self, text: str | None = None) -> str | None:
-        """Say which variables of the `.env` are empty in the process's; those in a text, if given.
+        """Return a sentence on variables that `.env` sets and the process's environment empties.
 
-        None if there are none.
+        With a text, only variables that it names count. None without such a variable.
         """
         names = [name for name in self._emptied if text is None or name in text]
         said = [

@@ -1,6 +1,6 @@
-"""Earlier comparisons on the same questions, found by what commands have measured.
+"""Earlier comparisons on the same questions, found from the rollouts that commands brought.
 
-A command that brought new rollouts is a look at them, and printing a report again is none. So a
+A command that brought new rollouts is a look at them; printing a report again is not. So a
 comparison keeps its number, whatever is evaluated afterwards.
 """
 

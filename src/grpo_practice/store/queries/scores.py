@@ -159,7 +159,7 @@ def settled_counts(
 ) -> dict[int, int]:
     """Return step → the number of its rollouts that are settled, where it has any.
 
-    With `unscored`, those whose answer is there count, too, although scoring it has failed.
+    With `unscored`, rollouts count too that have an answer whose scoring failed.
     """
     more = "OR r.reason IN ('verify', 'judge')" if unscored else ""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES} {more}) GROUP BY 1"
