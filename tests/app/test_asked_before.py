@@ -199,6 +199,24 @@ async def test_another_model_behind_the_same_gateway_is_asked(tmp_path: Path, wa
     assert asked == [(12, 0), (12, 0), (0, 12)]
 
 
+async def test_the_same_run_says_that_its_answers_are_of_another_address(tmp_path: Path) -> None:
+    project, at, said = Project(tmp_path), "agent.model.model_provider.", []
+    async with served() as gateway:
+        root = gateway.url.removesuffix("/v1")
+        for name, restart in (("a", None), ("b", None), ("a", None), ("b", 0), ("b", None)):
+            project.events.clear()
+            await project.evaluate(
+                f"{at}model=default",
+                f"{at}api_key=k",
+                f"{at}base_url={root}/{name}/v1",
+                config=evaluation(tmp_path, "one"),
+                restart_step=restart,
+            )
+            texts = [e.text for e in project.events if isinstance(e, Notice)]
+            said.append(any("another address" in text for text in texts))
+    assert said == [False, True, False, False, False]
+
+
 async def test_the_judge_of_a_lender_is_asked_again_unless_it_is_the_same(tmp_path: Path) -> None:
     project = Project(tmp_path)
     async with served() as gateway:

@@ -8,7 +8,7 @@ from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, datasets, invocations
 from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
-from grpo_practice.store.queries import scores
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
 from grpo_practice.types import Library
 
@@ -33,6 +33,23 @@ def asked_before(
         ):
             return branch.id
     return None
+
+
+def moved(store: Store, spec: RunSpec) -> str | None:
+    """Return a notice if the run has answers from another address than the spec's, else None."""
+    run = store.read(runs.find, spec.name)
+    if run is None or run.head_branch is None or "student_at" not in spec.addresses:
+        return None
+    branch = store.read(branches.load, run.head_branch)
+    known = store.read(scores.student_addresses, [branch.id, *branch.reuses]) - {None}
+    here = {store.read(invocations.address_hash, spec.addresses["student_at"])}
+    if not known - here:
+        return None
+    return (
+        f"{spec.name} has answers from another address (base_url, extra_headers or extra_query),"
+        " which count on; if another model answers now, give the evaluation another exp_id or add"
+        " --restart-step 0"
+    )
 
 
 def _with_prompt(store: Store, prompt: str) -> Iterator[tuple[str, Branch]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.app.asked_before import asked_before
+from grpo_practice.app.asked_before import asked_before, moved
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.half_prompts import half_prompts
@@ -240,6 +240,8 @@ def lent(job: EvalJob) -> RunSpec:
     spec, store = replace(spec_of(job), addresses=addresses), job.session.store
     known = store.read(runs.find, spec.name) is not None
     own = job.target.rejudge is not None or job.target.role == EFFECT
+    if job.session.restart_step != 0 and (notice := moved(store, spec)):
+        job.session.notice(notice)
     if known or job.session.again or own:
         return spec
     lender = asked_before(store, spec, job.config, job.dataset, job.target.library)
