@@ -128,7 +128,7 @@ class LockedError(GrpoPracticeError):
 class PausedError(GrpoPracticeError):
     """A cap was reached, or no comparison was of use; what was paid for is stored.
 
-    `go_on` is the command that does, where it is known.
+    `go_on`: the command that continues, if it is known.
     """
 
     exit_code = 6

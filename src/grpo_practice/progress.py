@@ -164,7 +164,7 @@ class Activity:
         """Return the seconds for which model calls have been under way and none has ended.
 
         Returns:
-            Seconds, and those that each call under way has taken; 0 if there is none.
+            The seconds, 0 if no call is under way; and the seconds that each call has taken.
         """
         # Copied at once: the display has a thread of its own, and these change while it looks.
         began = [at for times in list(self._calls.values()) for at in times]

@@ -19,14 +19,14 @@ from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.types import Group
 
 ASSUMED_SHARE = Range(0.1, 0.6)
-"""Share of groups that teach, in a run that has none yet, where no score says that it is less."""
+"""Share of groups that teach, assumed for a run without groups; a score may lower it."""
 
 
 def share_of(store: Store, branch: Branch, config: PracticeConfig) -> tuple[Range, int]:
     """Return the share of groups that teach, and in how many groups it was counted.
 
-    Groups of steps that are not closed count too, as far as they are played. Without any, the share
-    is assumed, within what the agent's score before practice allows.
+    Played groups of open steps count too. Without any group, the share is assumed, within the
+    limits that the agent's score before practice sets.
     """
     truth = config.practice.given_ground_truth
     groups, informative = store.read(spending.informative, branch.run)

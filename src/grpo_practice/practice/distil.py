@@ -227,7 +227,7 @@ async def _ask(
     *,
     keep: bool = False,
 ) -> tuple[T, list[int]]:
-    """Ask with texts that are shortened to fit; once more with less, where that was too long.
+    """Ask with texts that are shortened to fit; if that is too long, ask again with shorter ones.
 
     Returns what was read of the reply, and how many characters of each text were left out.
     """

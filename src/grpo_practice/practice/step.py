@@ -20,7 +20,7 @@ from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
-from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, pause
+from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, useless_error
 from grpo_practice.rollout import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
@@ -127,7 +127,7 @@ class PracticeStep:
             return
         step = row.plan.step
         kind = PausedError if job.pilot is None else RunFailedError
-        error = pause(step, distilled, change.operations, kind)
+        error = useless_error(step, distilled, change.operations, kind)
         if are_repeated(distilled, change.operations):
             await job.store.pause_step(job.branch, step, row.pauses + 1)
         await job.land(error)

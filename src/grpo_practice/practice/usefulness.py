@@ -42,7 +42,7 @@ def _operations(distilled: Iterable[Distilled], merged: Iterable[Operation]) -> 
     return [*(op for done in distilled for op in done.operations), *merged]
 
 
-def pause(
+def useless_error(
     step: int,
     distilled: Sequence[Distilled],
     merged: Sequence[Operation],

@@ -64,8 +64,8 @@ def cost_usd(usage: Usage) -> float | None:
     return usd(usage.cost_micro)
 
 
-def dollars(usage: Usage) -> str:
-    """Format what calls cost; `unknown` where one has no price."""
+def cost_text(usage: Usage) -> str:
+    """Format the cost of calls in dollars; `unknown` if a call has no price."""
     cost = cost_usd(usage)
     return "unknown" if cost is None else f"${cost:.6f}"
 

@@ -42,22 +42,22 @@ class ExperienceEffect:
     failed: tuple[float, float] = (0.0, 0.0)
     """Shares of the rollouts with it, and of those without it, that failed."""
     bounds: Sequence["ExperienceEffect"] = ()
-    """The same with failed rollouts counted as 0, then as 1; empty where none failed."""
+    """The same with failed rollouts counted as 0, then as 1; empty if none failed."""
 
     @property
     def sign(self) -> int:
-        """1 or -1 where the interval leaves out 0; else 0."""
+        """1 or -1 if the interval leaves out 0; else 0."""
         low, high = self.ci95 or (0.0, 0.0)
         return (low > 0) - (high < 0)
 
     @property
     def supported(self) -> bool:
-        """False where the interval leaves out 0, but not so with failed rollouts as 0 or as 1."""
+        """False if the interval leaves out 0, but not with failed rollouts as 0 or as 1."""
         return not self.sign or all(one.sign == self.sign for one in self.bounds)
 
     @property
     def harmful(self) -> bool:
-        """True where it is likely to do harm, whatever the failed rollouts would have been."""
+        """True if it is likely to do harm, whatever the failed rollouts would have been."""
         return all((one.p_harm or 0) > HARMFUL for one in (self, *self.bounds))
 
     def document(self) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import (
     MEAN_OVER,
+    cost_text,
     cost_usd,
-    dollars,
     requests_document,
     score_document,
     unscorable_count,
@@ -104,7 +104,7 @@ class EvalReport(Report):
             ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
             ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
             *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
-            ("cost", dollars(self.usage)),
+            ("cost", cost_text(self.usage)),
         ]
 
     @override
@@ -209,7 +209,7 @@ class PracticeReport(Report):
     hashes: Mapping[int, str]
     """Step → hash of the library it made, in hex."""
     costs: Mapping[int, int | None]
-    """Step → micro-dollars; None where unknown."""
+    """Step → micro-dollars; None if unknown."""
     outcomes: Mapping[str, int]
     failures: Mapping[str, int]
     """Error → how often, commonest first."""
@@ -280,7 +280,7 @@ class PracticeReport(Report):
             ("steps", f"{sum(row.closed for row in self.steps)} of {len(self.steps)} closed"),
             ("before", number(self.before.score.mean if self.before else None)),
             ("after", number(self.after.score.mean if self.after else None)),
-            ("cost", dollars(self.usage)),
+            ("cost", cost_text(self.usage)),
             *((e.id, e.text) for e in self.library.experiences),
         ]
 

@@ -195,7 +195,7 @@ def effects_in_each_case(
     once failed rollouts count as 0. Without failures, only the first estimate is returned.
 
     Args:
-        rewards: One for each rollout, nan where it failed. Shape: [N].
+        rewards: One for each rollout, nan if it failed. Shape: [N].
         shown: See `effects`; so are the others.
         question: Its question. Shape: [N].
         cluster: The cluster of its question. Shape: [N].

@@ -81,7 +81,7 @@ def questions_to_find(
         difference: Size of the difference, above 0.
         k_a: Rollouts for each question in A.
         k_b: Rollouts for each question in B.
-        level: Chance of a verdict where there is no difference.
+        level: Chance of a verdict without a difference.
 
     Raises:
         ValueError: The difference is not above 0.

@@ -60,8 +60,8 @@ def begin(
         case Restart(step):
             assert head_row is not None
             _whole_or_same(spec, step, diff(json.loads(head_row["identity"]), spec.identity))
-            # What a judge said of an answer that training comes to again is not paid again; nor
-            # is what an open step asked already, where another configuration goes on with it.
+            # A judge's reply on an answer that training comes to again is not paid again; nor is a
+            # call of an open step, if another configuration continues that step.
             lends = head_row if spec.kind == "train" or decision.goes_on else None
             branch_id = _insert_branch(db, spec, head_row["branch_id"], step, lends)
         case _:

@@ -42,6 +42,7 @@ PARTS = ("-wal", "-shm", "-journal", ".lock", SEE, f"{SEE}-wal", f"{SEE}-shm", f
 
 BREATH = 500_000
 """Steps of SQLite between two moments at which a signal can end a query: some 10 ms."""
+DAMAGED_HINT = "go on with a copy made by db backup; to see what is wrong: grpo-practice db check"
 WAIT_S = 30.0
 """Longest wait for another process that is writing."""
 SYNCHRONOUS = "FULL"
@@ -264,7 +265,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     (
         "malformed",
         "is damaged",
-        "go on with a copy made by db backup; to see what is wrong: grpo-practice db check",
+        DAMAGED_HINT,
     ),
     ("not a database", "is not a database", "name another file with --db"),
     ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),

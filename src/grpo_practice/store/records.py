@@ -52,9 +52,9 @@ class RunSpec:
     reuses: int | None = None
     """Branch of another run whose calls may answer for a run that this begins."""
     addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} where it is unknown.
+    """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} if they are unknown.
 
-    Only evaluations lend answers, so only they have it.
+    Only evaluations lend answers, so only they have addresses.
     """
     cause: Cause = "start"
     fence_key: bytes | None = field(default=None, repr=False)

@@ -12,7 +12,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.errors import StoreError
 from grpo_practice.store import branches, datasets
 from grpo_practice.store.bound_keys import has_own_agent
-from grpo_practice.store.db import Row, insert, insert_all, now, put_text
+from grpo_practice.store.db import DAMAGED_HINT, Row, insert, insert_all, now, put_text
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
@@ -268,6 +268,5 @@ def unpack(blob: bytes, codec: int) -> Any:
     except (zlib.error, ValueError) as e:
         raise StoreError(
             f"a stored message cannot be read ({e}): the database is damaged",
-            hint="go on with a copy made by db backup; to see what is wrong: grpo-practice db"
-            " check",
+            hint=DAMAGED_HINT,
         ) from e

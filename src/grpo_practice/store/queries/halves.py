@@ -16,7 +16,7 @@ class PartRollout:
     left_out: frozenset[str]
     """Labels of the experiences that were not shown."""
     reward: float | None
-    """None where it failed."""
+    """None if it failed."""
 
 
 def part_rollouts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:

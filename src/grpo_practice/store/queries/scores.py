@@ -157,7 +157,7 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
 def settled_counts(
     db: sqlite3.Connection, branch: Branch, *, unscored: bool = False
 ) -> dict[int, int]:
-    """Return step → the number of its rollouts that are settled, where it has any.
+    """Return step → the number of its settled rollouts, for steps that have any.
 
     With `unscored`, rollouts count too that have an answer whose scoring failed.
     """
