@@ -35,21 +35,6 @@ def keys(project: Project) -> list[tuple[str, bytes | None]]:
     return project.query("SELECT run_id, fence_key FROM branches ORDER BY branch_id")
 
 
-async def test_a_run_paused_in_schema_6_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -> None:
-    """77 requests in all; 75 were paid when it was paused, three of them for an open step."""
-    project = stored(tmp_path, "paused")
-    before = project.query(CALLS)
-    assert len(before) == 75
-    with Store(project.db) as store:  # what was judged is looked up again, and so asked for again
-        store._write(lambda db: db.execute("DELETE FROM verdicts WHERE rollout_id > 20").rowcount)
-    report = await project.practise(*JUDGED)
-    assert report.requests.new == 2
-    assert set(before) < set(project.query(CALLS))
-    assert not [e for e in project.events if "could not be used" in str(e)]
-    assert project.results() == "d117fb2ff2ac1edc08ac5ba4c2f501ed2f280d7eda1b75ead79d72d9958f0b13"
-    assert keys(project) == [("toy", None)]
-
-
 async def test_a_run_without_a_key_asks_byte_for_byte_what_it_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -115,15 +115,16 @@ async def test_2_28_an_update_that_is_set_aside_leaves_the_experience_as_it_was(
     project: Project,
 ) -> None:
     await practised(project, saying("merge", HARMLESS))
+    kept = "Read twice: When a question has two parts, answer both."
 
     def worse(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         if stage_of(body) != "merge":
             return None
-        item = {"op": "UPDATE", "id": "E1", "text": PAGE}
-        return 200, completion(json.dumps({"operations": [item]}))
+        items = [{"op": "UPDATE", "id": "E1", "text": PAGE}, {"op": "ADD", "text": kept}]
+        return 200, completion(json.dumps({"operations": items}))
 
     report = await practised(project, worse, "practice.epochs=2")
-    assert [e.text for e in report.library.experiences] == [HARMLESS]
+    assert [e.text for e in report.library.experiences] == [HARMLESS, kept]
     (row,) = project.query(
         """SELECT o.step, 'E' || e.label, o.reason FROM operations o
              JOIN experiences e ON e.experience_id = o.target_id WHERE o.status = 'quarantined'"""

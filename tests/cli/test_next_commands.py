@@ -1,8 +1,10 @@
 """Whatever is said to be typed next is typed here once, as it stands."""
 
 import shlex
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -316,3 +318,33 @@ def test_what_is_measured_is_not_to_be_measured_next(demo: Gp) -> None:
     assert "is not measured" not in again.err
     assert next_words(again.err) == ["runs", "show", "demo"]
     assert demo(*next_words(again.err)).code == 0
+
+
+def test_fewer_attempts_than_stored_are_refused_with_the_option_to_add(demo: Gp) -> None:
+    words = ("eval", "--run", "demo")
+    refused = demo(*words, "-k", "1")
+    assert refused.code == 2
+    assert "hint: add -k 2, or set pass_k: 2 in the configuration" in refused.err
+    assert demo(*words, "-k", "2").code == 0
+
+
+def test_a_mended_verify_function_scores_again_with_the_command_that_is_named(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(sqlite3.connect("grpo-practice.db")) as db:
+        sql = "SELECT question FROM samples ORDER BY sample_id DESC LIMIT 1"
+        (question,) = db.execute(sql).fetchone()
+    odd = f"    if sample.question == {question!r}: raise ValueError('odd')\n"
+    whole = "    return str(sample.correct_answer) in sample.response\n"
+    file = Path("v.py").resolve()
+    words = ["eval", "--run", "demo", "--verify", f"{file}:f"]
+    file.write_text(f"def f(sample):\n{odd}{whole}")
+    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
+    first = demo(*words)
+    assert first.code == 0, first.err
+    command = first.out.partition("score the answers again with: grpo-practice ")[2]
+    file.write_text(f"def f(sample):\n{whole}")
+    again = demo(*shlex.split(command), "--json")
+    assert again.code == 0, again.err
+    assert again.document["score"]["coverage"] == 1
+    assert "0 new" in demo(*shlex.split(command)).out

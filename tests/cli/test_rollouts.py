@@ -114,7 +114,8 @@ def test_failed_rollouts_are_listed_and_no_others(demo: Gp) -> None:
 def test_what_failed_is_counted_alike_by_the_evaluation_and_by_the_list(gp: Gp) -> None:
     rows = [json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) for n in range(4)]
     Path("d.jsonl").write_text("\n".join(rows))
-    Path("bad.py").write_text("def solve(sample, **kwargs):\n    raise ValueError('no')\n")
+    bad = "def solve(sample, **kwargs):\n    if len(sample.response) > 1: raise ValueError('no')\n"
+    Path("bad.py").write_text(f"{bad}    return 1.0\n")  # for a gold alone
     assert gp("data", "upload", "d.jsonl", "--name", "d").code == 0
     ran = gp("eval", "--dataset", "d", "--verify", "bad.py:solve", "--model", "sim")
     failed = re.search(r"(\d+) of the 4 rollouts of (\S+) failed", ran.err)

@@ -69,6 +69,7 @@ def test_what_stands_in_the_way_is_said_in_words_of_training(gp: Gp, database: P
         "shrunk": (1, 12),
         "truncated": (1, 47),
         "empty": (0, 47),
+        "no answer read": (0, 47),
         "longer": (4, 4),
         "duplicates": (0, 4),
     }

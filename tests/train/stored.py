@@ -137,7 +137,7 @@ def _rollout(step: int, slot: int, sample: Sample, attempt: int) -> Rollout:
         error = "ValueError: no idea"
         played = replace(played, outcome="error", reason="verify", error=error)
         return Rollout(slot, attempt, sample, played)
-    return Rollout(slot, attempt, sample, played, Verdict(reward))
+    return Rollout(slot, attempt, sample, played, Verdict(reward, extracted="4"))
 
 
 def _save(store: Store, branch: Branch, step: int) -> None:

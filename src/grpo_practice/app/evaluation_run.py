@@ -283,7 +283,7 @@ def planned(
         raise FingerprintError(
             f"{branch.run} has {attempts} rollouts per question; their number can only grow",
             [Change(FEWER, attempts, job.config.pass_k)],
-            hint="undo the change, or give the evaluation another exp_id",
+            hint=f"add -k {attempts}, or set pass_k: {attempts} in the configuration",
         )
     stored = [row.plan for row in rows]
     if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others

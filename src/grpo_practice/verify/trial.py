@@ -50,7 +50,7 @@ class Trial:
     def check_scored(self) -> None:
         """Raise ConfigError if the function raised for every gold that was tried."""
         if not self._scored and _GOLD in self.errors:
-            hint = "it raised for every gold; for an answer that it cannot read, let it return 0"
+            hint = "it raised for every gold: mend it; an answer that it cannot read gets 0"
             raise ConfigError(self.errors[_GOLD], hint=hint)
 
     async def accepts(self, sample: Sample, answer: str, kind: str) -> bool:

@@ -60,7 +60,8 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
     if report.why_failed:
         say(f"the score means nothing: {report.why_failed}", style="red")
     if any(name == "error.verify" for name in report.outcomes):
-        say("next: mend the verify function, then --restart-step 0 with the mended file")
+        again = on_database(continuing())
+        say(f"once the verify function is mended, score the answers again with: {again}")
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
         say_next(f"{continuing()} (asks only the {failed} that failed)")
