@@ -14,6 +14,7 @@ CHANGES = {
     "a branch that descends from itself": "UPDATE branches SET parent_id = branch_id",
     "branches in a circle": """UPDATE branches SET parent_id =
         CASE branch_id WHEN 1 THEN (SELECT max(branch_id) FROM branches) ELSE branch_id - 1 END""",
+    "branches whose answers go in a circle": "UPDATE branches SET rebinds = branch_id",
     "a library that descends from itself": "UPDATE libraries SET parent_id = library_id",
     "a view without end": f"""DROP VIEW v_line; CREATE VIEW v_line AS {ENDLESS} 'demo' AS run_id,
         1 AS branch_id, 0 AS from_step, 9 AS to_step FROM x""",

@@ -54,11 +54,15 @@ def schema_faults(found: Objects, version: int) -> Iterator[str | None]:
 
 
 def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Yield None or a fault for each branch and library: its parent was made before it."""
-    for table, key in (("branches", "branch_id"), ("libraries", "library_id")):
-        rows = db.execute(f"SELECT {key}, parent_id FROM {table} WHERE parent_id IS NOT NULL")
-        for child, parent in rows:
-            yield None if parent < child else f"{key} {child} descends from {parent}"
+    """Yield None or a fault for each branch and library: what it refers to was made before it."""
+    for table, key, to, what in (
+        ("branches", "branch_id", "parent_id", "descends from"),
+        ("branches", "branch_id", "rebinds", "has its answers from"),
+        ("libraries", "library_id", "parent_id", "descends from"),
+    ):
+        rows = db.execute(f"SELECT {key}, {to} FROM {table} WHERE {to} IS NOT NULL")
+        for child, earlier in rows:
+            yield None if earlier < child else f"{key} {child} {what} {earlier}"
 
 
 def objects(db: sqlite3.Connection) -> Objects:
