@@ -44,8 +44,8 @@ class SystemCheck:
     """Rollouts with experiences whose requests had none."""
     _over: bool = False
 
-    async def see(self, system: SystemPrompt, rollout: Rollout) -> None:
-        """Take a rollout into account; one without a request does not count.
+    async def see(self, system: SystemPrompt, rollout: Rollout, step: int) -> None:
+        """Take a rollout of a step into account; one without a request does not count.
 
         Raises:
             PausedError: No request of the first rollouts contained any experience.
@@ -67,7 +67,10 @@ class SystemCheck:
         if self.land is None:
             self.emit(Notice(f"{what}; {SEND_IT}"))
             return
-        error = PausedError(what, hint=f"{SEND_IT}; then run the same command again")
+        hint = f"{SEND_IT}; then run the same command again"
+        if step:  # a mended file is another agent
+            hint += f" (with --restart-step {step}, where a file of the agent has changed)"
+        error = PausedError(what, hint=hint)
         await self.land(error)
         raise error
 
@@ -117,7 +120,7 @@ class Attempts:
         # After the row is queued: the error that ends the run must not cost this rollout.
         await self.limit.see(rollout)
         if self.check is not None:
-            await self.check.see(system, rollout)
+            await self.check.see(system, rollout, key.step)
         return rollout
 
     async def score_again(

@@ -43,6 +43,20 @@ async def test_practice_pauses_and_goes_on_if_the_agent_may_do_so(project: Own) 
     assert report.library.experiences
 
 
+async def test_a_mended_agent_goes_on_with_the_command_of_the_hint(project: Own) -> None:
+    deaf = (*project.practising(DEAF), "practice.rollout_concurrency=1")
+    async with served() as endpoint:
+        with pytest.raises(PausedError, match=IGNORED) as paused:
+            await project.practise(endpoint.override(), *deaf)
+        first = next(e.step for e in project.events if isinstance(e, StepStarted) if e.experiences)
+        assert f"--restart-step {first}, where a file of the agent has changed" in str(
+            paused.value.hint
+        )
+        mended = (*project.practising(WRAPPED), "practice.rollout_concurrency=1")
+        await project.practise(endpoint.override(), *mended, restart_step=first)
+        assert endpoint.by_stage["play"] == 4 * 18 + 3
+
+
 async def test_an_evaluation_says_it_once(project: Own) -> None:
     await project.practise()
     await project.evaluate(*project.agent(DEAF), library="toy")
