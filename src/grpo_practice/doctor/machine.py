@@ -69,7 +69,7 @@ def _database(path: Path) -> list[Check]:
         return [ok("database", f"{path} is not there yet; the first command makes it")]
     try:
         with closing(open_to_look(path)) as db:
-            version = check_ours(db, path)
+            version = check_ours(db, path, whole=False)
     except StoreError as e:
         return [problem("database", e)]
     found = [ok("database", f"{path}, schema {version}")]
@@ -88,7 +88,7 @@ def current(path: Path) -> bool:
     """Return whether the database can be used as it is, without being brought to this version."""
     try:
         with closing(open_to_look(path)) as db:
-            return check_ours(db, path) == VERSION
+            return check_ours(db, path, whole=False) == VERSION
     except StoreError:
         return False
 

@@ -67,7 +67,9 @@ def cell(value: object) -> str | int | float | None:
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-    return _BEGINNING.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}" if m[3] else m[0], text)
+    made = _BEGINNING.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}" if m[3] else m[0], text)
+    # Some spreadsheets drop a tab at the beginning, and then read the rest anew.
+    return f"'{made}" if made.startswith("\t") else made
 
 
 def _csv_line(cells: Iterable[object]) -> str:

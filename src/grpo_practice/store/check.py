@@ -13,7 +13,7 @@ from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.prompts import SLOTS, prompts_from, template_fault
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import datasets, libraries, steps
-from grpo_practice.store.db import explained, get_text
+from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
@@ -73,8 +73,8 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
             if said is not None and len(told) < MOST:
                 told.append(said)
     except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
-        if getattr(e, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
-            raise  # Ctrl-C
+        if is_interrupted(e):
+            raise
         # A damaged page ends this look and not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
     return Finding(name, n, wrong, notes)

@@ -187,7 +187,8 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
     Args:
         db: The open file.
         path: Its name in messages.
-        whole: Whether its schema and its branches must be as this program makes them.
+        whole: Whether its schema and its branches must be as this program makes them. False for a
+            file that `open_to_look` has checked already.
 
     Raises:
         StoreError: It belongs to another program or to a newer version of this one, or somebody
@@ -235,6 +236,11 @@ def explained(path: Path) -> Iterator[None]:
         raise explain(e, path) from e
 
 
+def is_interrupted(error: BaseException) -> bool:
+    """Return True for the error of a query that a signal or `interrupt` has ended."""
+    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT
+
+
 def explain(error: Exception, path: Path) -> BaseException:
     """Return the `StoreError` for an error of SQLite or the file system; any other as it is.
 
@@ -244,7 +250,7 @@ def explain(error: Exception, path: Path) -> BaseException:
         return StoreError(f"cannot use the database {path}: {error.strerror or error}")
     if not isinstance(error, sqlite3.Error):
         return error
-    if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+    if is_interrupted(error):
         return KeyboardInterrupt()
     said = str(error)
     for sign, meaning, hint in _MEANINGS:

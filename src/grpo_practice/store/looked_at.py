@@ -37,7 +37,7 @@ class LookedAt(Store):
         self._db = open_to_look(path, wait_s=wait_s)
         try:
             with explained(path):
-                version = check_ours(self._db, path)
+                version = check_ours(self._db, path, whole=False)
                 if version < VERSION:
                     raise older_schema(path, version)
                 self._db.execute("BEGIN")

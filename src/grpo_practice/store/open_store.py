@@ -66,7 +66,7 @@ class OpenStore:
     def _open_unwritable(self, path: Path, wait_s: float) -> Connection:
         db = open_to_look(path, wait_s=wait_s)
         db.path = self.path
-        version = check_ours(db, path)
+        version = check_ours(db, path, whole=False)
         if version < VERSION:
             db.close()
             raise StoreError(
