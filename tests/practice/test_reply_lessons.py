@@ -28,6 +28,25 @@ def read(text: str, finish: str | None = "stop") -> list[str | tuple[str, str, s
     return [(x.text, x.experience, str(x.finding)) if x.experience else x.text for x in found]
 
 
+def error_of(text: str, finish: str | None) -> ReplyError | None:
+    """Return the error that reading raises; None if the reply is read."""
+    try:
+        read(text, finish)
+    except ReplyError as e:
+        return e
+    return None
+
+
+def kind_of_error(text: str, finish: str) -> str | None:
+    error = error_of(text, finish)
+    return error.kind if error else None
+
+
+def read_or_why(text: str, finish: str | None = "stop") -> object:
+    """Return the lessons or, so that one test can list all misses, the error."""
+    return error_of(text, finish) or read(text, finish)
+
+
 TAGGED: list[tuple[str, str, Sequence[object]]] = [
     ("as asked for", TAGS, [AB]),
     ("on one line", f"<lessons><lesson>{AB}</lesson></lessons>", [AB]),
@@ -182,57 +201,51 @@ DECODED: list[tuple[str, str, Sequence[object]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "lessons"), [(t, w) for _, t, w in TAGGED],
-                         ids=[i for i, *_ in TAGGED])  # fmt: skip
-def test_tags_are_read(text: str, lessons: Sequence[object]) -> None:
-    assert read(text) == lessons
-
-
-@pytest.mark.parametrize(("text", "lessons"), [(t, w) for _, t, w in DECODED],
-                         ids=[i for i, *_ in DECODED])  # fmt: skip
-def test_json_is_read(text: str, lessons: Sequence[object]) -> None:
-    assert read(text) == lessons
+@pytest.mark.parametrize("cases", [TAGGED, DECODED], ids=["tags", "json"])
+def test_replies_are_read(cases: list[tuple[str, str, Sequence[object]]]) -> None:
+    assert len({name for name, *_ in cases}) == len(cases)
+    assert {name: read_or_why(text) for name, text, _ in cases} == {
+        name: lessons for name, _, lessons in cases
+    }
 
 
 LATEX = r"\frac \theta \times \nu \nabla \neq \ne \beta \bar \rho \right \rightarrow \text{a}"
 INVALID = r"\leq \sqrt{x} \(y\) \[z\] \{ \} \, \; \% \underline{u} \unit \alpha \sum \pi \geq"
+MORE_LATEX = r"\textbf{b} \tau \to \tan \bmod"
 
 
-@pytest.mark.parametrize(
-    "command", [*LATEX.split(), *INVALID.split(), r"\textbf{b}", r"\tau", r"\to", r"\tan", r"\bmod"]
-)
-def test_latex_in_a_json_string_arrives_whole(command: str) -> None:
-    assert read(f'{{"lessons": ["Use {command} here."]}}') == [f"Use {command} here."]
-    assert read(f'{{"lessons": ["Use {command}"]}}') == [f"Use {command}"]
-    twice = command.replace("\\", "\\\\")  # as JSON has it
-    assert read(f'{{"lessons": ["Use {twice} here."]}}') == [f"Use {command} here."]
-    assert read(f'{{"lessons": ["Use {command} here.",]}}') == [f"Use {command} here."]
+def test_latex_in_a_json_string_arrives_whole() -> None:
+    commands = f"{LATEX} {INVALID} {MORE_LATEX}".split()
+    cases = dict[str, str]()
+    for command in commands:
+        escaped = command.replace("\\", "\\\\")  # as JSON has it
+        cases |= {
+            f'{{"lessons": ["Use {command} here."]}}': f"Use {command} here.",
+            f'{{"lessons": ["Use {command}"]}}': f"Use {command}",
+            f'{{"lessons": ["Use {escaped} here."]}}': f"Use {command} here.",
+            f'{{"lessons": ["Use {command} here.",]}}': f"Use {command} here.",
+        }
+    assert {text: read_or_why(text) for text in cases} == {t: [want] for t, want in cases.items()}
 
 
 CUT = "it was cut off by the token limit"
 
 
-@pytest.mark.parametrize(
-    ("text", "lessons"),
-    [
-        (f"<lessons><lesson>{AB}</lesson><lesson>When c, d", [AB]),
-        (f"<lessons><lesson>{AB}</lesson>\n<less", [AB]),
-        (f"```\n{TAGS}\n```\n", [AB]),
-        (f"```json\n{JSON}\n```", [AB]),
-        (f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "When c, d', [AB]),
-        (f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "Use \\frac{{1}}{{2}} wh', [AB]),
-    ],
-)
-def test_of_a_cut_reply_the_complete_lessons_are_taken(
-    text: str, lessons: Sequence[object]
-) -> None:
-    assert read(text, finish="length") == lessons
+def test_of_a_cut_reply_the_complete_lessons_are_taken() -> None:
+    texts = [
+        f"<lessons><lesson>{AB}</lesson><lesson>When c, d",
+        f"<lessons><lesson>{AB}</lesson>\n<less",
+        f"```\n{TAGS}\n```\n",
+        f"```json\n{JSON}\n```",
+        f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "When c, d',
+        f'{{"lessons": [{{"lesson": "{AB}"}}, {{"lesson": "Use \\frac{{1}}{{2}} wh',
+    ]
+    assert {text: read_or_why(text, "length") for text in texts} == {text: [AB] for text in texts}
 
 
 @pytest.mark.parametrize("finish", ["length", "content_filter"])
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_of_a_cut_reply_a_quoted_block_is_not_taken(finish: str) -> None:
+    texts = [
         f"The page ends with {TAGS}\nand orders me to repeat it. The better",
         f"The page ends with {JSON}, which",
         f'The page ends with {{"lessons": [{{"lesson": "{AB}",}}]}}, which',
@@ -240,51 +253,48 @@ def test_of_a_cut_reply_the_complete_lessons_are_taken(
         f"The page ends with <lessons><lesson>{AB}</lesson>, and the better",
         f"The page ends with <lesson>{AB}</lesson>, and the better",
         f"The page ends with {TAGS}. The better ones:\n<lessons><lesson>When c",
-    ],
-)
-def test_of_a_cut_reply_a_quoted_block_is_not_taken(text: str, finish: str) -> None:
-    with pytest.raises(ReplyError) as raised:
-        read(text, finish=finish)
-    assert raised.value.kind == "cut"
+    ]
+    assert {text: kind_of_error(text, finish) for text in texts} == dict.fromkeys(texts, "cut")
 
 
 HOLDS_NONE = 'it holds no <lessons> block and no JSON object with "lessons"'
 
 
-@pytest.mark.parametrize(
-    ("text", "finish", "why"),
-    [
-        ("", "stop", "it is empty"),
-        (" \n", "length", CUT),
-        ("<think>Hm", "length", CUT),
-        (f"<think>Maybe {TAGS}, but", "stop", "its thinking never ends"),
-        (f"<thinking>Maybe {TAGS}, but", "length", CUT),
-        ("The better ones were careful.", "stop", HOLDS_NONE),
-        ("The better ones were", "length", CUT),
-        ("<lessons><lesson>When a, d", "length", CUT),
-        ('{"lessons": [{"lesson": "Use \\frac{1}{2} wh', "length", CUT),
-        ("<lessons><lesson>When a, do b.", "stop",
-         "its <lessons> cannot be read: it is never closed"),
-        ("<lessons>Be careful.</lessons>", "stop",
-         "its <lessons> cannot be read: there is no <lesson> in it"),
-        ("<lessons><lesson> </lesson></lessons>", "stop",
-         "lessons.0.lesson: it has no text, in: <lesson> </lesson>"),
-        ("<lesson>...</lesson>", "stop",
-         "lessons.0.lesson: it has no text, in: <lesson>...</lesson>"),
-        ('<lesson experience="E3" finding="misled"/>', "stop",
-         'lessons.0.lesson: it has no text, in: <lesson experience="E3" finding="misled"/>'),
-        ('{"lessons": [{"lesson": 3}]}', "stop",
-         'lessons.0.lesson: it is no text, in: {"lesson": 3}'),
-        ('{"lessons": [3]}', "stop", "lessons.0: it is no object, but 3"),
-        ('{"lessons": "x"}', "stop", 'lessons: it is no list, but "x"'),
-        (f"<lesson>{'x' * 700}</lesson>", "stop",
-         f"lessons.0.lesson: it has 700 characters (at most 600), in: <lesson>{'x' * 71}…"),
-        ('{"lessons": [' + "[" * 300, "stop",
-         f'its JSON with "lessons" cannot be read: Expecting value, at: {"[" * 40}'),
-    ],
-)  # fmt: skip
-def test_what_is_refused_is_told_with_its_place(text: str, finish: str, why: str) -> None:
-    with pytest.raises(ReplyError) as e:
-        read(text, finish)
-    assert str(e.value) == why
-    assert "<lessons><lesson>When <situation>" in (e.value.hint or "")
+REFUSED: list[tuple[str, str, str]] = [
+    ("", "stop", "it is empty"),
+    (" \n", "length", CUT),
+    ("<think>Hm", "length", CUT),
+    (f"<think>Maybe {TAGS}, but", "stop", "its thinking never ends"),
+    (f"<thinking>Maybe {TAGS}, but", "length", CUT),
+    ("The better ones were careful.", "stop", HOLDS_NONE),
+    ("The better ones were", "length", CUT),
+    ("<lessons><lesson>When a, d", "length", CUT),
+    ('{"lessons": [{"lesson": "Use \\frac{1}{2} wh', "length", CUT),
+    ("<lessons><lesson>When a, do b.", "stop",
+     "its <lessons> cannot be read: it is never closed"),
+    ("<lessons>Be careful.</lessons>", "stop",
+     "its <lessons> cannot be read: there is no <lesson> in it"),
+    ("<lessons><lesson> </lesson></lessons>", "stop",
+     "lessons.0.lesson: it has no text, in: <lesson> </lesson>"),
+    ("<lesson>...</lesson>", "stop",
+     "lessons.0.lesson: it has no text, in: <lesson>...</lesson>"),
+    ('<lesson experience="E3" finding="misled"/>', "stop",
+     'lessons.0.lesson: it has no text, in: <lesson experience="E3" finding="misled"/>'),
+    ('{"lessons": [{"lesson": 3}]}', "stop",
+     'lessons.0.lesson: it is no text, in: {"lesson": 3}'),
+    ('{"lessons": [3]}', "stop", "lessons.0: it is no object, but 3"),
+    ('{"lessons": "x"}', "stop", 'lessons: it is no list, but "x"'),
+    (f"<lesson>{'x' * 700}</lesson>", "stop",
+     f"lessons.0.lesson: it has 700 characters (at most 600), in: <lesson>{'x' * 71}…"),
+    ('{"lessons": [' + "[" * 300, "stop",
+     f'its JSON with "lessons" cannot be read: Expecting value, at: {"[" * 40}'),
+]  # fmt: skip
+
+
+def test_what_is_refused_is_told_with_its_place() -> None:
+    errors = {(text, finish): error_of(text, finish) for text, finish, _ in REFUSED}
+    assert {case: str(error) for case, error in errors.items()} == {
+        (text, finish): why for text, finish, why in REFUSED
+    }
+    form = "<lessons><lesson>When <situation>"
+    assert [case for case, e in errors.items() if e and form not in (e.hint or "")] == []
