@@ -66,17 +66,15 @@ async def test_no_secret_leaves_with_it_and_a_plain_address_does(recorded: Recor
 @pytest.mark.parametrize(
     ("written", "kept"),
     [
-        ('base_url: "http://h/v1/"', ["http://h/v1/"]),
-        ("base_url: [http://h/v1, http://g/v1]", ["http://h/v1", "http://g/v1"]),
-        ("base_url: '${oc.env:WHERE}'", []),
-        ("base_url: 'http://${oc.env:HOST}/v1'", []),
-        ("base_url: [http://h/v1, '${oc.env:WHERE}']", []),
-        ("base_url: 'http://user:s3cret-word@h/v1'", []),
-        ("base_url: 'http://h/v1?key=s3cret-word'", []),
+        ('base_url: "http://h/v1/"', "http://h/v1/"),
+        ("base_url: '${oc.env:WHERE}'", None),
+        ("base_url: 'http://${oc.env:HOST}/v1'", None),
+        ("base_url: 'http://user:s3cret-word@h/v1'", None),
+        ("base_url: 'http://h/v1?key=s3cret-word'", None),
     ],
 )
 async def test_an_address_leaves_as_it_is_written_or_not_at_all(
-    recorded: Recorded, tmp_path: Path, written: str, kept: list[str]
+    recorded: Recorded, tmp_path: Path, written: str, kept: str | None
 ) -> None:
     recorded.config = recorded.config.replace('base_url: "http://h/v1"', written)
     recorded.env |= {"WHERE": "http://told.example/v1", "HOST": "told.example"}
@@ -84,16 +82,13 @@ async def test_an_address_leaves_as_it_is_written_or_not_at_all(
     texts = {f: export_agent(recorded.store, "m", "last", f) for f in ("yaml", "md", "json")}
     for text in texts.values():
         assert not [s for s in ("s3cret-word", "***", "told.example", "oc.env:WHERE") if s in text]
-        assert [u for u in ("http://h/v1", "http://g/v1") if u in text] == [
-            u.rstrip("/") for u in kept
-        ]
-    asked = json.loads(texts["json"])["model"]["base_url"]
-    assert asked == (kept if len(kept) > 1 else next(iter(kept), None))
+        assert ("http://h/v1" in text) is bool(kept)
+    assert json.loads(texts["json"])["model"]["base_url"] == kept
     path = tmp_path / "agent.yaml"
     path.write_text(texts["yaml"], "utf-8")
     here = {"UTU_LLM_BASE_URL": "http://here/v1", "UTU_LLM_API_KEY": "key"}
     loaded = agent_in(path, here).model.model_provider
-    assert loaded.base_url == (tuple(u.rstrip("/") for u in kept) or ("http://here/v1",))
+    assert loaded.base_url == ("http://h/v1" if kept else "http://here/v1")
     assert (loaded.key is None) == bool(kept)  # a key of another host is not sent there
 
 

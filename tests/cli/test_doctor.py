@@ -166,21 +166,16 @@ def test_a_key_that_goes_out_in_clear_is_a_warning(tmp_path: Path) -> None:
         ("http://api.example.com/v1", None, False),
         ("http://127.0.0.1:8000/v1", KEY, False),
     ):
-        assert bool(_in_clear("student", Endpoint((url,), key))) is warned
+        assert bool(_in_clear("student", Endpoint(url, key))) is warned
 
 
-def test_each_model_at_each_address_is_asked_once(tmp_path: Path) -> None:
+def test_each_model_is_asked_once(tmp_path: Path) -> None:
     at = "evaluation.agent.model.model_provider"
-    flags = [
-        f"{at}.model=m",
-        f"{at}.base_url=[http://a/v1, http://b/v1]",
-        "evaluation.verify=judge",
-    ]
+    flags = [f"{at}.model=m", f"{at}.base_url=http://a/v1", "evaluation.verify=judge"]
     (tmp_path / "c.yaml").write_text(CONFIG)
     config = load_practice(tmp_path / "c.yaml", flags, {}).config
     asked = [(role, m.model_provider.base_url) for role, m in models_of(config)]
-    both = "student, teacher, judge"
-    assert asked == [(both, ("http://a/v1",)), (both, ("http://b/v1",))]
+    assert asked == [("student, teacher, judge", "http://a/v1")]
 
 
 def test_a_config_that_cannot_be_used_is_exit_2(gp: Gp, tmp_path: Path) -> None:

@@ -24,13 +24,13 @@ def judge(overrides: Sequence[str], env: Mapping[str, str]) -> Loaded[EvalConfig
     return load_eval(None, ["data.dataset=D", "verify=judge", *overrides], env)
 
 
-def where(provider: ModelProvider) -> tuple[str, tuple[str, ...], str | None]:
+def where(provider: ModelProvider) -> tuple[str, str, str | None]:
     return provider.model, provider.base_url, provider.key
 
 
 def test_url_and_key_come_from_the_environment_together() -> None:
     found = student([], ENV)
-    assert where(found) == ("student-1", ("https://llm.example/v1",), "sk-student-000")
+    assert where(found) == ("student-1", "https://llm.example/v1", "sk-student-000")
     assert found.origin == "UTU_LLM_BASE_URL in the environment"
 
 
@@ -67,9 +67,9 @@ def test_a_key_of_another_model_names_both() -> None:
 def test_utu_comes_before_openai_and_openai_has_a_url_of_its_own() -> None:
     assert student([], {**ENV, **OPENAI}).key == "sk-student-000"
     found = student([f"{AT}.model=m"], OPENAI)
-    assert where(found) == ("m", ("https://api.openai.com/v1",), "sk-openai-0000")
+    assert where(found) == ("m", "https://api.openai.com/v1", "sk-openai-0000")
     other = student([f"{AT}.model=m"], {**OPENAI, "OPENAI_BASE_URL": "https://proxy.example/v1/"})
-    assert other.base_url == ("https://proxy.example/v1",)
+    assert other.base_url == "https://proxy.example/v1"
 
 
 def test_a_url_of_the_config_gets_no_key_of_another_host() -> None:
@@ -89,7 +89,6 @@ def test_a_url_of_the_config_gets_no_key_of_another_host() -> None:
         ("https://llm.example.evil/v1", None),
         ("https://llm.example:444/v1", None),
         ("https://llm.example@evil.example/v1", None),
-        ("[https://llm.example/v1, https://evil.example/v1]", None),
     ],
 )
 def test_a_url_of_the_config_gets_the_key_of_the_same_host(url: str, key: str | None) -> None:
@@ -98,7 +97,7 @@ def test_a_url_of_the_config_gets_the_key_of_the_same_host(url: str, key: str | 
 
 def test_a_key_alone_goes_to_the_host_it_came_with_or_nowhere() -> None:
     found = student([f"{AT}.model=m", f"{AT}.api_key=sk-openai-0000"], {**ENV, **OPENAI})
-    assert found.base_url == ("https://api.openai.com/v1",)
+    assert found.base_url == "https://api.openai.com/v1"
     with pytest.raises(ConfigError, match="a key is only sent to the host it is written with"):
         student([f"{AT}.api_key=sk-other-00000"], {**ENV, **OPENAI})
 
@@ -130,15 +129,15 @@ def test_what_is_missing_is_named_with_the_way_out() -> None:
 def test_a_sim_of_the_config_needs_and_uses_no_endpoint(name: str, env: dict[str, str]) -> None:
     found = student([f"{AT}.model={name}"], env)
     assert found.simulated
-    assert where(found) == (name, (), None)
+    assert where(found) == (name, "", None)
 
 
 def test_a_sim_with_a_url_of_its_own_is_an_ordinary_endpoint() -> None:
     found = student([f"{AT}.model=sim", f"{AT}.base_url=http://localhost:1"], ENV)
     assert not found.simulated
-    assert found.base_url == ("http://localhost:1",)
+    assert found.base_url == "http://localhost:1"
     served = student([], {"UTU_LLM_MODEL": "sim", "UTU_LLM_BASE_URL": "http://localhost:2"})
-    assert served.base_url == ("http://localhost:2",)
+    assert served.base_url == "http://localhost:2"
     assert not served.simulated
     assert student([], {"UTU_LLM_MODEL": "sim"}).simulated
     served_env = {"UTU_LLM_MODEL": "sim", "UTU_LLM_BASE_URL": "http://localhost:2"}
@@ -221,9 +220,10 @@ def test_a_url_of_a_flag_or_an_agent_file_does_not_inherit_the_configs_key(tmp_p
     assert key(agent=agent) is None
 
 
-def test_replicas_share_one_key() -> None:
-    overrides = [f"{AT}.base_url=[http://a/v1, http://b/v1/]", f"{AT}.api_key=sk-x"]
-    assert where(student(overrides, ENV)) == ("student-1", ("http://a/v1", "http://b/v1"), "sk-x")
+@pytest.mark.parametrize("urls", ["[http://a/v1, http://b/v1]", "[http://a/v1]", "[]"])
+def test_a_list_of_urls_is_refused_with_the_alternative(urls: str) -> None:
+    with pytest.raises(ConfigError, match=r"base_url.* one URL, not a list: .* load balancer"):
+        student([f"{AT}.base_url={urls}", f"{AT}.api_key=sk-x"], ENV)
 
 
 def test_the_judge_is_the_student_unless_told_otherwise() -> None:
@@ -236,17 +236,17 @@ def test_the_judge_is_the_student_unless_told_otherwise() -> None:
 @pytest.mark.parametrize(
     ("env", "expected"),
     [
-        ({"JUDGE_LLM_MODEL": "j"}, ("j", ("https://llm.example/v1",), "sk-student-000")),
-        ({"JUDGE_LLM_BASE_URL": "http://j/v1"}, ("student-1", ("http://j/v1",), None)),
+        ({"JUDGE_LLM_MODEL": "j"}, ("j", "https://llm.example/v1", "sk-student-000")),
+        ({"JUDGE_LLM_BASE_URL": "http://j/v1"}, ("student-1", "http://j/v1", None)),
         (
             {"JUDGE_LLM_MODEL": "j", "JUDGE_LLM_BASE_URL": "http://j", "JUDGE_LLM_API_KEY": "k"},
-            ("j", ("http://j",), "k"),
+            ("j", "http://j", "k"),
         ),
-        ({"JUDGE_LLM_MODEL": "sim"}, ("sim", (), None)),
+        ({"JUDGE_LLM_MODEL": "sim"}, ("sim", "", None)),
     ],
 )
 def test_the_judge_of_the_environment(
-    env: dict[str, str], expected: tuple[str, tuple[str, ...], str | None]
+    env: dict[str, str], expected: tuple[str, str, str | None]
 ) -> None:
     found = judge([], {**ENV, **env}).config.judge_model
     assert found is not None
@@ -261,7 +261,7 @@ def test_the_judge_of_the_config_wins_and_has_its_own_settings() -> None:
     ]
     found = judge(overrides, {**ENV, "JUDGE_LLM_MODEL": "j"}).config.judge_model
     assert found is not None
-    assert where(found.model_provider) == ("own", ("https://llm.example/v1",), "sk-student-000")
+    assert where(found.model_provider) == ("own", "https://llm.example/v1", "sk-student-000")
     assert found.model_settings.given() == {"temperature": 0.2, "max_tokens": 99}
 
 
@@ -296,16 +296,16 @@ def test_a_teacher_of_its_own_uses_the_students_endpoint_unless_it_has_one(tmp_p
     at = "practice.teacher_model.model_provider"
     same = load_practice(path, [f"{at}.model=big"], ENV).config.practice.teacher_model
     assert same is not None
-    assert where(same.model_provider) == ("big", ("https://llm.example/v1",), "sk-student-000")
+    assert where(same.model_provider) == ("big", "https://llm.example/v1", "sk-student-000")
     other = load_practice(path, [f"{at}.model=big", f"{at}.base_url=http://t"], ENV).config
     assert other.practice.teacher_model is not None
-    assert where(other.practice.teacher_model.model_provider) == ("big", ("http://t",), None)
+    assert where(other.practice.teacher_model.model_provider) == ("big", "http://t", None)
 
 
 def test_an_exported_agent_uses_the_endpoint_of_the_environment(tmp_path: Path) -> None:
     text = "type: simple\nagent: {name: a, instructions: x}\nmodel: {model_provider: {model: m}}\n"
     path = write(tmp_path, {"a.yaml": text})
     assert where(agent_in(path, ENV).model.model_provider)[1:] == (
-        ("https://llm.example/v1",),
+        "https://llm.example/v1",
         "sk-student-000",
     )

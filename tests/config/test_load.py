@@ -292,7 +292,7 @@ def test_a_hidden_key_comes_from_the_environment_or_is_asked_for(tmp_path: Path)
         {"UTU_LLM_API_KEY": "new-key", "UTU_LLM_BASE_URL": "https://h/other"},
     ):
         found = stored_practice(text, tmp_path, env).config.evaluation.agent.model.model_provider
-        assert (found.key, found.base_url) == ("new-key", ("https://h/v1",))
+        assert (found.key, found.base_url) == ("new-key", "https://h/v1")
     with pytest.raises(ConfigError, match="hidden when the config was stored"):
         stored_practice(text, tmp_path, ENV)
     again = stored_practice(text, tmp_path, {}, [f"{at}.api_key=sk-literal-2"])

@@ -76,7 +76,7 @@ SETTINGS = {
 
 def test_it_runs_with_the_sdk_and_sends_what_was_measured(tmp_path: Path) -> None:
     with answering(text) as (url, bodies):
-        shipped = agent(model_settings=SETTINGS, endpoint={"base_url": [url]}, toolkits={"s": {}})
+        shipped = agent(model_settings=SETTINGS, endpoint={"base_url": url}, toolkits={"s": {}})
         source = render(shipped, "openai-agents")
         assert ran(source, tmp_path, "What is", "6 times 7?").strip() == ANSWER
     assert "its tools are not in this file (s)" in source

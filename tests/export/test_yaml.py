@@ -33,7 +33,7 @@ def test_the_file_is_the_agent() -> None:
     assert config.agent.name == "solver"
     assert config.agent.instructions == AGENT.system_prompt
     assert config.model.model_provider.model == "model-a"
-    assert config.model.model_provider.base_url == ("http://h/v1",)
+    assert config.model.model_provider.base_url == "http://h/v1"
     assert config.model.model_provider.key == "key"
     assert config.model.model_settings.given() == AGENT.model_settings
     assert (config.type, config.toolkits, config.max_turns) == ("simple", {}, 50)

@@ -51,7 +51,7 @@ def test_1_02_milliseconds_are_read(evaluate: Evaluate, waits: FakeSleep) -> Non
 async def test_1_02_the_server_is_left_alone_for_the_milliseconds_it_asked_for() -> None:
     async with (
         FaultServer(in_turn(busy(Retry_After_ms="300"), GOOD)) as server,
-        Client(Endpoint((server.url,)), Limit(4), notice=lambda _: None) as client,
+        Client(Endpoint(server.url), Limit(4), notice=lambda _: None) as client,
     ):
         await client.send(ASK)
     first, second = server.asked
@@ -161,7 +161,7 @@ async def test_1_09_a_hundred_429s_at_once_cost_a_hundred_requests_and_no_storm(
         return GOOD if busy_for_all.is_set() else busy(Retry_After_ms="20")
 
     async with FaultServer(script) as server:
-        endpoint = Endpoint((server.url,), max_tries=8)
+        endpoint = Endpoint(server.url, max_tries=8)
         client = Client(endpoint, Limit(100), notice=lambda _: None)
         async with client, asyncio.timeout(HANG_S), asyncio.TaskGroup() as tasks:
             for _ in range(100):

@@ -41,7 +41,7 @@ PEM = Path(__file__).parents[1] / "llm" / "localhost.pem"
 
 
 def connect(server: FaultServer, *, n: int = 8, timeout_s: float = 5.0, tries: int = 2) -> Client:
-    endpoint = Endpoint((server.url,), timeout_s=timeout_s, max_tries=tries)
+    endpoint = Endpoint(server.url, timeout_s=timeout_s, max_tries=tries)
     return Client(endpoint, Limit(n), notice=lambda _: None, sleep=FakeSleep())
 
 
@@ -67,14 +67,14 @@ async def test_1_19_a_connection_that_is_never_accepted_is_given_up_and_tried_ag
             sock.setblocking(False)
             sock.connect_ex(deaf.getsockname())
         url = "http://127.0.0.1:%d/v1" % deaf.getsockname()[1]  # noqa: UP031
-        endpoint = Endpoint((url,), connect_timeout_s=0.1, max_tries=3)
+        endpoint = Endpoint(url, connect_timeout_s=0.1, max_tries=3)
         client = Client(endpoint, Limit(1), notice=lambda _: None, sleep=FakeSleep())
         async with client, asyncio.timeout(HANG_S):
             with pytest.raises(EndpointRefusedError, match="cannot reach"):
                 await client.send(ASK)
         for sock in fill:
             sock.close()
-    assert Endpoint((url,)).connect_timeout_s == 10
+    assert Endpoint(url).connect_timeout_s == 10
 
 
 def test_1_21_a_body_that_ends_too_early_is_asked_for_again(evaluate: Evaluate) -> None:

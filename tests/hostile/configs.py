@@ -117,11 +117,7 @@ ATTACKS = [
         ("GITHUB_TOKEN",),
         commands={n: ALL[n] for n in ("practice", "doctor", "show")},
     ),
-    of(
-        "two replicas",
-        stored(f"base_url: ['@GOOD@/v1', '@EVIL@/v1'], api_key: '{UTU}'"),
-        ("UTU_LLM_API_KEY",),
-    ),
+    of("two addresses", stored(f"base_url: ['@GOOD@/v1', '@EVIL@/v1'], api_key: '{UTU}'")),
     of("an included header", INCLUDES, ("GITHUB_TOKEN",), build=_including),
     of("search's key", kit(SEARCH % GH), ("GITHUB_TOKEN",)),
     of(

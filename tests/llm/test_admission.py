@@ -228,7 +228,7 @@ async def test_what_a_try_came_to(
     admission = Admission()
     fake = FakeEndpoint(lambda _: answer())
     client = Client(
-        Endpoint(("http://fake/v1",), max_tries=1),
+        Endpoint("http://fake/v1", max_tries=1),
         Limit(1),
         notice=lambda _: None,
         admission=admission,

@@ -42,7 +42,7 @@ def connect(
     admission: Admission | None = None,
 ) -> Client:
     return Client(
-        endpoint or Endpoint((URL,), max_tries=max_tries),
+        endpoint or Endpoint(URL, max_tries=max_tries),
         limit or Limit(n),
         notice=notice,
         transport=server.transport,
@@ -61,7 +61,7 @@ def down(status: int = 503, **said: Any) -> httpx.Response:
 async def test_a_request_is_one_post_with_everything_in_its_place() -> None:
     server = FakeEndpoint(answers("24"))
     endpoint = Endpoint(
-        ("https://api.example.com/v1/?api-version=2",),
+        "https://api.example.com/v1/?api-version=2",
         api_key=SECRET,
         headers={"X-Team": "a"},
         query={"k": "v w"},
@@ -98,7 +98,7 @@ async def test_without_tools_nothing_about_tools_is_sent() -> None:
 
 async def test_send_seed_false_keeps_the_seed_off_the_wire_and_the_reply_says_so() -> None:
     server = FakeEndpoint(answers("24"))
-    async with connect(server, Endpoint((URL,), send_seed=False)) as client:
+    async with connect(server, Endpoint(URL, send_seed=False)) as client:
         assert not (await client.send(ask())).seeded
     assert "seed" not in server.seen[0]
     async with connect(server) as client:
@@ -139,16 +139,6 @@ async def test_1_45_ten_megabytes_are_read_whole() -> None:
         assert len((await client.send(ask())).content) == 10_000_000
 
 
-async def test_requests_and_their_tries_go_round_the_addresses() -> None:
-    server = FakeEndpoint(answers(down(409), down(409), "24"))
-    endpoint = Endpoint(("https://a.example/v1", "https://b.example/v1"))
-    async with connect(server, endpoint) as client:
-        got = [await client.send(ask()) for _ in range(3)]
-    hosts = [r.url.host.removesuffix(".example") for r in server.requests]
-    assert hosts == ["a", "b", "a", "b", "a"]
-    assert (got[0].answered_by, got[0].tries) == ("m-1@a.example", 3)
-
-
 # Secrets
 
 
@@ -156,7 +146,7 @@ async def test_a_secret_in_a_reply_is_replaced_before_it_is_used() -> None:
     message: Message = {"role": "assistant", "content": f"it is {SECRET}"}
     message["tool_calls"] = [{"function": {"arguments": f'{{"k": "{SECRET}"}}'}}]
     server = FakeEndpoint(answers(reply(message, model=SECRET)))
-    async with connect(server, Endpoint((URL,), api_key=SECRET)) as client:
+    async with connect(server, Endpoint(URL, api_key=SECRET)) as client:
         got = await client.send(ask())
     assert SECRET not in repr(got)
     assert got.content == "it is ***"
@@ -176,7 +166,7 @@ async def test_a_secret_in_a_reply_is_replaced_before_it_is_used() -> None:
 )
 async def test_a_secret_in_an_error_is_replaced(fault: Answer) -> None:
     server = FakeEndpoint(answers(fault))
-    async with connect(server, Endpoint((URL,), api_key=SECRET)) as client:
+    async with connect(server, Endpoint(URL, api_key=SECRET)) as client:
         with pytest.raises((EndpointError, EndpointRefusedError), match=r"\*\*\*") as caught:
             await client.send(ask())
     assert SECRET not in str(caught.value)
@@ -310,7 +300,7 @@ async def forever(_: dict[str, Any]) -> str:
 async def test_1_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid() -> None:
     server, admission, told = FakeEndpoint(forever), Admission(), list[Event]()
     admission.emit = told.append
-    endpoint = Endpoint((URL,), timeout_s=0.01, max_tries=2)
+    endpoint = Endpoint(URL, timeout_s=0.01, max_tries=2)
     async with connect(server, endpoint, admission=admission) as client:
         with pytest.raises(EndpointError, match=r"no complete answer in time: .*0\.01 s") as caught:
             await client.send(ask(), limit_s=5)

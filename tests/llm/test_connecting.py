@@ -29,7 +29,7 @@ async def test_a_name_that_is_never_looked_up_ends_with_the_connect_deadline(
 
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", hang)
     # Longer than the test may hang: only the connect deadline is left to end it.
-    endpoint = Endpoint(("http://model.invalid/v1",), timeout_s=10 * HANG_S, max_tries=2)
+    endpoint = Endpoint("http://model.invalid/v1", timeout_s=10 * HANG_S, max_tries=2)
     endpoint = replace(endpoint, connect_timeout_s=0.05)
     async with (
         asyncio.timeout(HANG_S),
@@ -94,8 +94,8 @@ async def test_no_more_requests_are_under_way_than_there_is_room_for() -> None:
 
     async with asyncio.timeout(HANG_S), serving(count) as address:
         url = f"http://{address}/v1"
-        http = Http(Endpoint((url,)), 2, None)
-        came = await asyncio.gather(*(http.post(f"{url}/chat/completions", b"{}") for _ in "12345"))
+        http = Http(Endpoint(url), 2, None)
+        came = await asyncio.gather(*(http.post(b"{}") for _ in "12345"))
         await http.aclose()
     assert [isinstance(response, Response) for response, _ in came] == [True] * 5
     assert 1 <= most <= 2

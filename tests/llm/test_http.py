@@ -80,7 +80,7 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 
 
 def connect(url: str, *, n: int = 8, timeout_s: float = 5, max_tries: int = 2) -> Client:
-    endpoint = Endpoint((url,), timeout_s=timeout_s, max_tries=max_tries)
+    endpoint = Endpoint(url, timeout_s=timeout_s, max_tries=max_tries)
     return Client(endpoint, Limit(n), notice=lambda _: None, sleep=FakeSleep())
 
 
@@ -368,9 +368,9 @@ async def test_a_compressed_reply_is_read_and_headers_are_searched_for_secrets()
         await writer.drain()
 
     async with serving(squeeze) as address:
-        endpoint = Endpoint((f"http://{address}/v1",), api_key=secret)
+        endpoint = Endpoint(f"http://{address}/v1", api_key=secret)
         http = Http(endpoint, 1, None)
-        came, begun = await http.post(f"http://{address}/v1/chat/completions", b"{}")
+        came, begun = await http.post(b"{}")
         await http.aclose()
     assert isinstance(came, Response)
     assert begun

@@ -46,17 +46,17 @@ def test_connections_raise_the_soft_limit_to_what_they_need_together(soft: int) 
 
 async def test_a_client_has_room_for_all_its_connections(soft: int) -> None:
     url = "http://127.0.0.1:9/v1"
-    async with Client(Endpoint((url,)), Limit(1_000), notice=print):
+    async with Client(Endpoint(url), Limit(1_000), notice=print):
         assert limit() >= 1_000 + OTHERS > soft
-        async with Client(Endpoint((url,)), Limit(500), notice=print):
+        async with Client(Endpoint(url), Limit(500), notice=print):
             assert limit() >= 1_500 + OTHERS
-    async with Client(Endpoint((url,)), Limit(1_000), notice=print):
+    async with Client(Endpoint(url), Limit(1_000), notice=print):
         assert limit() < 2_000 + OTHERS
 
 
 async def test_answers_without_a_network_need_no_files(soft: int) -> None:
     server = FakeEndpoint(answers("x"))
-    endpoint = Endpoint(("http://127.0.0.1:9/v1",))
+    endpoint = Endpoint("http://127.0.0.1:9/v1")
     async with Client(endpoint, Limit(5_000), notice=print, transport=server.transport):
         assert limit() == soft
 
@@ -72,7 +72,7 @@ async def main(wanted, got, said):
     clients = []
     for n in wanted:
         limit = Limit(n)
-        endpoint = Endpoint(("http://127.0.0.1:9/v1",))
+        endpoint = Endpoint("http://127.0.0.1:9/v1")
         try:
             clients.append(Client(endpoint, limit, notice=said.append))
             got.append(limit.n)

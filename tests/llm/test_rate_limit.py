@@ -182,7 +182,7 @@ def test_a_wait_is_in_nobodys_seconds_and_in_no_deadline() -> None:
     server = FakeEndpoint(slow)
 
     async def story() -> list[float]:
-        endpoint = Endpoint((URL,), timeout_s=5)
+        endpoint = Endpoint(URL, timeout_s=5)
         async with connect(server, endpoint, n=1, sleep=asyncio.sleep) as client:
             jobs = (client.send(ask(text=str(i)), limit_s=3) for i in range(3))
             replies = await asyncio.gather(*jobs)
@@ -232,7 +232,7 @@ def starts(endpoint: Endpoint, n: int, answer: Answer = "24") -> list[float]:
 
 
 def test_requests_are_spread_over_the_minute() -> None:
-    came = starts(Endpoint((URL,), requests_per_minute=120), 240)
+    came = starts(Endpoint(URL, requests_per_minute=120), 240)
     assert 118 <= came[-1] <= 120
     gaps = [b - a for a, b in pairwise(came)]
     assert max(gaps) <= 0.51
@@ -243,7 +243,7 @@ def test_after_a_quiet_time_only_a_little_is_made_up_for() -> None:
     came = list[float]()
 
     async def story() -> None:
-        endpoint = Endpoint((URL,), requests_per_minute=60)
+        endpoint = Endpoint(URL, requests_per_minute=60)
         async with connect(
             timed(answers("24"), came), endpoint, n=64, sleep=asyncio.sleep
         ) as client:
@@ -261,7 +261,7 @@ def used(tokens: int) -> httpx.Response:
 
 
 def test_tokens_are_counted_as_they_were_used_not_as_they_were_estimated() -> None:
-    endpoint = Endpoint((URL,), tokens_per_minute=6_000)
+    endpoint = Endpoint(URL, tokens_per_minute=6_000)
     few, many = (starts(endpoint, 20, used(tokens))[-1] for tokens in (100, 1_000))
     assert few < 25  # 20 estimates of 2,000 each would take nearly 400 s
     assert 160 <= many <= 220
@@ -272,7 +272,7 @@ def test_one_rate_holds_for_all_who_ask_the_endpoint_and_the_lowest_of_several()
 
     async def story() -> None:
         shared, server = Admission(), timed(answers("24"), came)
-        fast, slow = (Endpoint((URL,), requests_per_minute=n) for n in (600, 60))
+        fast, slow = (Endpoint(URL, requests_per_minute=n) for n in (600, 60))
         async with (
             connect(server, fast, sleep=asyncio.sleep, admission=shared) as student,
             connect(server, slow, sleep=asyncio.sleep, admission=shared) as judge,
@@ -293,7 +293,7 @@ def test_a_teacher_has_the_next_turn_and_a_cancelled_waiter_has_none() -> None:
         return "24"
 
     async def story() -> None:
-        endpoint = Endpoint((URL,), requests_per_minute=6)
+        endpoint = Endpoint(URL, requests_per_minute=6)
         async with connect(FakeEndpoint(script), endpoint, n=16, sleep=asyncio.sleep) as client:
             await client.send(ask(text="0"))
             gone = [asyncio.create_task(client.send(ask(text="gone"))) for _ in range(5)]
@@ -317,7 +317,7 @@ def test_who_waits_for_its_turn_does_not_start_into_a_pause() -> None:
         return busy(retry_after="30") if len(came) == 1 else "24"
 
     async def story() -> None:
-        endpoint = Endpoint((URL,), requests_per_minute=30)
+        endpoint = Endpoint(URL, requests_per_minute=30)
         async with connect(timed(script, came), endpoint, n=16, sleep=asyncio.sleep) as client:
             await asyncio.gather(*(client.send(ask(text=str(i))) for i in range(16)))
 
@@ -328,6 +328,6 @@ def test_who_waits_for_its_turn_does_not_start_into_a_pause() -> None:
 
 
 def test_without_a_rate_nothing_is_counted() -> None:
-    rate = Paces().rate((URL,))
+    rate = Paces().rate(URL)
     rate.cap(None, None)
     assert (rate.requests, rate.tokens) == (None, None)

@@ -59,7 +59,7 @@ class Endless:
 
 
 def client_of(address: str, *, most: int = 4 * MIB, told: list[str] | None = None) -> Client:
-    endpoint = Endpoint((f"http://{address}/v1",), "a-key", max_tries=3, max_reply_bytes=most)
+    endpoint = Endpoint(f"http://{address}/v1", "a-key", max_tries=3, max_reply_bytes=most)
     notice = (told if told is not None else []).append
     return Client(endpoint, Limit(4), notice=notice, sleep=FakeSleep())
 
@@ -91,10 +91,10 @@ async def read_of(server: Serve, most: int) -> tuple[int, str]:
     """Return how many bytes of an answer were given out, and why no more."""
     size = 0
     async with serving(server) as address:
-        url = f"http://{address}/v1/chat/completions"
-        http = Http(Endpoint((url,), max_reply_bytes=most), 1, None)
+        url = f"http://{address}/v1"
+        http = Http(Endpoint(url, max_reply_bytes=most), 1, None)
         try:
-            async with http.opened(url, b"{}") as response:
+            async with http.opened(b"{}") as response:
                 async for chunk in response.chunks:
                     size += len(chunk)
         except OversizeError as e:

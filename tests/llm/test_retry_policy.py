@@ -47,7 +47,7 @@ async def run(
     """What a request comes to, what the endpoint saw, and the waits between tries."""
     server, sleep = FakeEndpoint(answers(*script)), FakeSleep()
     given = {"api_key": "a-key"} | endpoint
-    to = Endpoint((url,), max_tries=max_tries, key_name="MY_KEY", **given)
+    to = Endpoint(url, max_tries=max_tries, key_name="MY_KEY", **given)
     client = Client(to, Limit(1), notice=lambda _: None, transport=server.transport, sleep=sleep)
     async with client:
         try:
@@ -291,7 +291,7 @@ async def test_pages_from_an_endpoint_that_has_replied_are_retried_as_other_faul
 ) -> None:
     server = FakeEndpoint(answers("1", page, page, page, "2", page))
     client = Client(
-        Endpoint((URL,)), Limit(1), notice=print, transport=server.transport, sleep=FakeSleep()
+        Endpoint(URL), Limit(1), notice=print, transport=server.transport, sleep=FakeSleep()
     )
     async with client:
         assert (await client.send(ASK)).content == "1"
@@ -306,7 +306,7 @@ async def test_an_error_in_json_stops_the_run_whatever_the_endpoint_replied_befo
     status: int,
 ) -> None:
     server = FakeEndpoint(answers("1", error(status, message="no")))
-    client = Client(Endpoint((URL,)), Limit(1), notice=print, transport=server.transport)
+    client = Client(Endpoint(URL), Limit(1), notice=print, transport=server.transport)
     async with client:
         await client.send(ASK)
         with pytest.raises(EndpointRefusedError):

@@ -51,7 +51,7 @@ async def served(world: World = DEFAULT, latency_s: float = 0.0) -> AsyncIterato
 
 async def test_the_real_client_gets_the_answer_of_the_world() -> None:
     request = Request("sim", {"seed": 5}, body(QUESTIONS[0], 5)["messages"])
-    endpoint = Endpoint(base_urls=("http://sim/v1",), api_key=None)
+    endpoint = Endpoint(base_url="http://sim/v1", api_key=None)
     async with Client(endpoint, Limit(2), notice=pytest.fail, transport=SimTransport()) as client:
         reply = await client.send(request)
     told = answer(body(QUESTIONS[0], 5))
@@ -61,7 +61,7 @@ async def test_the_real_client_gets_the_answer_of_the_world() -> None:
 
 
 async def test_a_refused_request_fails_alone_in_the_real_client() -> None:
-    endpoint = Endpoint(base_urls=("http://sim/v1",), api_key=None)
+    endpoint = Endpoint(base_url="http://sim/v1", api_key=None)
     async with Client(endpoint, Limit(2), notice=pytest.fail, transport=SimTransport()) as client:
         with pytest.raises(EndpointError, match="messages"):
             await client.send(Request("sim", {"seed": 5}, []))

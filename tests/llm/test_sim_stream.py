@@ -21,7 +21,7 @@ async def test_a_streamed_reply_is_the_whole_one(tools: tuple[str, ...]) -> None
     request = Request("sim", {"seed": 5}, body(QUESTIONS[0], 5)["messages"], offered(*tools))
     replies = []
     for stream in (False, True):
-        endpoint = Endpoint(base_urls=("http://sim/v1",), api_key=None, stream=stream)
+        endpoint = Endpoint(base_url="http://sim/v1", api_key=None, stream=stream)
         async with Client(
             endpoint, Limit(2), notice=pytest.fail, transport=SimTransport()
         ) as client:

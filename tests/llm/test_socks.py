@@ -40,7 +40,7 @@ async def recording() -> AsyncIterator[tuple[str, bytearray]]:
 
 
 def connect(url: str) -> Client:
-    endpoint = Endpoint((url,), api_key=KEY, timeout_s=5, max_tries=1)
+    endpoint = Endpoint(url, api_key=KEY, timeout_s=5, max_tries=1)
     return Client(endpoint, Limit(2), notice=lambda _: None, sleep=FakeSleep())
 
 
@@ -88,13 +88,4 @@ async def test_no_proxy_and_a_proxy_of_http_go_before_socks(
         # The server takes a proxy's request as its own.
         monkeypatch.setenv("HTTP_PROXY", f"http://{address}")
         assert await ask("http://model.invalid/v1") == "24"
-        assert bytes(came) == b""
-
-
-async def test_replicas_are_looked_at_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with recording() as (proxy, came):
-        monkeypatch.setenv("HTTPS_PROXY", f"socks5://{proxy}")
-        endpoint = Endpoint(("http://127.0.0.1:9/v1", "https://127.0.0.1:9/v1"), api_key=KEY)
-        with pytest.raises(ConfigError, match="HTTPS_PROXY names a SOCKS proxy"):
-            Client(endpoint, Limit(2), notice=print)
         assert bytes(came) == b""

@@ -21,7 +21,7 @@ from tests.llm.test_client import URL, ask, connect
 from tests.processes import HANG_S
 
 SSE = {"content-type": "text/event-stream; charset=utf-8"}
-STREAM = Endpoint((URL,), stream=True, max_tries=3)
+STREAM = Endpoint(URL, stream=True, max_tries=3)
 
 
 def chunk(finish: str | None = None, **delta: Any) -> dict[str, Any]:
@@ -206,7 +206,7 @@ async def test_1_46_a_stream_that_drips_for_ever_ends_at_the_total_deadline() ->
         while True:
             yield b": keep-alive\n\n"
 
-    endpoint = Endpoint((URL,), stream=True, timeout_s=0.05, max_tries=2)
+    endpoint = Endpoint(URL, stream=True, timeout_s=0.05, max_tries=2)
     server = FakeEndpoint(lambda _: streamed(Network(drip())))
     async with connect(server, endpoint) as client:
         with pytest.raises(EndpointError, match="no complete answer in time") as caught:
@@ -291,14 +291,14 @@ async def test_an_endpoint_that_refuses_stream_options_is_adapted_once() -> None
 
 async def test_without_include_usage_no_counts_are_asked_for_and_none_are_known() -> None:
     raw = sse([*pieces_of({"content": "24"}, [1]), chunk("stop"), "[DONE]"])
-    endpoint = Endpoint((URL,), stream=True, stream_usage=False)
+    endpoint = Endpoint(URL, stream=True, stream_usage=False)
     got, server = await send(streamed(raw), endpoint=endpoint)
     assert "stream_options" not in server.seen[0]
     assert got.usage == Usage()
 
 
 async def test_without_stream_nothing_about_it_is_sent() -> None:
-    _, server = await send(reply("24"), endpoint=Endpoint((URL,)))
+    _, server = await send(reply("24"), endpoint=Endpoint(URL))
     assert server.seen[0].keys().isdisjoint({"stream", "stream_options"})
 
 

@@ -68,7 +68,7 @@ async def upstream(handler: Handler | None = None) -> AsyncIterator[Upstream]:
         await runner.cleanup()
 
 
-def agent_file(folder: Path, url: str | list[str], **more: Any) -> Path:
+def agent_file(folder: Path, url: str, **more: Any) -> Path:
     """An agent as `export-agent` writes one, asked at that URL."""
     provider = {"model": "m-1", "base_url": url, "api_key": KEY} | more.pop("provider", {})
     model = {"model_provider": provider, "model_settings": more.pop("settings", {})}

@@ -184,13 +184,6 @@ async def test_an_upstream_that_is_down_is_a_502_that_says_so(tmp_path: Path) ->
     assert place.counts.errors == 1
 
 
-async def test_a_replica_that_is_down_is_passed_over(tmp_path: Path) -> None:
-    async with upstream() as up:
-        gone = up.url
-    async with upstream() as up, served(agent_file(tmp_path, [gone, up.url])) as place:
-        assert [(await place.ask(Q))["status"] for _ in range(4)] == [200] * 4
-
-
 async def test_an_answer_that_takes_too_long_is_a_504(tmp_path: Path) -> None:
     async def handler(_: web.Request) -> web.StreamResponse:
         await asyncio.sleep(60)

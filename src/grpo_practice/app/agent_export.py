@@ -162,8 +162,7 @@ def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
     A key goes along where the config names the variable that holds it, and only beside its address.
     """
     url, key = written.get("base_url"), written.get("api_key")
-    parts = url if isinstance(url, list) else [url]
-    if not url or not all(isinstance(part, str) and _is_public(part) for part in parts):
+    if not isinstance(url, str) or not url or not _is_public(url):
         return {}
     return {"base_url": url} | ({"api_key": key} if only_names_variable(key) else {})
 

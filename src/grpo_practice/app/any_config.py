@@ -130,7 +130,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     verify = resolve(spec.name, spec.params, spec.timeout_s, loaded.base_dir, load=False)
     check_defined(verify)
     evaluation, provider = config.evaluation, config.student.model_provider
-    where = ", ".join(redact_url(url) for url in provider.base_url)
+    where = redact_url(provider.base_url)
     data = evaluation.data.dataset
     evaluated = f"{data}, {count(evaluation.pass_k, 'rollout')} per question"
     used = {

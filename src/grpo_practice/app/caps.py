@@ -69,11 +69,10 @@ class _PriceBook:
             (*config.models.values(), *config.evaluation.readers) for config in configs
         ):
             _, endpoint = endpoint_of(model, prices=self._prices)
-            for url in endpoint.base_urls:
-                name = model.model_provider.model
-                price = self._known(name, url, endpoint.price(name, url))
-                # Replies of earlier versions are filed without a port.
-                self._by_place[name, host(url)] = self._by_place[name, place(url)] = price
+            name, url = model.model_provider.model, endpoint.base_url
+            price = self._known(name, url, endpoint.price(name, url))
+            # Replies of earlier versions are filed without a port.
+            self._by_place[name, host(url)] = self._by_place[name, place(url)] = price
 
     def price_of(self, row: Spent) -> Price:
         """Return the price of calls that were made."""

@@ -50,7 +50,7 @@ class Connections:
         # Here: the gate is older than the sink, which counts for the run as well.
         admission.emit = emit
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
-        self._limits = dict[tuple[str, tuple[str, ...]], Limit]()
+        self._limits = dict[tuple[str, str], Limit]()
         self._clients = dict[str, "Client"]()
         self._stack = AsyncExitStack()
 
@@ -81,7 +81,7 @@ class Connections:
 
                 transport = SimTransport()
             # By address, not by client: two keys to one server still share what it can take.
-            limit = self._limits.setdefault((pool, endpoint.base_urls), Limit(self._most[pool]))
+            limit = self._limits.setdefault((pool, endpoint.base_url), Limit(self._most[pool]))
             client = Client(
                 endpoint,
                 limit,
@@ -140,7 +140,7 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
     params, wire = canonical_params(config.model_settings.given())
     provider = config.model_provider
     endpoint = Endpoint(
-        base_urls=(SIM_URL,) if provider.simulated else provider.base_url,
+        base_url=SIM_URL if provider.simulated else provider.base_url,
         api_key=provider.key,
         headers=wire.headers,
         query=wire.query,

@@ -45,8 +45,8 @@ async def score_answer(
     if resolved.is_judge:
         loaded = _judge(known(env))
         judge = loaded.config.judge
-        asked = {host_of(url) for url in judge.model_provider.base_url}  # nobody plays here
-        routes = [route for route in loaded.routes if route.to in asked]
+        asked = host_of(judge.model_provider.base_url)  # nobody plays here
+        routes = [route for route in loaded.routes if route.to == asked]
         for text in [*sentences(routes), *loaded.notices]:
             tee(on_event)(Notice(text))
     started = monotonic()

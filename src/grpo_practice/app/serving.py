@@ -61,10 +61,8 @@ class Prepared:
     @property
     def passing_on_to(self) -> str:
         """Place of the model, for people."""
-        urls = self.endpoint.base_urls
-        if urls == (SIM_URL,):
-            return "the simulated endpoint in this program"
-        return ", ".join(map(shown_url, urls))
+        url = self.endpoint.base_url
+        return "the simulated endpoint in this program" if url == SIM_URL else shown_url(url)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -214,14 +212,14 @@ async def serve(
 
 
 def _not_itself(endpoint: Endpoint, port: int) -> None:
-    for parts in map(urlsplit, endpoint.base_urls):
-        if is_loopback(parts.hostname or "") and parts.port == port:
-            raise ConfigError(
-                f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
-                " where it would be served: a request would go round for ever",
-                hint="OPENAI_BASE_URL is for the programs that use it; unset it here, or name the"
-                " model's own URL in UTU_LLM_BASE_URL",
-            )
+    parts = urlsplit(endpoint.base_url)
+    if is_loopback(parts.hostname or "") and parts.port == port:
+        raise ConfigError(
+            f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
+            " where it would be served: a request would go round for ever",
+            hint="OPENAI_BASE_URL is for the programs that use it; unset it here, or name the"
+            " model's own URL in UTU_LLM_BASE_URL",
+        )
 
 
 @asynccontextmanager
@@ -232,7 +230,7 @@ async def _service(
     sim = SimTransport() if prepared.config.model.model_provider.simulated else None
     http = Http(endpoint, CONNECTIONS, sim)
     if http.at_once < CONNECTIONS:
-        notice(fewer_notice(host(endpoint.base_urls[0]), http.at_once, CONNECTIONS))
+        notice(fewer_notice(host(endpoint.base_url), http.at_once, CONNECTIONS))
     try:
         upstream = Upstream(endpoint, prepared.agent.model, prepared.settings, http)
         yield Service(prepared.agent, endpoint, upstream, recorder.take if recorder else None)

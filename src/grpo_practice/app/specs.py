@@ -121,13 +121,12 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
     if config.practice.teacher_context is not None:
         return config.practice.teacher_context, "practice.teacher_context"
     provider = config.teacher.model_provider
-    listed = [context_window(provider.model, url) for url in provider.base_url]
-    known = [tokens for tokens in listed if tokens is not None]
-    if not known:
+    listed = context_window(provider.model, provider.base_url) if provider.base_url else None
+    if listed is None:
         return ASSUMED_CONTEXT, "assumed; practice.teacher_context sets it"
-    if min(known) > MOST_CONTEXT:
-        return MOST_CONTEXT, f"of {min(known):,} listed; practice.teacher_context allows more"
-    return min(known), "listed"
+    if listed > MOST_CONTEXT:
+        return MOST_CONTEXT, f"of {listed:,} listed; practice.teacher_context allows more"
+    return listed, "listed"
 
 
 NO_LIBRARY = Library()

@@ -57,11 +57,10 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
     for role, model in roles:
         if not model.model_provider.model:  # a config that only trains has none
             continue
-        for url in model.model_provider.base_url or ("",):
-            at = model.model_provider.model_copy(update={"base_url": (url,) if url else ()})
-            key = (at.model, url, at.key)
-            name, known = found.get(key, (role, model.model_copy(update={"model_provider": at})))
-            found[key] = (name if role in name else f"{name}, {role}", known)
+        at = model.model_provider
+        key = (at.model, at.base_url, at.key)
+        name, known = found.get(key, (role, model))
+        found[key] = (name if role in name else f"{name}, {role}", known)
     return list(found.values())
 
 
@@ -85,7 +84,7 @@ async def look_at_models(
 
     async def asked(role: str, model: ModelConfig) -> list[Check]:
         # A server that answers one request after another would seem slow, or cut its answers.
-        async with turns[place(next(iter(model.model_provider.base_url), ""))]:
+        async with turns[place(model.model_provider.base_url)]:
             return await _model(role, model, prices, key, tools=tools and "student" in role)
 
     parts = await asyncio.gather(*(asked(role, model) for role, model in models))
@@ -100,13 +99,12 @@ async def _model(
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
     try:
         params, endpoint = endpoint_of(model, prices)
-        for address in endpoint.base_urls:
-            refuse_socks(address, environment_proxy(address))
+        refuse_socks(endpoint.base_url, environment_proxy(endpoint.base_url))
     except GrpoPracticeError as e:
         return [problem(role, e)]
     waits = endpoint.timeout_s
     endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
-    url = endpoint.base_urls[0]
+    url = endpoint.base_url
     found = [*_in_clear(role, endpoint), *await _resolved(role, url)]
     if any(f.state == "problem" for f in found):
         return found
@@ -207,7 +205,7 @@ def _price(role: str, model: str, price: Price | None, key: str) -> Check:
 
 
 def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
-    url = endpoint.base_urls[0]
+    url = endpoint.base_url
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
     if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
         return []

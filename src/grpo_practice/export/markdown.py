@@ -23,7 +23,6 @@ def to_markdown(agent: ExportedAgent) -> str:
 
 
 def _model(agent: ExportedAgent) -> list[str]:
-    """Return the model, and each address of it that is known, a sentence each."""
-    urls = agent.endpoint.get("base_url") or []
-    asked = [urls] if isinstance(urls, str) else urls
-    return [f"model: {agent.model}", *(f"asked at: {url}" for url in asked)]
+    """Return the model, and its address if it is known, a sentence each."""
+    url = agent.endpoint.get("base_url")
+    return [f"model: {agent.model}", *([f"asked at: {url}"] if url else [])]

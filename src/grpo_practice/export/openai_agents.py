@@ -86,6 +86,5 @@ def _client(endpoint: Mapping[str, Any]) -> str:
     url = endpoint.get("base_url")
     if not url:
         return "AsyncOpenAI()"  # OPENAI_BASE_URL and OPENAI_API_KEY
-    first = url if isinstance(url, str) else url[0]
     # A server without keys takes any.
-    return f'AsyncOpenAI(base_url={first!r}, api_key=os.environ.get("{KEY}", "none"))'
+    return f'AsyncOpenAI(base_url={url!r}, api_key=os.environ.get("{KEY}", "none"))'

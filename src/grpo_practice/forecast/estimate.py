@@ -246,7 +246,7 @@ def forecast_line(
     # What may yet be learnt makes later prompts longer; it counts at the upper end only.
     longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
     tokens_in = tokens_in.plus(Range(0, longer))
-    price = endpoint.price(model, endpoint.base_urls[0])
+    price = endpoint.price(model, endpoint.base_url)
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
     calls = left.calls.whole()  # once, here: what is printed then adds up
     work = calls.times(call_s)

@@ -1,12 +1,10 @@
 """The client of one endpoint: a request becomes a reply, with retries."""
 
 import asyncio
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from tenacity import (
     AsyncRetrying,
@@ -22,11 +20,11 @@ from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.cut_streams import CutStreams
 from grpo_practice.llm.endpoint import Endpoint, host, place, shown_url
-from grpo_practice.llm.http import Http, chat_url
+from grpo_practice.llm.http import Http
 from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
 from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Price, priced
-from grpo_practice.llm.rate_limit import RateLimit, Route, Sleep, now
+from grpo_practice.llm.rate_limit import Sleep, now
 from grpo_practice.llm.reply import read_reply, read_usage
 from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
@@ -54,8 +52,6 @@ class _Call:
     """Deadline of one try."""
     own_limit: bool
     """Whether that deadline is the caller's; reaching it is then no fault of the endpoint."""
-    start: int
-    """Index of the address of the first try; further tries go on from there, round and round."""
     since: float = 0.0
     """Earliest time of the next try: the end of what it has waited for."""
     sent: int = 0
@@ -64,13 +60,10 @@ class _Call:
     maybe_paid: bool = False
     warned: bool = False
     """Whether an answer came that gets one more try only."""
-    address: RateLimit | None = None
-    """Address of the last try, as all that follows is about the last try."""
+    # All that follows is about the last try.
     price: Price | None = None
     cuts: int = 0
     """Value of the limit's `cuts` when it was sent."""
-    outs: int = 0
-    """Value of the address's `outs` when it was sent."""
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
@@ -110,14 +103,12 @@ class Client:
         # As many connections as slots: with fewer, requests would wait within their deadline.
         self._http = Http(endpoint, limit.n, transport)
         if self._http.at_once < limit.n:
-            notice(fewer_notice(host(endpoint.base_urls[0]), self._http.at_once, limit.n))
+            notice(fewer_notice(host(endpoint.base_url), self._http.at_once, limit.n))
             limit.lower(self._http.at_once)
         paces = self._admission.paces
-        urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
-        self._route = Route([paces.address(url) for url in urls], sleep)
-        self._rate = paces.rate(endpoint.base_urls)
+        self._address = paces.address(self._http.url)
+        self._rate = paces.rate(endpoint.base_url)
         self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
-        self._turns = itertools.count()
         self._bodies = Bodies(endpoint)
         self._answered = self._replied = self._told_of_size = False
         self._streams = CutStreams()
@@ -157,7 +148,7 @@ class Client:
             raise TimeoutError("no time left for a request")
         own_limit = limit_s is not None and limit_s <= self._endpoint.timeout_s
         deadline_s = limit_s if limit_s is not None and own_limit else self._endpoint.timeout_s
-        call = _Call(request, priority, deadline_s, own_limit, next(self._turns))
+        call = _Call(request, priority, deadline_s, own_limit)
         try:
             return await self._retried(call)
         except BaseException as e:
@@ -187,8 +178,7 @@ class Client:
                 await self._sleep(seconds)
 
         def tell(state: RetryCallState) -> None:
-            if call.address is not None:
-                self._admission.emit(wait_event(place(call.address.url), state, call.deadline_s))
+            self._admission.emit(wait_event(place(self._http.url), state, call.deadline_s))
 
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(AgainError),
@@ -225,13 +215,12 @@ class Client:
         content = encode_body(body)
         while True:
             # Before the slot: who waits for a closed address must not hold what others could use.
-            call.since = await self._route.opened(call.since)
+            call.since = await self._address.opened(call.since, self._sleep)
             async with self._limit.slot(call.priority):
                 self._raise_refusal()
-                address = self._route.pick(call.start + call.sent, call.since)
-                if address is None:  # all were closed while this one waited for its slot
+                if not self._address.takes(call.since):  # it was closed during the wait for a slot
                     continue
-                ask = self._ask(call, address.url, len(content))
+                ask = self._ask(call, len(content))
                 tokens = self._admission.account.estimate(ask).tokens
                 # After the slot: a turn is a time to start, and would be
                 # over by the time a slot is free.
@@ -240,19 +229,15 @@ class Client:
                 # caps, and a stop waits for it.
                 async with self._admission.enter(ask) as tried:
                     self._raise_refusal()  # again: it may have come while this one waited
-                    if not self._route.takes(address, call.since):  # and so may this
+                    if not self._address.takes(call.since):  # and so may this
                         continue
-                    call.address = address
-                    with address.asked():
-                        response = await self._post(call, content, tried)
+                    response = await self._post(call, content, tried)
                 self._rate.came_to(tried.came_to.tokens, tokens)
                 return response
 
     async def _post(self, call: _Call, content: bytes, tried: Try) -> Response | ConnectionFailure:
         """Post the body, and note on the call what is known of it."""
-        assert call.address is not None
-        url, call.cuts, call.under_way = call.address.url, self._limit.cuts, True
-        call.outs = call.address.outs
+        call.cuts, call.under_way = self._limit.cuts, True
         # Before the await: a request that is cancelled in flight counts, since it may be billed.
         tried.sent()
         call.sent += 1
@@ -261,15 +246,14 @@ class Client:
         try:
             # Over the whole exchange: each byte of a server that drips resets a read timeout.
             async with asyncio.timeout(call.deadline_s):
-                response, begun = await self._http.post(url, content)
+                response, begun = await self._http.post(content)
         except TimeoutError:
             if call.own_limit:
-                # No retry: the caller's time is over, whichever address is asked.
-                self._pass_over(call, "deadline")
+                # No retry: the caller's time is over.
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
             # True: the request was sent whole, so it may have been billed.
-            response, begun = ConnectionFailure("deadline", text, shown_url(url)), True
+            response, begun = ConnectionFailure("deadline", text, shown_url(self._http.url)), True
         call.seconds, call.under_way = now() - start, False
         call.status = response.status if isinstance(response, Response) else None
         # Whichever try began to be answered; a later failure takes nothing back.
@@ -285,13 +269,10 @@ class Client:
     def _read(
         self, call: _Call, response: Response | ConnectionFailure, body: dict[str, Any]
     ) -> Reply | RetryDecision:
-        """Return the reply in an answer, or what to do without one; adjust limits and address."""
-        assert call.address is not None
+        """Return the reply in an answer, or what to do without one; adjust the limits."""
         if isinstance(response, ConnectionFailure):
-            if response.kind == "oversize":  # a replica that answers too much does answer
+            if response.kind == "oversize":  # an endpoint that answers too much does answer
                 self._answered = True
-            else:
-                self._pass_over(call, response.kind)
             return decide_broken(response, answered=self._answered)
         # An error is an answer, too: from now on a failed connection is a passing fault, and does
         # not mean that base_url is wrong.
@@ -304,25 +285,15 @@ class Client:
             replied=self._replied,
         )
         if decision is None:
-            call.address.answered()
             reply = self._reply(call, response, body)
             return self._streams.decide(reply, response, call.place) or reply
-        if isinstance(decision, Retry) and (status_of(decision) or 0) >= 500:
-            self._pass_over(call, str(status_of(decision)))
         if isinstance(decision, Retry) and decision.after_s is not None:
-            call.address.asked_to_wait(decision.after_s)
+            self._address.asked_to_wait(decision.after_s)
         if isinstance(decision, Fail) and decision.after_s is not None:
             decision = self._postpone(decision, decision.after_s)
         if call.status == 429 or status_of(decision) == 429:
             self._limit.cut(call.cuts)
         return decision
-
-    def _pass_over(self, call: _Call, why: str) -> None:
-        """Ask the other replicas for a while, if there are any, and tell a person."""
-        assert call.address is not None
-        if self._route.put_out(call.address, call.outs):
-            where = urlsplit(shown_url(call.address.url)).netloc
-            self._notice(f"{where} does not answer ({why}): the others are asked meanwhile")
 
     def _reply(self, call: _Call, response: Response, body: dict[str, Any]) -> Reply:
         self._postponed, self._replied = 0, True
@@ -354,16 +325,16 @@ class Client:
         hint = f"run the same command again in {in_words(after_s)}"
         return Fail(EndpointRefusedError(str(decision.error), hint=hint))
 
-    def _ask(self, call: _Call, url: str, size: int) -> Ask:
+    def _ask(self, call: _Call, size: int) -> Ask:
         """Return what the admission has to know of a try."""
         model, most = call.request.model, call.request.params.get("max_tokens")
-        call.price = self._endpoint.price(model, url)
+        call.price = self._endpoint.price(model, self._http.url)
         return Ask(model, size, most if isinstance(most, int) else None, call.price)
 
     def _adapt(self, model: str, change: Adapt) -> None:
         if self._bodies.adapt(model, change):
             what = "is left out" if change.to is None else f"is sent as `{change.to}`"
-            where = shown_url(self._route.addresses[0].url)
+            where = shown_url(self._http.url)
             self._notice(f"{model} at {where} does not take `{change.name}`: it {what} from now on")
 
     def _final(

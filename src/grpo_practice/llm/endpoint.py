@@ -20,11 +20,11 @@ class Endpoint:
     """An OpenAI-compatible endpoint; the process's redactor knows its secrets.
 
     Raises:
-        ConfigError: A URL is not http(s), or a header cannot be sent as it is.
+        ConfigError: The URL is not http(s), or a header cannot be sent as it is.
     """
 
-    base_urls: tuple[str, ...] = field(repr=False)
-    """Equal replicas, at least one; requests start at one after another."""
+    base_url: str = field(repr=False)
+    """URL before `/chat/completions`."""
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -53,22 +53,19 @@ class Endpoint:
 
     def __post_init__(self) -> None:
         redactor.know([self.api_key or "", *self.headers.values(), *self.query.values()])
-        redactor.know(secret for url in self.base_urls for secret in url_secrets(url))
-        if not self.base_urls:
-            raise ConfigError("model_provider.base_url: there is none")
-        for url in self.base_urls:
-            if not is_web_address(url):
-                safe = url.partition("?")[0].rpartition("@")[2]
-                raise ConfigError(
-                    f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
-                    hint="it looks like https://api.example.com/v1",
-                )
-            if self.api_key and "@" in urlsplit(url).netloc:
-                raise ConfigError(
-                    f"{shown_url(url)}: has a user in its URL and an API key beside it; a request"
-                    " can carry only one of them",
-                    hint="take the user out of base_url, or leave the api_key out",
-                )
+        redactor.know(url_secrets(self.base_url))
+        if not is_web_address(self.base_url):
+            safe = self.base_url.partition("?")[0].rpartition("@")[2]
+            raise ConfigError(
+                f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
+                hint="it looks like https://api.example.com/v1",
+            )
+        if self.api_key and "@" in urlsplit(self.base_url).netloc:
+            raise ConfigError(
+                f"{shown_url(self.base_url)}: has a user in its URL and an API key beside it; a"
+                " request can carry only one of them",
+                hint="take the user out of base_url, or leave the api_key out",
+            )
         for name, value in self.request_headers().items():
             if not (value.isascii() and value.isprintable()):
                 where = self.key_name if name == "Authorization" else f"extra_headers.{name}"
@@ -80,8 +77,8 @@ class Endpoint:
     @property
     def has_key(self) -> bool:
         """Whether requests carry a key; any header, query or login of the user's may be one."""
-        logins = any("@" in urlsplit(url).netloc for url in self.base_urls)
-        return bool(self.api_key or self.headers or self.query or logins)
+        login = "@" in urlsplit(self.base_url).netloc
+        return bool(self.api_key or self.headers or self.query or login)
 
     @property
     def address(self) -> str:
@@ -90,7 +87,7 @@ class Endpoint:
         Keys are renewed; a gateway selects by URL, by header or by query.
         """
         headers = sorted((name.lower(), value) for name, value in self.headers.items())
-        return json.dumps([sorted(self.base_urls), headers, sorted(self.query.items())])
+        return json.dumps([self.base_url, headers, sorted(self.query.items())])
 
     def request_headers(self) -> dict[str, str]:
         """Return the headers that every request carries."""

@@ -73,16 +73,6 @@ class OpenResponse:
         return is_stream(self.headers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The equal part of every request to one URL."""
-
-    where: str
-    """URL as it is shown."""
-    send: Callable[[bytes], AbstractAsyncContextManager[OpenResponse]]
-    """Function that posts a body."""
-
-
 class Http:
     """The connections to one endpoint, with room for that many requests at once, or for `at_once`.
 
@@ -112,9 +102,9 @@ class Http:
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
-        self._lines = dict[str, _Line]()
-        for base in endpoint.base_urls:  # a proxy that is refused is so before anything is sent
-            self._line(str(chat_url(base, endpoint)))
+        self.url = str(chat_url(endpoint))
+        self._where = redactor.text(shown_url(self.url))
+        self._send = self._sender()
         self._connections = descriptors.take(connections if transport is None else 0)
         self.at_once = connections if transport is not None else self._connections
         """Requests that there is room for at once: fewer where the system lets no more be open."""
@@ -126,17 +116,16 @@ class Http:
         self._connections = 0
         await self._client.aclose()
 
-    async def post(self, url: str, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
+    async def post(self, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
         """Send it and read the answer to its end, secrets replaced; assemble a streamed one.
 
         Returns:
             Response or failure, and whether a 2xx began to arrive, which may have been billed.
         """
-        line = self._line(url)
         begun, streamed, raw = False, False, bytearray()
-        lost = ConnectionFailure("cut", "the stream broke off, or is no text", line.where)
+        lost = ConnectionFailure("cut", "the stream broke off, or is no text", self._where)
         try:
-            async with line.send(content) as response:
+            async with self._send(content) as response:
                 begun = 200 <= response.status < 300
                 streamed = begun and response.is_stream
                 async for chunk in response.chunks:
@@ -148,7 +137,7 @@ class Http:
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
         except BREAKS as e:
-            lost = connection_failure(e, line.where)
+            lost = connection_failure(e, self._where)
             # An answer came that is not HTTP: behind it, one may have been written and billed.
             begun |= any(isinstance(cause, BadStatusLine) for cause in _causes(e))
             # A stream may have come to its end before the connection
@@ -161,19 +150,18 @@ class Http:
         if decoded is None:
             return lost, begun
         text, body = decoded
-        return Response(response.status, _lowered(response.headers), text, body, line.where), begun
+        return Response(response.status, _lowered(response.headers), text, body, self._where), begun
 
-    def opened(self, url: str, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
+    def opened(self, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
         """Send it; the body is neither read ahead nor redacted.
 
         Raises one of `BREAKS`, also while the body is read.
         """
-        return self._line(url).send(content)
+        return self._send(content)
 
-    def _line(self, url: str) -> _Line:
-        if url in self._lines:
-            return self._lines[url]
-        bare, auth = httpx.URL(url), None
+    def _sender(self) -> Callable[[bytes], AbstractAsyncContextManager[OpenResponse]]:
+        """Return a function that posts a body, with the equal part of every request prepared."""
+        bare, auth = httpx.URL(self.url), None
         if bare.userinfo:  # aiohttp takes a login in the URL or in a header, not both
             auth = httpx.BasicAuth(bare.username, bare.password)
             bare = bare.copy_with(userinfo=b"")
@@ -188,7 +176,7 @@ class Http:
                 del request.headers["accept-encoding"]  # aiohttp names those it can read
             proxy = transport.proxy
             if proxy is not None:
-                refuse_socks(url, str(proxy.url))
+                refuse_socks(self.url, str(proxy.url))
             options = {
                 "headers": dict(request.headers),
                 # A redirect would take the key to another host.
@@ -198,10 +186,8 @@ class Http:
                 "proxy_auth": aiohttp.BasicAuth(*proxy.auth) if proxy and proxy.auth else None,
                 "proxy_headers": proxy.headers if proxy else None,
             }
-            send = partial(self._over_network, transport, str(request.url), options)
-        else:
-            send = partial(_through, transport, request, self._most)
-        return self._lines.setdefault(url, _Line(redactor.text(shown_url(url)), send))
+            return partial(self._over_network, transport, str(request.url), options)
+        return partial(_through, transport, request, self._most)
 
     @asynccontextmanager
     async def _over_network(
@@ -269,9 +255,9 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {clean(k): redactor.text(clean(v)) for k, v in lowered.items()}
 
 
-def chat_url(base_url: str, endpoint: Endpoint) -> httpx.URL:
+def chat_url(endpoint: Endpoint) -> httpx.URL:
     """Return the URL of chat completions, with the endpoint's query added to the URL's own."""
-    url = httpx.URL(base_url)
+    url = httpx.URL(endpoint.base_url)
     url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 

@@ -5,16 +5,13 @@ Times are those of the running event loop, in seconds.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from grpo_practice.llm.concurrency import Limit
 
 Sleep = Callable[[float], Awaitable[None]]
 
-LONGEST_OUT_S = 60.0
-"""Longest time for which an address without a usable answer is skipped."""
 SPREAD = 0.1
 """Part of a wait over which those who waited start again, so that they do not all at once."""
 BURST_S = 1.0
@@ -28,124 +25,39 @@ def now() -> float:
     return asyncio.get_running_loop().time()
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True)
 class RateLimit:
     """The state of one URL, shared by all its clients."""
 
     url: str
-    asked_until: float = 0.0
+    opens: float = 0.0
     """Time before which it asked not to be sent anything."""
-    out_until: float = 0.0
-    """Time before which it is not tried again, since it gave no answer."""
     spread_s: float = 0.0
     """Seconds after its opening over which those who waited start."""
-    outs: int = 0
-    """Number of times it was put out."""
-    told: bool = False
-    """Whether a person was told that it is skipped."""
-    _misses: int = 0
-    """Number of times it was put out since its last usable answer."""
-    _trials: int = 0
-    """Requests in flight that were sent while it was in doubt."""
-
-    @property
-    def opens(self) -> float:
-        """Time at which the next request to it may start."""
-        return max(self.asked_until, self.out_until)
 
     def asked_to_wait(self, seconds: float) -> None:
         """Close it for that long; an earlier, longer wait still holds."""
         self.spread_s = max(seconds, self.opens - now()) * SPREAD
-        self.asked_until = max(self.asked_until, now() + seconds)
+        self.opens = max(self.opens, now() + seconds)
 
-    @property
-    def on_trial(self) -> bool:
-        """True while a request finds out whether it is back."""
-        return self._misses > 0 and self._trials > 0
+    def takes(self, at: float) -> bool:
+        """Return True when a request may be sent there at that time."""
+        return self.opens <= max(at, now())
 
-    @contextmanager
-    def asked(self) -> Iterator[None]:
-        """Count a request for the block: a trial, if no answer came since it was put out."""
-        trial = int(self._misses > 0)
-        self._trials += trial
-        try:
-            yield
-        finally:
-            self._trials -= trial
-
-    def put_out(self, outs: int) -> None:
-        """Skip it for a while, longer each time until it gives an answer.
-
-        Args:
-            outs: Value of `outs` when the request was sent. Requests sent before it was last put
-                out say nothing about it since, so that one wave puts it out once.
-        """
-        if outs != self.outs:
-            return
-        self.outs += 1
-        self._misses += 1
-        # The inner min: 2.0**1024 overflows, and a server may stay down for longer.
-        seconds = min(LONGEST_OUT_S, 0.5 * 2.0 ** min(self._misses, 10))
-        self.spread_s = max(seconds, self.opens - now()) * SPREAD
-        self.out_until = now() + seconds
-
-    def answered(self) -> None:
-        """Note a usable answer from there."""
-        # asked_until stays: an answer under way takes back no wait that the server asked for.
-        self._misses, self.out_until = 0, 0.0
-
-
-@dataclass(slots=True)
-class Route:
-    """Round-robin over an endpoint's replicas, skipping closed ones."""
-
-    addresses: Sequence[RateLimit]
-    sleep: Sleep = asyncio.sleep
-
-    async def opened(self, since: float) -> float:
-        """Return the time once one of them is open; callers are spread over a little time.
+    async def opened(self, since: float, sleep: Sleep) -> float:
+        """Return the time once it is open; callers are spread over a little time.
 
         Args:
             since: Earliest time it can be for the caller: whoever has slept until a time is past
                 it, whatever the clock says.
+            sleep: Waits so many seconds.
         """
-        while True:
-            at = max(since, now())
-            first = min(self.addresses, key=lambda address: address.opens)
-            if first.opens <= at:
-                return at
+        while not self.takes(since):
+            wait_s = self.opens - max(since, now())
             # Believed once slept: a clock that lags behind the sleep would make this loop for ever.
-            since = first.opens
-            await self.sleep(first.opens - at + random.uniform(0, first.spread_s))
-
-    def pick(self, turn: int, at: float) -> RateLimit | None:
-        """Return the first open one, counting from `turn`; None when all are closed."""
-        n, ready = len(self.addresses), self._ready(at)
-        around = (self.addresses[(turn + i) % n] for i in range(n))
-        return next((address for address in around if address in ready), None)
-
-    def takes(self, address: RateLimit, at: float) -> bool:
-        """Return True when one more request may be sent there at that time."""
-        return address in self._ready(at)
-
-    def _ready(self, at: float) -> list[RateLimit]:
-        """Return the open ones; where there is a choice, one on trial is left to its trial."""
-        ready = [address for address in self.addresses if address.opens <= max(at, now())]
-        # If all are on trial, one of them all the same: nobody else could answer.
-        return [address for address in ready if not address.on_trial] or ready
-
-    def put_out(self, address: RateLimit, outs: int) -> bool:
-        """Skip an address for a while, if there is another.
-
-        Returns:
-            Whether a person should be told: once for each address, while another is open.
-        """
-        if len(self.addresses) == 1:
-            return False
-        address.put_out(outs)
-        new = not address.told and any(other.opens <= now() for other in self.addresses)
-        address.told |= new
-        return new
+            since = self.opens
+            await sleep(wait_s + random.uniform(0, self.spread_s))
+        return max(since, now())
 
 
 @dataclass(slots=True)
@@ -208,12 +120,12 @@ class Paces:
 
     def __init__(self) -> None:
         self._addresses = dict[str, RateLimit]()
-        self._rates = dict[tuple[str, ...], Rate]()
+        self._rates = dict[str, Rate]()
 
     def address(self, url: str) -> RateLimit:
         """Return the state of that URL."""
         return self._addresses.setdefault(url, RateLimit(url))
 
-    def rate(self, base_urls: tuple[str, ...]) -> Rate:
+    def rate(self, base_url: str) -> Rate:
         """Return the rate of that endpoint."""
-        return self._rates.setdefault(base_urls, Rate())
+        return self._rates.setdefault(base_url, Rate())

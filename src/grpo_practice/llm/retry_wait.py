@@ -18,7 +18,7 @@ class AgainError(Exception):
 
 
 def wait_s(state: RetryCallState) -> float:
-    """Return a random backoff; 0 where the endpoint asked for a wait, which `Route` observes."""
+    """Return a random backoff; 0 if the endpoint asked for a wait, which `RateLimit` observes."""
     return _backoff(state) if _retry(state).after_s is None else 0.0
 
 

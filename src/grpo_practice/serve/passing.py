@@ -22,9 +22,8 @@ TAIL = 8 * 1024
 
 def own_secrets(endpoint: Endpoint) -> Redactor:
     """Return what must not reach a client: the endpoint's key and all else that gives access."""
-    urls = [secret for url in endpoint.base_urls for secret in url_secrets(url)]
     given = [*endpoint.headers.values(), *endpoint.query.values()]
-    return Redactor([endpoint.api_key or "", *given, *urls])
+    return Redactor([endpoint.api_key or "", *given, *url_secrets(endpoint.base_url)])
 
 
 def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:

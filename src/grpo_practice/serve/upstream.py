@@ -1,13 +1,12 @@
 """The model behind a served agent: asked with a client's body over the agent's settings."""
 
-import itertools
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
 from grpo_practice.llm.endpoint import Endpoint, shown_url
-from grpo_practice.llm.http import BREAKS, Http, OpenResponse, chat_url, connection_failure
+from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failure
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
 from grpo_practice.llm.request_body import NEED_TOOLS, encode_body
 from grpo_practice.llm.retry_policy import Adapt, decide
@@ -57,11 +56,7 @@ class Sent:
 
 
 class Upstream:
-    """The agent's model, asked with the agent's settings.
-
-    Replicas are asked in turn, those that cannot be reached skipped; the settings fill what a
-    client leaves out.
-    """
+    """The agent's model, asked with the agent's settings where a client leaves them out."""
 
     def __init__(
         self, endpoint: Endpoint, model: str, settings: Mapping[str, Any], http: Http
@@ -69,8 +64,6 @@ class Upstream:
         self._endpoint, self._model, self._http = endpoint, model, http
         names = {"max_tokens": endpoint.limit_name}
         self._settings = {names.get(key, key): value for key, value in settings.items()}
-        self._urls = [str(chat_url(base, endpoint)) for base in endpoint.base_urls]
-        self._turns = itertools.count()
 
     def body(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
         """Return a client's body with the agent's model, and its settings where none are given.
@@ -107,19 +100,11 @@ class Upstream:
             yield sent
 
     async def _post(self, stack: AsyncExitStack, body: dict[str, Any]) -> Sent:
-        content, first = encode_body(body), next(self._turns)
-        for n in range(len(self._urls)):
-            url = self._urls[(first + n) % len(self._urls)]
-            try:
-                response = await stack.enter_async_context(self._http.opened(url, content))
-            except BREAKS as e:
-                failure = connection_failure(e, shown_url(url))
-                # Another replica only where nothing was sent: anything else may be paid already.
-                if failure.kind != "connect" or n + 1 == len(self._urls):
-                    raise BrokenError(failure) from e
-            else:
-                return Sent(body, url, response)
-        raise AssertionError("an endpoint has a URL")
+        answer = self._http.opened(encode_body(body))
+        try:
+            return Sent(body, self._http.url, await stack.enter_async_context(answer))
+        except BREAKS as e:
+            raise BrokenError(connection_failure(e, shown_url(self._http.url))) from e
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
         """Change a setting of ours that the answer complains about; return False for any other."""

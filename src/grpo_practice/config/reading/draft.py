@@ -119,7 +119,8 @@ class Draft:
                 if found.program is not None:
                     place = env.origin(name)
                     self.routes.append(KeyRoute(name, place, found.program, by.text, by.place))
-                roles.sends(name, found.urls, by, written.elsewhere(name, env), key)
+                elif found.url:
+                    roles.sends(name, found.url, by, written.elsewhere(name, env), key)
 
     def _written_of(self, found: Receiver) -> Written:
         """Return the address of a receiver as it was written."""

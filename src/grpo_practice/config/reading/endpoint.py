@@ -21,11 +21,11 @@ NOBODY = NamedBy("", "")
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A URL (or equal replicas) and the key that came with it."""
+    """A URL and the key that came with it."""
 
     name: str
     """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or whose model it is."""
-    urls: tuple[str, ...]
+    url: str
     key: str | None
     origin: str
     """Source of the URL."""
@@ -93,8 +93,9 @@ def env_tier(env: Environment, name: str) -> Tier | None:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
     key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
-    urls = (url.rstrip("/"),) if url else ()
-    return Tier(name, urls, key or None, at, key_at, key_name if key else None, named_by, elsewhere)
+    at_url = (url or "").rstrip("/")
+    variable = key_name if key else None
+    return Tier(name, at_url, key or None, at, key_at, variable, named_by, elsewhere)
 
 
 def prepare(
@@ -126,12 +127,11 @@ def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
     """Return an address as the config has it under a key."""
     place, names = tree.place(key), variables(url)
     held = tuple(name for name in names if env.get(name))
-    parts = url if isinstance(url, list) else [url]
     return Written(
         named_by=line_of(key, tree),
         url_variables=held,
         # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
-        literal=bool(url) and not all(variable(part) in held for part in parts),
+        literal=bool(url) and variable(url) not in held,
         of_others=place is not None and place.brought_by is not None,
     )
 
@@ -180,8 +180,8 @@ def resolve(
     if provider.base_url:
         # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
         # The scheme is a part of the host: over http, a key for https would travel in clear.
-        wanted = set(map(host_of, provider.base_url))
-        same = (t for t in tiers if not t.elsewhere and wanted <= set(map(host_of, t.urls)))
+        wanted = host_of(provider.base_url)
+        same = (t for t in tiers if not t.elsewhere and t.url and host_of(t.url) == wanted)
         tier = next(same, None)
         if provider.key or tier is None or not tier.key:
             return provider, None
@@ -193,7 +193,7 @@ def resolve(
         problems.append(_no_url(provider, key))
         return provider, None
     tier = tiers[0]
-    if not tier.urls:
+    if not tier.url:
         text = f"{tier.name}_API_KEY is set, but {tier.name}_BASE_URL is not"
         problems.append(Problem((*key, "base_url"), text, f"set {tier.name}_BASE_URL too"))
     return at_tier(provider, tier), tier
@@ -203,7 +203,7 @@ def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
     """Return the provider at the URL and with the key of a tier."""
     secret = SecretStr(tier.key) if tier.key else None
     at = {"origin": tier.origin, "key_origin": tier.key_origin}
-    return provider.model_copy(update={"base_url": tier.urls, "api_key": secret, **at})
+    return provider.model_copy(update={"base_url": tier.url, "api_key": secret, **at})
 
 
 def _no_url(provider: ModelProvider, key: Key) -> Problem:
@@ -221,6 +221,6 @@ def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> 
     if provider.key or not provider.base_url or not env.get(name):
         return None
     return (
-        f"{name} is not sent to {redact_url(provider.base_url[0])}, which the config names without"
+        f"{name} is not sent to {redact_url(provider.base_url)}, which the config names without"
         f" a key; if it belongs there, write `api_key: ${{oc.env:{name}}}` beside base_url"
     )

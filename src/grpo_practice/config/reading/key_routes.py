@@ -80,7 +80,7 @@ class Receiver:
 
     section: Key
     """Key whose `Written` says who named the address."""
-    urls: Sequence[str] = ()
+    url: str | None = None
     program: str | None = None
     """Program, where it is one."""
 
@@ -106,7 +106,7 @@ def receiver(key: Key, config: RunConfig) -> Receiver | None:
 
 
 def _model(model: ModelConfig, at: Key) -> Receiver:
-    return Receiver((*at, "model_provider"), model.model_provider.base_url)
+    return Receiver((*at, "model_provider"), model.model_provider.base_url or None)
 
 
 def _toolkit(kit: Toolkit | None, at: Key, rest: Sequence[str | int]) -> Receiver | None:
@@ -117,10 +117,9 @@ def _toolkit(kit: Toolkit | None, at: Key, rest: Sequence[str | int]) -> Receive
             crawls = any(str(part).startswith("crawl") for part in rest[1:2])
             name = "crawl" if crawls else "search"
             address = config.crawl_address if name == "crawl" else config.search_address
-            return Receiver((*at, "config", f"{name}_url"), [address])
+            return Receiver((*at, "config", f"{name}_url"), address)
         case McpToolkit(config=config):
-            urls = [config.url] if config.url else []
             program = None if config.url else f"the program {config.command}"
-            return Receiver((*at, "config", "url"), urls, program)
+            return Receiver((*at, "config", "url"), config.url, program)
         case _:
             return None

@@ -334,10 +334,10 @@ def _named_by_dotenv(config: RunConfig, env: Environment, routes: Sequence[KeyRo
     models = (*config.models.values(), *config.evaluation.readers)
     for provider in (model.model_provider for model in models):
         if provider.base_url and f" in {env.path}" in provider.origin:
-            urls = ", ".join(map(redact_url, provider.base_url))
             where = provider.origin.rpartition(", from ")[2]
-            if not known.issuperset(map(host_of, provider.base_url)):
-                notices.append(f"{provider.model} is asked at {urls} ({here(where)})")
+            if host_of(provider.base_url) not in known:
+                url = redact_url(provider.base_url)
+                notices.append(f"{provider.model} is asked at {url} ({here(where)})")
     return list(dict.fromkeys(notices))
 
 

@@ -105,7 +105,7 @@ class Roles:
             elif value:
                 found[field_name] = SecretStr(value)
                 at = (*key, field_name)
-                self.sends(name, [address], written.named_by, written.elsewhere(name, self.env), at)
+                self.sends(name, address, written.named_by, written.elsewhere(name, self.env), at)
             elif url is None:
                 hint = f"set {name}, or add it to .env"
                 text = f"is missing: {name} is not set"
@@ -153,7 +153,7 @@ class Roles:
         written = self.written.get(at, Written())
         known = [t for t in tiers if t is not None]
         if written.hidden:  # a key without a host may stand in for the one that was hidden
-            known = [t if t.urls else replace(t, urls=provider.base_url) for t in known]
+            known = [t if t.url else replace(t, url=provider.base_url) for t in known]
         own, named = provider.key is not None, bool(provider.base_url)
         provider, tier = resolve(provider, known, at, self.problems)
         if tier is not None and not named:
@@ -184,7 +184,7 @@ class Roles:
 
         The student's key in another role goes where the student's goes, and is noted there.
         """
-        if provider.key is None:
+        if provider.key is None or not provider.base_url:
             return
         by_tier = [tier.elsewhere] if tier is not None and tier.elsewhere else []
         if own and written.keys:
@@ -197,13 +197,11 @@ class Roles:
             by = written.named_by if written.hidden else tier.named_by
             self.sends(tier.variable, provider.base_url, by, by_tier, at)
 
-    def sends(
-        self, name: str, urls: Sequence[str], by: NamedBy, elsewhere: Sequence[str], at: Key
-    ) -> None:
-        """Note that a variable is sent to these addresses; one that needs it is asked for.
+    def sends(self, name: str, url: str, by: NamedBy, elsewhere: Sequence[str], at: Key) -> None:
+        """Note that a variable is sent to this address; one that needs it is asked for.
 
         `by` is the key and line, or the variable, that says so. `elsewhere` has what names the
-        addresses, where that is another place than the variable's; a refusal names the key `at`.
+        address, where that is another place than the variable's; a refusal names the key `at`.
         """
         place, dotenv = self.env.origin(name), f" in {self.env.path}"
         # What the `.env` sets of the two, if the other is in the environment.
@@ -211,19 +209,18 @@ class Roles:
         if place != PROCESS:
             apart = [name for one in elsewhere if one.endswith(f" in {PROCESS}")]
         beside = f"; or set {apart[0]} in the environment, too" if apart else ""
-        for url in urls:
-            self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
-            if elsewhere and not self.env.trust.host(url, name):
-                text = (
-                    f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
-                    f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
-                    f" {typed_host(url)} says so once{beside}"
-                )
-                local = is_loopback(urlsplit(url).hostname or "")
-                host = host_of(url).removeprefix("http://" if local else "https://")
-                # The command alone, so that the line can be typed as it stands.
-                hint = f"grpo-practice trust --host {host} --key {name}"
-                self.problems.append(Problem(at, text, hint, private=True))
+        self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
+        if elsewhere and not self.env.trust.host(url, name):
+            text = (
+                f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
+                f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
+                f" {typed_host(url)} says so once{beside}"
+            )
+            local = is_loopback(urlsplit(url).hostname or "")
+            host = host_of(url).removeprefix("http://" if local else "https://")
+            # The command alone, so that the line can be typed as it stands.
+            hint = f"grpo-practice trust --host {host} --key {name}"
+            self.problems.append(Problem(at, text, hint, private=True))
 
 
 def _plain(student: ModelConfig) -> ModelConfig:

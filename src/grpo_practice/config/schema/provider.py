@@ -31,8 +31,8 @@ class ModelProvider(Model):
     model: Text = ""
     """Model name, else `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program, unless
     the config has a `base_url`; one that `UTU_LLM_MODEL` names is asked at `UTU_LLM_BASE_URL`."""
-    base_url: Operational[tuple[str, ...]] = Field((), strict=False, repr=False)
-    """URL before `/chat/completions`, or a list of equal replicas. Else `UTU_LLM_BASE_URL`."""
+    base_url: Operational[Text] = Field("", repr=False)
+    """URL before `/chat/completions`. Else `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None
     """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
     requests_per_minute: Operational[int | None] = Field(None, ge=1)
@@ -63,19 +63,20 @@ class ModelProvider(Model):
 
     @field_validator("base_url", mode="before")
     @classmethod
-    def _one_or_more(cls, value: Any) -> Any:
-        if value is None or value == "":
-            return ()
-        return (value,) if isinstance(value, str) else value
+    def _no_list(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple):
+            raise ValueError(
+                "takes one URL, not a list: put the servers behind a load balancer and name that"
+            )
+        return value
 
     @field_validator("base_url")
     @classmethod
-    def _urls(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
-        for url in urls:
-            check_address(url)
-            if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
-                raise ValueError("should end before /chat/completions; that part is added")
-        return tuple(url.rstrip("/") for url in urls)
+    def _url(cls, url: str) -> str:
+        check_address(url or None)
+        if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
+            raise ValueError("should end before /chat/completions; that part is added")
+        return url.rstrip("/")
 
 
 def is_sim(model: object) -> bool:
