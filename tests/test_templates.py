@@ -1,11 +1,8 @@
 """A template of a stranger's runs nothing, shows nothing but its slots, and ends."""
 
-import gzip
-import json
 import re
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +25,6 @@ from grpo_practice.prompts import (
 from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.stages import STAGES
 from tests.hostile_templates import EXPLODES, GROWS, RUNS, SHOWS
-from tests.store.make_fixture import SCHEMAS
 
 
 @pytest.fixture
@@ -189,19 +185,6 @@ def plain_slots(text: str) -> set[str]:
     return set(jinja2.meta.find_undeclared_variables(plain(text).parse(text)))
 
 
-def stored_prompts() -> Iterator[tuple[str, str, str]]:
-    """Schema, name and text of each prompt in the databases of every schema."""
-    for packed in sorted(SCHEMAS.glob("*.db.gz")):
-        with closing(sqlite3.connect(":memory:")) as db:
-            db.deserialize(gzip.decompress(packed.read_bytes()).replace(b"\2\2", b"\1\1", 1))
-            for (prompts,) in db.execute("SELECT DISTINCT prompts FROM branches"):
-                for name, sha in json.loads(prompts).items():
-                    row = db.execute(
-                        "SELECT body FROM texts WHERE sha256 = ?", (bytes.fromhex(sha),)
-                    )
-                    yield packed.name, name, row.fetchone()[0]
-
-
 def own_prompts() -> Iterator[tuple[str, str, str]]:
     """The shipped prompts, and the sets that the tests practise with."""
     sets = Path(__file__).parent / "sim/prompt_sets"
@@ -248,7 +231,7 @@ BARE = (
 @pytest.mark.parametrize("values", [FILLED, BARE], ids=["all", "little"])
 @pytest.mark.parametrize(
     ("origin", "name", "text"),
-    [pytest.param(*p, id="-".join(p[:2])) for p in (*stored_prompts(), *own_prompts())],
+    [pytest.param(*p, id="-".join(p[:2])) for p in own_prompts()],
 )
 def test_prompts_in_use_render_as_jinja_renders_them(
     origin: str, name: str, text: str, values: dict[str, Any]

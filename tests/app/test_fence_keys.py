@@ -1,6 +1,5 @@
 """The secret of a run's fences: made once, kept with the run, and nothing is paid twice for it."""
 
-import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ from grpo_practice.app.evaluation_run import run_eval
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.fences import Fences
 from grpo_practice.llm.budget import NO_CAPS, Caps
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from tests.app.project import Project
-from tests.store.make_fixture import SCHEMAS
 
 JUDGED = ("evaluation.verify=judge", "practice.epochs=1")
 CALLS = (
@@ -22,29 +20,8 @@ CALLS = (
 )
 
 
-def stored(folder: Path, name: str) -> Project:
-    """A project with a database that an earlier version made."""
-    project = Project(folder)
-    for path in folder.glob("p.db*"):
-        path.unlink()
-    project.db.write_bytes(gzip.decompress((SCHEMAS / f"{name}.db.gz").read_bytes()))
-    return project
-
-
 def keys(project: Project) -> list[tuple[str, bytes | None]]:
     return project.query("SELECT run_id, fence_key FROM branches ORDER BY branch_id")
-
-
-async def test_a_run_without_a_key_asks_byte_for_byte_what_it_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every request of a whole run that schema 6 stored, asked from the beginning."""
-    was = stored(tmp_path / "was", "v6").query(CALLS)
-    monkeypatch.setattr(branches, "new_key", lambda: None)
-    project = Project(tmp_path / "now")
-    await project.practise("practice.do_eval=true")
-    await project.evaluate()
-    assert project.query(CALLS) == was
 
 
 async def test_a_run_has_a_key_of_its_own_and_goes_on_with_it(tmp_path: Path) -> None:
@@ -77,26 +54,13 @@ async def test_who_scores_a_run_again_asks_the_judge_what_the_run_has_asked(
     assert len({key for _, key in keys(project)}) == 1
 
 
-async def test_a_restart_keeps_the_key_or_gets_one(tmp_path: Path) -> None:
-    project = Project(tmp_path / "new")
+async def test_a_restart_keeps_the_key(tmp_path: Path) -> None:
+    project = Project(tmp_path)
     once = ("practice.epochs=1",)
     await project.practise(*once)
     await project.practise(*once, restart_step=1)
     (_, first), (_, second) = keys(project)
     assert first == second
-    old = stored(tmp_path / "old", "v6")
-    await old.practise("practice.do_eval=true", restart_step=1)
-    assert keys(old)[0][1] is None
-    assert keys(old)[-1][1] is not None
-
-
-async def test_a_branch_that_takes_over_calls_has_the_prompts_of_those(tmp_path: Path) -> None:
-    project = stored(tmp_path, "paused")
-    with Store(project.db) as store:
-        store._write(lambda db: db.execute("UPDATE steps SET status = 'open', closed_at = NULL"))
-    report = await project.practise(*JUDGED, "practice.num_experiences_per_query=3")
-    assert keys(project) == [("toy", None), ("toy", None)]
-    assert report.requests.new < 20
 
 
 async def test_what_tools_bring_from_the_web_has_the_fences_of_the_run(

@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -210,19 +211,17 @@ def test_a_database_that_is_none_or_that_others_can_read(gp: Gp, tmp_path: Path)
     assert any("can replace" in text for _, text in found(ran, "folder"))
 
 
-def test_an_older_database_is_not_touched(gp: Gp, tmp_path: Path) -> None:
+def test_a_database_of_a_development_version_is_not_touched(gp: Gp, tmp_path: Path) -> None:
     path = tmp_path / "grpo-practice.db"
     write(tmp_path)
     gp("data", "upload", "test.jsonl", "--name", "d")
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 1")
-    db.close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("PRAGMA user_version = 7")
+    before = path.read_bytes()
     ran = gp("doctor", "--json")
-    assert ran.code == 0
-    assert any("has schema 1" in text for _, text in found(ran, "database"))
-    db = sqlite3.connect(path)
-    assert db.execute("PRAGMA user_version").fetchone() == (1,)
-    db.close()
+    assert ran.code == 7
+    assert any("made by a development version" in text for _, text in found(ran, "database"))
+    assert path.read_bytes() == before
 
 
 def test_2_42_an_env_file_that_others_can_read_is_pointed_out(gp: Gp, tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A database that cannot be written, and one beside which nothing can be, can be read."""
 
-import gzip
 import json
 import os
 import shutil
@@ -104,13 +103,6 @@ def folder(finished_demo: Path, tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    packed = Path(__file__).parents[1] / "store/schemas/v3.db.gz"
-    (tmp_path / "old.db").write_bytes(gzip.decompress(packed.read_bytes()))
-    return tmp_path / "old.db"
-
-
 @pytest.mark.parametrize("way", WAYS)
 def test_what_only_reads_reads(
     folder: Path, demo: Gp, way: Callable[[list[str], Path], Said]
@@ -168,12 +160,3 @@ def test_what_writes_says_that_it_cannot(
         assert f"the database {DB} is read-only" in err
         assert "Traceback" not in err
     assert (folder / DB).read_bytes() == before
-
-
-def test_an_older_schema_is_read_once_it_is_copied(folder: Path, old: Path) -> None:
-    shutil.copy(old, folder / DB)
-    listed, copied = mounted(["runs list", f"db backup {folder.parent / 'copy.db'}"], folder)
-    assert listed[0] == 7
-    assert "is read-only, and of an older schema" in listed[2]
-    assert copied[0] == 0
-    assert commands([f"runs list --db {folder.parent / 'copy.db'}"], folder)[0][0] == 0

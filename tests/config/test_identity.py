@@ -1,7 +1,3 @@
-import gzip
-import json
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -12,17 +8,8 @@ from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.schema.base import Effect
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.errors import ConfigError
-from grpo_practice.store.bound_keys import LATER_KEYS, diff
+from grpo_practice.store.bound_keys import diff
 from tests.config.files import EVAL, PRACTICE, write
-
-
-def first_identity() -> set[str]:
-    """The keys that every stored run is bound to, however old its database is."""
-    old = Path(__file__).parents[1] / "store/schemas/v1.db.gz"
-    with closing(sqlite3.connect(":memory:")) as db:
-        db.deserialize(gzip.decompress(old.read_bytes()))
-        [stored] = db.execute("SELECT identity FROM branches WHERE identity LIKE '%practice.%'")
-    return set(json.loads(stored[0]))
 
 
 def test_every_config_field_has_an_effect_and_every_effect_a_field() -> None:
@@ -35,13 +22,6 @@ def test_a_key_whose_type_says_nothing_is_part_of_the_identity() -> None:
     assert EFFECTS["practice.grpo_n"] == Effect.IDENTITY
     assert EFFECTS["practice.epochs"] == Effect.EXTEND
     assert EFFECTS["practice.teacher_model.model_params.temperature"] == Effect.ELSEWHERE
-
-
-def test_older_runs_have_a_value_for_every_key_that_came_later(tmp_path: Path) -> None:
-    new = identity(tmp_path).keys() - first_identity()
-    assert new - LATER_KEYS.keys() == set(), (
-        "say in LATER_KEYS (store/bound_keys.py) what was done before the key came"
-    )
 
 
 def identity(tmp_path: Path, *flags: str, env: dict[str, str] | None = None) -> dict[str, object]:

@@ -6,8 +6,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +17,9 @@ from grpo_practice.errors import LockedError, StoreError
 from grpo_practice.store import Store
 from grpo_practice.store import db as db_module
 from grpo_practice.store.db import connect, explain
+from grpo_practice.store.looked_at import LookedAt
+from grpo_practice.store.migrate import MIGRATIONS, VERSION
+from grpo_practice.store.reading import open_to_look
 
 
 def test_the_file_is_private_and_ours(tmp_path: Path) -> None:
@@ -47,14 +52,96 @@ def test_another_programs_database_is_left_alone(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_newer_schema_is_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("version", "said", "hint"),
+    [
+        (99, "newer version", "upgrade grpo-practice"),
+        *((n, "development version", "start a new file with --db") for n in (-1, 2, 7, 12)),
+    ],
+)
+@pytest.mark.parametrize("use", [Store, LookedAt, open_to_look])
+def test_another_schema_is_left_alone(
+    tmp_path: Path, use: Callable[[Path], Any], version: int, said: str, hint: str
+) -> None:
     path = tmp_path / "s.db"
     Store(path).close()
-    db = sqlite3.connect(path)
-    db.execute("PRAGMA user_version = 99")
-    db.close()
-    with pytest.raises(StoreError, match="newer version"):
+    with closing(sqlite3.connect(path)) as db:
+        db.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(StoreError, match=said) as refused:
+        use(path)
+    assert hint in (refused.value.hint or "")
+    assert path.read_bytes() == before
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_a_development_version_that_had_this_schemas_number_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("ALTER TABLE calls DROP COLUMN price")
+    with pytest.raises(StoreError, match="table calls is not as it was made") as refused:
         Store(path)
+    assert "development version" in (refused.value.hint or "")
+
+
+STOP = """
+import os, sys
+from pathlib import Path
+from grpo_practice.store import db, migrate
+statements = migrate._statements
+def stop(script):
+    for n, statement in enumerate([*statements(script), None]):
+        if n == int(sys.argv[2]):
+            os._exit(9)
+        if statement is not None:
+            yield statement
+migrate._statements = stop
+db.prepare(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("n", [0, 20])
+def test_a_database_that_was_killed_while_it_was_made_is_made_later(tmp_path: Path, n: int) -> None:
+    path = tmp_path / "s.db"
+    done = subprocess.run([sys.executable, "-c", STOP, str(path), str(n)], check=False)
+    assert done.returncode == 9
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("SELECT count(*) FROM sqlite_schema").fetchone() == (0,)
+    Store(path).close()
+    with closing(sqlite3.connect(path)) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (VERSION,)
+
+
+MANY = """
+import os, sys
+from pathlib import Path
+from grpo_practice.store import Store
+ready, go = os.pipe()
+started = []
+for _ in range(4):
+    started.append(os.fork())
+    if not started[-1]:
+        os.close(go)
+        os.read(ready, 1)
+        Store(Path(sys.argv[1])).close()
+        sys.exit()
+os.close(go)
+print([os.waitpid(pid, 0)[1] for pid in started])
+"""
+"""Four processes that have imported all they need, and open the database at once."""
+
+
+def test_several_processes_at_once_make_a_new_database(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", MANY, str(tmp_path / "new.db")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("[0, 0, 0, 0]\n", "")
+    Store(tmp_path / "new.db").close()
+
+
+def test_every_schema_file_is_among_the_migrations() -> None:
+    files = {path.name for path in (Path(db_module.__file__).parent / "schema").glob("*.sql")}
+    assert files == {*MIGRATIONS}
 
 
 def test_garbage_is_not_a_database(tmp_path: Path) -> None:

@@ -1,6 +1,5 @@
 """A database that is looked at stays what it is, and stands still for one page."""
 
-import gzip
 from pathlib import Path
 
 import pytest
@@ -10,22 +9,6 @@ from grpo_practice.store import Store
 from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.store.queries import runs
 from tests.app.project import finished
-
-SCHEMAS = sorted((Path(__file__).parent / "schemas").glob("v*.db.gz"))
-
-
-@pytest.mark.parametrize("schema", SCHEMAS, ids=lambda path: path.name)
-def test_an_older_schema_is_told_which_command_migrates_it(tmp_path: Path, schema: Path) -> None:
-    path = tmp_path / "old.db"
-    path.write_bytes(gzip.decompress(schema.read_bytes()))
-    before = path.read_bytes()
-    with pytest.raises(StoreError, match="is of an older schema") as failed:
-        LookedAt(path)
-    assert (failed.value.hint or "").startswith("grpo-practice runs list brings it up to date")
-    assert path.read_bytes() == before
-    assert [*tmp_path.iterdir()] == [path]
-    Store(path).close()  # as that command does
-    LookedAt(path).close()
 
 
 def test_an_empty_file_has_no_runs(tmp_path: Path) -> None:

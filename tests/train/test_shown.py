@@ -1,6 +1,5 @@
 """A training run in the commands that look at runs; nothing of it needs torch."""
 
-import gzip
 import json
 import shutil
 import sqlite3
@@ -95,12 +94,6 @@ def test_a_training_run_is_whole_without_libraries(workspace: Workspace) -> None
     assert [(f.wrong, f.notes) for f in checked.findings] == [([], [])] * len(checked.findings)
     looked_at = {finding.name: finding.n for finding in checked.findings}
     assert (looked_at["closed steps of training"], looked_at["checkpoints"]) == (4, 2)
-
-
-def test_a_database_from_before_there_was_training_is_whole(tmp_path: Path) -> None:
-    stored = Path(__file__).parents[1] / "store" / "schemas" / "v10.db.gz"
-    (tmp_path / "old.db").write_bytes(gzip.decompress(stored.read_bytes()))
-    assert Workspace(tmp_path / "old.db").check().problems == 0
 
 
 @pytest.mark.parametrize("of", ["groups", "rollouts", "updates"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from grpo_practice.config import Environment
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import StoreError
-from grpo_practice.store.db import VERSION, check_ours
+from grpo_practice.store.db import check_ours
 from grpo_practice.store.reading import open_to_look
 
 OLDEST_SQLITE = (3, 37, 0)
@@ -72,10 +72,10 @@ def _database(path: Path) -> list[Check]:
             version = check_ours(db, path, whole=False)
     except StoreError as e:
         return [problem("database", e)]
-    found = [ok("database", f"{path}, schema {version}")]
-    if version < VERSION:
-        text = f"{path} has schema {version}; the next command copies it and brings it to {VERSION}"
-        found = [warning("database", text)]
+    text = (
+        f"{path}, schema {version}" if version else f"{path} is empty; the first command fills it"
+    )
+    found = [ok("database", text)]
     beside = sorted(path.parent.glob(f"{path.name}*"))
     for file in beside:
         if file.is_file() and file.stat().st_mode & 0o077:
@@ -85,10 +85,10 @@ def _database(path: Path) -> list[Check]:
 
 
 def current(path: Path) -> bool:
-    """Return whether the database can be used as it is, without being brought to this version."""
+    """Return whether the database can be read as it is: it is ours, and not empty."""
     try:
         with closing(open_to_look(path)) as db:
-            return check_ours(db, path, whole=False) == VERSION
+            return check_ours(db, path, whole=False) > 0
     except StoreError:
         return False
 

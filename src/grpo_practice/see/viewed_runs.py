@@ -53,7 +53,7 @@ class ViewedRuns(DatabaseFile):
 
         Raises:
             ConfigError: There is no such database, or the port cannot be used.
-            StoreError: The database cannot be read, or has an older schema.
+            StoreError: The database cannot be read, or has another schema.
         """
         from grpo_practice.see.server import serve_pages
 

@@ -88,7 +88,7 @@ def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _schema(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether tables, views, indexes and triggers are as this program makes them."""
-    return schema_faults(objects(db), db.execute("PRAGMA user_version").fetchone()[0])
+    return schema_faults(objects(db))
 
 
 def _references(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -172,8 +172,6 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether a closed step of training left its groups, its rollouts and an update."""
-    if not _trains(db):
-        return
     rows = db.execute(
         """SELECT b.run_id, s.*,
              (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
@@ -195,15 +193,8 @@ def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
         yield where + ", ".join(wrong) if wrong else None
 
 
-def _trains(db: sqlite3.Connection) -> bool:
-    """Return False for a database of a schema before 11, which has no training runs."""
-    return bool(db.execute("PRAGMA user_version").fetchone()[0] >= 11)
-
-
 def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None]:
     """Look whether the folder of each is there; a person may have made room."""
-    if not _trains(db):
-        return
     rows = db.execute(
         """SELECT run_id, step, path FROM checkpoints JOIN branches USING (branch_id)
             ORDER BY branch_id, step"""

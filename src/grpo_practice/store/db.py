@@ -1,4 +1,4 @@
-"""Opens the one SQLite file: private, in WAL mode, migrated; failures become plain sentences."""
+"""Opens the one SQLite file: private, in WAL mode; failures become plain sentences."""
 
 import os
 import sqlite3
@@ -14,26 +14,11 @@ from typing_extensions import override
 from grpo_practice.canonical import clean
 from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
+from grpo_practice.store.migrate import APPLICATION_ID, VERSION, migrate
 from grpo_practice.store.shape import check_shape
 
-APPLICATION_ID = 0x47525043
-"""`GRPC`: says whose file it is."""
-MIGRATIONS = (
-    "initial",
-    "prices",
-    "waves",
-    "domains",
-    "votes",
-    "kinds",
-    "fences",
-    "approvals",
-    "halves",
-    "pages",
-    "training",
-    "addresses",
-)
-"""Names of the schema's versions: `schema/1.sql` is the first one's."""
-VERSION = len(MIGRATIONS)
+DEVELOPED = 12
+"""Largest schema number of development versions; their files are refused, not migrated."""
 
 SEE = ".see"
 """Ending of the name of the file that lists are read from; see `sidecar.py`."""
@@ -137,10 +122,8 @@ def make(path: Path) -> None:
 def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
     """Make the file ours: private, in WAL mode, at this version's schema.
 
-    An older schema is migrated, all of it or nothing, after a copy of the file was put beside it.
-
     Raises:
-        StoreError: It is something else, newer than this program, or cannot be written.
+        StoreError: It is something else, has another schema, or cannot be written.
     """
     make(path)
     with explained(path):
@@ -170,15 +153,9 @@ def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
     """Migrate the schema to this version; one process does it, and others wait for it."""
-    from grpo_practice.store.backup import copy
-    from grpo_practice.store.migrate import migrate  # slow to import, and seldom needed
-
     with transaction(db):
-        version = check_ours(db, path)  # another process may have been faster
-        if 0 < version < VERSION:
-            # With the write lock held: nobody adds to the file between the copy and the migration.
-            copy(path, path.with_name(f"{path.name}.v{version}.bak"))
-        migrate(db)
+        if check_ours(db, path) < VERSION:  # another process may have been faster
+            migrate(db)
 
 
 def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int:
@@ -191,7 +168,7 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
             file that `open_to_look` has checked already.
 
     Raises:
-        StoreError: It belongs to another program or to a newer version of this one, or somebody
+        StoreError: It belongs to another program or to another version of this one, or somebody
             has changed its schema.
     """
     owner = db.execute("PRAGMA application_id").fetchone()[0]
@@ -201,13 +178,19 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
         raise StoreError(
             f"{path} is a database of another program", hint="name another file with --db"
         )
+    if version < 0 or VERSION < version <= DEVELOPED:
+        raise StoreError(
+            f"{path} was made by a development version (schema {version}, this one knows"
+            f" {VERSION})",
+            hint="keep using that version for it, or start a new file with --db",
+        )
     if version > VERSION:
         raise StoreError(
             f"{path} was written by a newer version (schema {version}, this one knows {VERSION})",
             hint="upgrade grpo-practice, or name another file with --db",
         )
     if version and whole:
-        check_shape(db, path, version)
+        check_shape(db, path)
     return version
 
 

@@ -6,10 +6,9 @@ from typing import Any, TypeVar, cast
 
 from typing_extensions import override
 
-from grpo_practice.errors import StoreError
 from grpo_practice.store import steps
-from grpo_practice.store.db import VERSION, WAIT_S, check_ours, explained
-from grpo_practice.store.reading import open_to_look
+from grpo_practice.store.db import WAIT_S, check_ours, explained
+from grpo_practice.store.reading import empty, open_to_look
 from grpo_practice.store.records import StepRow
 from grpo_practice.store.store import Store
 
@@ -26,7 +25,7 @@ class LookedAt(Store):
         """Open the database and begin the one transaction.
 
         Raises:
-            StoreError: The file cannot be read, is not ours, or has an older schema.
+            StoreError: The file cannot be read, is not ours, or is empty.
         """
         # Not Store's own: that makes the file, migrates it, and begins to write.
         self.path = self._file = path
@@ -37,9 +36,8 @@ class LookedAt(Store):
         self._db = open_to_look(path, wait_s=wait_s)
         try:
             with explained(path):
-                version = check_ours(self._db, path, whole=False)
-                if version < VERSION:
-                    raise older_schema(path, version)
+                if check_ours(self._db, path, whole=False) == 0:
+                    raise empty(path)
                 self._db.execute("BEGIN")
         except BaseException:
             self._db.close()
@@ -57,14 +55,3 @@ class LookedAt(Store):
         if branch.id not in self._lines:
             self._lines[branch.id] = cast(list[StepRow], super().read(question, branch))
         return cast(T, [*self._lines[branch.id]])
-
-
-def older_schema(path: Path, version: int) -> StoreError:
-    """Return the error of looking at a database that has to be migrated first."""
-    if version == 0:
-        return StoreError(f"{path} is empty: there are no runs in it", hint="grpo-practice init")
-    return StoreError(
-        f"the database {path} is of an older schema ({version}, this one knows {VERSION}), and"
-        " looking at it changes nothing",
-        hint="grpo-practice runs list brings it up to date, and keeps a copy beside it",
-    )

@@ -1,34 +1,25 @@
-"""From an empty file, or an older version's, to this version's schema.
-
-Apart from `db`, which needs it once in a database's life: what it imports takes long.
-"""
+"""The schema of the database, and how a file gets it."""
 
 import sqlite3
-from collections.abc import Callable, Iterator
-from functools import partial
-from importlib import resources
+from collections.abc import Iterator
+from pathlib import Path
 
-from sqlite_utils import Database, Migrations
-
-from grpo_practice.store.db import APPLICATION_ID, MIGRATIONS, VERSION
-
-
-def migrate(db: sqlite3.Connection, to: int = VERSION) -> None:
-    """Migrate to a version; the caller's transaction makes it all of it or nothing."""
-    migrations = Migrations("grpo-practice")
-    for version, name in enumerate(MIGRATIONS[:to], 1):
-        # The name is on record in databases: it never changes.
-        step: Callable[[Database], None] = partial(_run, version=version)
-        migrations(name=f"{version}_{name}")(step)
-    migrations.apply(Database(db))
+APPLICATION_ID = 0x47525043
+"""`GRPC`: says whose file it is."""
+MIGRATIONS = ("1.sql",)
+"""Scripts in `schema/`, each from one version to the next; the first one starts from nothing."""
+VERSION = len(MIGRATIONS)
 
 
-def _run(db: Database, version: int) -> None:
-    script = resources.files(__package__).joinpath("schema", f"{version}.sql").read_text("utf-8")
-    for statement in _statements(script):
-        db.execute(statement)
+def migrate(db: sqlite3.Connection) -> None:
+    """Give the database this version's schema; the caller's transaction makes it all or nothing."""
+    version = db.execute("PRAGMA user_version").fetchone()[0]
+    for name in MIGRATIONS[version:]:
+        script = Path(__file__).with_name("schema") / name
+        for statement in _statements(script.read_text("utf-8")):
+            db.execute(statement)
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-    db.execute(f"PRAGMA user_version = {version}")
+    db.execute(f"PRAGMA user_version = {VERSION}")
 
 
 def _statements(script: str) -> Iterator[str]:

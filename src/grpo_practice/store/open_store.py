@@ -7,9 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from grpo_practice.errors import StoreError
 from grpo_practice.store.db import (
-    VERSION,
     WAIT_S,
     Connection,
     check_ours,
@@ -19,7 +17,7 @@ from grpo_practice.store.db import (
     prepare,
 )
 from grpo_practice.store.lock import RunLocks
-from grpo_practice.store.reading import is_writable, open_to_look, read_only
+from grpo_practice.store.reading import empty, is_writable, open_to_look, read_only
 from grpo_practice.store.writer import Writer
 
 T = TypeVar("T")
@@ -31,7 +29,7 @@ class OpenStore:
     def __init__(
         self, path: Path, *, wait_s: float = WAIT_S, scratch_of: Path | None = None
     ) -> None:
-        """Open the database; create or migrate it first.
+        """Open the database; make it first where there is none.
 
         `scratch_of` is the database that this one is a copy of, and its name in messages; nothing
         that is written here waits for the disk.
@@ -66,14 +64,9 @@ class OpenStore:
     def _open_unwritable(self, path: Path, wait_s: float) -> Connection:
         db = open_to_look(path, wait_s=wait_s)
         db.path = self.path
-        version = check_ours(db, path, whole=False)
-        if version < VERSION:
+        if check_ours(db, path, whole=False) == 0:
             db.close()
-            raise StoreError(
-                f"the database {self.path} is read-only, and of an older schema ({version}, this"
-                f" one knows {VERSION})",
-                hint="copy it where it can be written, and use the copy: grpo-practice db backup",
-            )
+            raise empty(self.path)
         return db
 
     @property

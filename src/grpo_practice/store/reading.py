@@ -88,3 +88,8 @@ def read_only(path: Path) -> StoreError:
         f"the database {path} is read-only",
         hint="check the permissions of the file and of its folder, and how its disk is mounted",
     )
+
+
+def empty(path: Path) -> StoreError:
+    """Return the error of reading a file that no command has written to."""
+    return StoreError(f"{path} is empty: there are no runs in it", hint="grpo-practice init")

@@ -1,7 +1,9 @@
--- Version 1. Insert-only: calls, call_bodies, verdicts, libraries, library_items, experience_texts,
--- and operations but for `status`. Times are ISO 8601 in UTC, money is micro-dollars.
+-- Times are ISO 8601 in UTC, money is micro-dollars. Rows of calls, call_bodies, verdicts, libraries,
+-- library_items and experience_texts are never updated; of operations, only `status` is.
 
-CREATE TABLE texts (                         -- config YAML, prompt files, verify sources, system prompts
+-- Texts and samples: content-addressed, so that what many rows share is stored once.
+
+CREATE TABLE texts (                         -- configs, prompt files, verify sources, system prompts
   sha256  BLOB PRIMARY KEY CHECK (length(sha256) = 32),
   body    TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
@@ -10,10 +12,10 @@ CREATE TABLE samples (                       -- immutable, content-addressed; ne
   sample_id INTEGER PRIMARY KEY,
   sha256    BLOB NOT NULL UNIQUE CHECK (length(sha256) = 32),
   question  TEXT NOT NULL,
-  answer    TEXT,                            -- JSON (string, number, bool, alternatives); NULL = none
+  answer    TEXT,                            -- JSON: string, number, bool, alternatives; NULL = none
   source    TEXT NOT NULL DEFAULT '',
   level     TEXT,
-  cluster   TEXT,                            -- questions that come in families; NULL = the question itself
+  cluster   TEXT,                            -- family of related questions; NULL = it stands alone
   meta      TEXT NOT NULL DEFAULT '{}'
 ) STRICT;
 
@@ -25,7 +27,7 @@ CREATE TABLE datasets (                      -- one row per upload; --replace ma
   n          INTEGER NOT NULL,
   origin     TEXT NOT NULL,
   created_at TEXT NOT NULL,
-  hidden_at  TEXT,                           -- `data delete`: the name goes, the rows of old runs stay
+  hidden_at  TEXT,                           -- when `data delete` freed its name; runs keep its rows
   UNIQUE (name, revision)
 ) STRICT;
 CREATE TABLE dataset_rows (
@@ -35,14 +37,16 @@ CREATE TABLE dataset_rows (
   PRIMARY KEY (dataset_id, position)
 ) STRICT, WITHOUT ROWID;
 
+-- Runs: each has a tree of branches, and the steps of a branch.
+
 CREATE TABLE runs (
-  run_id        TEXT PRIMARY KEY,            -- EXP, EXP/eval, EXP/eval/<agent>, EXP/eval/L<sha>, …
+  run_id        TEXT PRIMARY KEY,            -- its name: EXP, EXP/eval, EXP/eval/L<sha>, …
   exp_id        TEXT NOT NULL,
   kind          TEXT NOT NULL CHECK (kind IN ('practice','eval','recorded','train')),
-  role          TEXT NOT NULL DEFAULT '',    -- '', 'in_run', 'rejudge'
+  role          TEXT NOT NULL DEFAULT '',    -- '', 'in_run', 'rejudge', 'effect'
   parent_run_id TEXT REFERENCES runs,
   parent_step   INTEGER,
-  head_branch   INTEGER REFERENCES branches, -- the one branch that "is" the run now
+  head_branch   INTEGER REFERENCES branches, -- the run as it is now
   status        TEXT NOT NULL CHECK (status IN ('new','running','paused','stopped','failed','done')),
   simulated     INTEGER NOT NULL DEFAULT 0,
   created_at    TEXT NOT NULL
@@ -50,7 +54,7 @@ CREATE TABLE runs (
 CREATE INDEX runs_exp ON runs (exp_id, kind, created_at);
 CREATE INDEX runs_parent ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 
-CREATE TABLE judges (                        -- a verify function as it was
+CREATE TABLE judges (                        -- a version of a verify function
   judge_id INTEGER PRIMARY KEY,
   sha256   BLOB NOT NULL UNIQUE,
   name     TEXT NOT NULL,
@@ -58,27 +62,28 @@ CREATE TABLE judges (                        -- a verify function as it was
   source   BLOB REFERENCES texts
 ) STRICT;
 
-CREATE TABLE branches (                      -- a tree per run
+CREATE TABLE branches (                      -- a configuration of a run, from a step on
   branch_id     INTEGER PRIMARY KEY,
   run_id        TEXT NOT NULL REFERENCES runs,
   parent_id     INTEGER REFERENCES branches,
-  from_step     INTEGER NOT NULL DEFAULT 0,  -- steps < from_step are the parent's
-  rebinds       INTEGER REFERENCES branches, -- its calls may be reused: the same work, config changed
+  from_step     INTEGER NOT NULL DEFAULT 0,  -- earlier steps are the parent's
+  rebinds       INTEGER REFERENCES branches, -- branch whose calls this one may reuse
   cause         TEXT NOT NULL CHECK (cause IN ('start','restart','edit','redistil','rejudge')),
-  library_id    INTEGER REFERENCES libraries,-- library before from_step
-  tip_library   INTEGER REFERENCES libraries,-- what `last` means now
-  judge_id      INTEGER REFERENCES judges,   -- whose verdicts count on this branch
-  identity_sha  BLOB NOT NULL,               -- the fingerprint lives here, not on the run
-  identity      TEXT NOT NULL,               -- resolved, redacted JSON: what the diff is made of
+  library_id    INTEGER REFERENCES libraries, -- library before from_step
+  tip_library   INTEGER REFERENCES libraries, -- newest library: `last`
+  judge_id      INTEGER REFERENCES judges,   -- the judge whose verdicts count on this branch
+  identity_sha  BLOB NOT NULL,
+  identity      TEXT NOT NULL,               -- JSON of the redacted keys that the branch is bound to
   config_sha    BLOB NOT NULL REFERENCES texts,
   prompts       TEXT NOT NULL DEFAULT '{}',  -- JSON {name: hex sha of its text}
-  base_dir      TEXT NOT NULL,               -- what relative paths in it are relative to
+  fence_key     BLOB CHECK (length(fence_key) = 32), -- secret of the fences in prompts
+  base_dir      TEXT NOT NULL,               -- folder of relative paths in the config
   dataset_id    INTEGER REFERENCES datasets,
   created_at    TEXT NOT NULL
 ) STRICT;
 CREATE INDEX branches_run ON branches (run_id);
 
-CREATE TABLE invocations (
+CREATE TABLE invocations (                   -- a process that works on a run
   invocation_id INTEGER PRIMARY KEY,
   run_id        TEXT NOT NULL REFERENCES runs,
   branch_id     INTEGER REFERENCES branches,
@@ -89,9 +94,17 @@ CREATE TABLE invocations (
   started_at    TEXT NOT NULL,
   ended_at      TEXT,
   exit_code     INTEGER,
-  reason        TEXT
+  reason        TEXT,
+  -- Salted hashes of the endpoints' URLs, headers and query; NULL = unknown.
+  student_at    BLOB,
+  judge_at      BLOB
 ) STRICT;
 CREATE INDEX invocations_run ON invocations (run_id, invocation_id);
+
+CREATE TABLE address_salt (                  -- one row, the salt of student_at and judge_at
+  salt BLOB NOT NULL CHECK (length(salt) = 16)
+) STRICT;
+INSERT INTO address_salt VALUES (randomblob(16));
 
 CREATE TABLE steps (
   branch_id   INTEGER NOT NULL REFERENCES branches,
@@ -99,16 +112,21 @@ CREATE TABLE steps (
   epoch       INTEGER NOT NULL,
   batch       INTEGER NOT NULL,
   plan        TEXT NOT NULL,                 -- JSON [[sample_id, attempts], ...]; index = slot
-  played_by   INTEGER REFERENCES branches,   -- whose rollouts; NULL = own
+  played_by   INTEGER REFERENCES branches,   -- branch that has the rollouts; NULL = this one
   library_in  INTEGER REFERENCES libraries,
-  library_out INTEGER REFERENCES libraries,  -- NULL until closed; = library_in when the merge failed
+  library_out INTEGER REFERENCES libraries,  -- NULL until closed; library_in if the merge failed
   status      TEXT NOT NULL CHECK (status IN ('planned','open','closed','merge_failed','stopped')),
-  stats       TEXT,                          -- JSON, written when closed: pages never scan rollouts
+  going_on    TEXT,                          -- JSON [slot, ...] with a second wave; NULL = not decided
+  left_out    TEXT,                          -- JSON [slot, ...] not played; NULL = not decided
+  stats       TEXT,                          -- JSON, written when closed
+  sums        TEXT,                          -- JSON totals if every rollout has its reward; NULL = none
+  -- 1 = the merge failed because its request got no answer.
+  unanswered  INTEGER NOT NULL DEFAULT 0 CHECK (unanswered IN (0, 1)),
   closed_at   TEXT,
   PRIMARY KEY (branch_id, step)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE groups (
+CREATE TABLE groups (                        -- the rollouts of one sample in one step
   branch_id   INTEGER NOT NULL,
   step        INTEGER NOT NULL,
   slot        INTEGER NOT NULL,
@@ -121,26 +139,34 @@ CREATE TABLE groups (
   informative INTEGER NOT NULL,
   status      TEXT NOT NULL CHECK (status IN ('scored','distilled','uniform','too_few','failed')),
   reason      TEXT,
+  -- 1 = it failed because a request of the teacher's got no answer.
+  unanswered  INTEGER NOT NULL DEFAULT 0 CHECK (unanswered IN (0, 1)),
+  library_id  INTEGER REFERENCES libraries,  -- what it was shown; NULL = the step's library_in
   PRIMARY KEY (branch_id, step, slot),
   FOREIGN KEY (branch_id, step) REFERENCES steps
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX groups_sample ON groups (sample_id, branch_id, step);
 
-CREATE TABLE rollouts (                      -- narrow: every list and every statistic reads only this
+-- Rollouts: what lists and statistics read, apart from the long texts.
+
+CREATE TABLE rollouts (
   rollout_id   INTEGER PRIMARY KEY,
   branch_id    INTEGER NOT NULL,
   step         INTEGER NOT NULL,
   slot         INTEGER NOT NULL,
   attempt      INTEGER NOT NULL,
+  wave         INTEGER NOT NULL DEFAULT 0 CHECK (wave IN (0, 1)),
   sample_id    INTEGER NOT NULL REFERENCES samples,
   seed         INTEGER NOT NULL,
   library_id   INTEGER REFERENCES libraries,
-  system_sha   BLOB REFERENCES texts,        -- the exact system prompt this rollout saw
+  left_out     TEXT,                         -- JSON list of labels not shown; NULL = none
+  system_sha   BLOB REFERENCES texts,        -- the exact system prompt
   outcome      TEXT NOT NULL CHECK (outcome IN ('ok','truncated','refused','content_filter',
                  'context_overflow','limit','empty','error')),
-  reason       TEXT,                         -- limit: turns|time|tokens|cost; error: provider|agent|verify|judge|cancelled
+  -- limit: turns, time, tokens, cost; error: provider, agent, verify, judge, cancelled.
+  reason       TEXT,
   error        TEXT,
-  strikes      INTEGER NOT NULL DEFAULT 0,   -- times our own deadline ended it; never raised by a kill
+  strikes      INTEGER NOT NULL DEFAULT 0,   -- how often a deadline ended it, without kills
   turns        INTEGER NOT NULL DEFAULT 0,
   tool_calls   INTEGER NOT NULL DEFAULT 0,
   tokens_in    INTEGER, tokens_cached INTEGER, tokens_out INTEGER, tokens_reasoning INTEGER,
@@ -151,42 +177,62 @@ CREATE TABLE rollouts (                      -- narrow: every list and every sta
   UNIQUE (branch_id, step, slot, attempt),
   FOREIGN KEY (branch_id, step) REFERENCES steps
 ) STRICT;
-CREATE INDEX rollouts_bad ON rollouts (branch_id, step, outcome) WHERE outcome <> 'ok';
+-- In the order of a page of failed rollouts.
+CREATE INDEX rollouts_failed ON rollouts (branch_id, step, slot, attempt) WHERE outcome <> 'ok';
 CREATE INDEX rollouts_sample ON rollouts (sample_id, branch_id);
 
-CREATE TABLE rollout_bodies (                -- wide: read one at a time
+CREATE TABLE rollout_bodies (
   rollout_id INTEGER PRIMARY KEY REFERENCES rollouts,
   response   TEXT NOT NULL
 ) STRICT;
 
-CREATE TABLE verdicts (                      -- re-judging adds rows; it never overwrites
+CREATE TABLE verdicts (                      -- scoring again with another judge adds rows
   rollout_id INTEGER NOT NULL REFERENCES rollouts,
   judge_id   INTEGER NOT NULL REFERENCES judges,
   reward     REAL CHECK (reward IS NULL OR (reward >= 0.0 AND reward <= 1.0)),
   critique   TEXT,
   extracted  TEXT,
+  reason     TEXT,                           -- verify, judge: what failed; NULL = there is a reward
   error      TEXT,
   PRIMARY KEY (rollout_id, judge_id),
   CHECK ((reward IS NULL) = (error IS NOT NULL))
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE calls (                         -- the ledger: insert only
+-- A changed row of a closed step makes its sums wrong: without them, the rows are read.
+CREATE TRIGGER rollouts_changed AFTER UPDATE ON rollouts BEGIN
+  UPDATE steps SET sums = NULL
+   WHERE branch_id = old.branch_id AND step = old.step AND sums IS NOT NULL;
+END;
+CREATE TRIGGER verdicts_changed AFTER UPDATE ON verdicts BEGIN
+  UPDATE steps SET sums = NULL WHERE sums IS NOT NULL AND (branch_id, step) =
+    (SELECT branch_id, step FROM rollouts WHERE rollout_id = old.rollout_id);
+END;
+CREATE TRIGGER verdicts_removed AFTER DELETE ON verdicts BEGIN
+  UPDATE steps SET sums = NULL WHERE sums IS NOT NULL AND (branch_id, step) =
+    (SELECT branch_id, step FROM rollouts WHERE rollout_id = old.rollout_id);
+END;
+
+-- The ledger: every paid answer, and every request that got no usable one.
+
+CREATE TABLE calls (
   call_id      INTEGER PRIMARY KEY,
   branch_id    INTEGER NOT NULL REFERENCES branches,
   step         INTEGER NOT NULL,
-  slot         INTEGER NOT NULL,             -- -1 where there is no sample (merge)
-  attempt      INTEGER NOT NULL,             -- -1 where there is no attempt (compare, propose, merge)
+  slot         INTEGER NOT NULL,             -- -1 without a sample (merge)
+  attempt      INTEGER NOT NULL,             -- -1 without an attempt (compare, propose, merge)
   stage        TEXT NOT NULL,                -- play, tool, judge, summarise, compare, propose, merge
   request_hash BLOB NOT NULL CHECK (length(request_hash) = 16),
-  nth          INTEGER NOT NULL DEFAULT 0,   -- which answer to this same request in this scope
-  turn         INTEGER NOT NULL,             -- order of first use in the scope; for people
+  seeded       INTEGER NOT NULL DEFAULT 1 CHECK (seeded IN (0, 1)), -- 1 = its seed was sent
+  nth          INTEGER NOT NULL DEFAULT 0,   -- number of this answer to the same request in its place
+  turn         INTEGER NOT NULL,             -- order of first use in its place, for people
   prev_call_id INTEGER REFERENCES calls,     -- the call whose conversation this one continues
   role         TEXT NOT NULL,                -- student, teacher, judge, tool
-  name         TEXT NOT NULL,                -- model or tool name as asked
+  name         TEXT NOT NULL,                -- model or tool as asked
   answered_by  TEXT,                         -- model name in the reply, and host of the endpoint
   finish       TEXT,
   tokens_in    INTEGER, tokens_cached INTEGER, tokens_out INTEGER, tokens_reasoning INTEGER,
   cost_micro   INTEGER,                      -- NULL = unknown
+  price        TEXT,                         -- 'config', 'genai-prices 0.2.3'; NULL = unknown
   tries        INTEGER NOT NULL DEFAULT 1,
   seconds      REAL NOT NULL,
   invocation_id INTEGER NOT NULL REFERENCES invocations,
@@ -195,41 +241,107 @@ CREATE TABLE calls (                         -- the ledger: insert only
 ) STRICT;
 CREATE TABLE call_bodies (
   call_id INTEGER PRIMARY KEY REFERENCES calls,
-  request BLOB NOT NULL,                     -- canonical JSON of the messages added since prev_call_id
+  request BLOB NOT NULL,                     -- canonical JSON of the messages since prev_call_id
   params  BLOB REFERENCES texts,             -- canonical {model, params, tools}, without the seed
-  reply   BLOB NOT NULL,                     -- message verbatim (after redaction)
+  reply   BLOB NOT NULL,                     -- message verbatim, after redaction
   codec   INTEGER NOT NULL DEFAULT 0         -- 0 plain, 1 zlib
 ) STRICT;
-CREATE TABLE failures (                      -- requests that gave no usable answer
-  failure_id INTEGER PRIMARY KEY,
+-- Totals of the calls of each step, kept by triggers, so that pages need not read calls.
+CREATE TABLE call_sums (
+  branch_id     INTEGER NOT NULL REFERENCES branches,
+  step          INTEGER NOT NULL,
   invocation_id INTEGER NOT NULL REFERENCES invocations,
-  branch_id  INTEGER NOT NULL, step INTEGER NOT NULL, slot INTEGER NOT NULL, attempt INTEGER NOT NULL,
-  stage TEXT NOT NULL, kind TEXT NOT NULL, http_status INTEGER, message TEXT NOT NULL,
-  tries INTEGER NOT NULL, maybe_paid INTEGER NOT NULL, created_at TEXT NOT NULL
+  stage         TEXT NOT NULL,
+  name          TEXT NOT NULL,
+  answered_by   TEXT NOT NULL,
+  seeded        INTEGER NOT NULL,
+  counted       INTEGER NOT NULL,            -- tokens are known, in and out
+  priced        INTEGER NOT NULL,            -- cost is known
+  calls         INTEGER NOT NULL,
+  tries         INTEGER NOT NULL,
+  retried       INTEGER NOT NULL,            -- calls with more than one try
+  tokens_in     INTEGER, tokens_cached INTEGER, tokens_out INTEGER, tokens_reasoning INTEGER,
+  cost_micro    INTEGER,
+  most_tokens   INTEGER, most_out INTEGER, most_micro INTEGER, -- of one call
+  PRIMARY KEY (branch_id, step, invocation_id, stage, name, answered_by, seeded, counted, priced)
+) STRICT, WITHOUT ROWID;
+
+CREATE TRIGGER calls_added AFTER INSERT ON calls BEGIN
+  INSERT INTO call_sums VALUES (new.branch_id, new.step, new.invocation_id, new.stage, new.name,
+    coalesce(new.answered_by, ''), new.seeded, new.tokens_in + new.tokens_out IS NOT NULL,
+    new.cost_micro IS NOT NULL, 1, new.tries, new.tries > 1, new.tokens_in, new.tokens_cached,
+    new.tokens_out, new.tokens_reasoning, new.cost_micro, new.tokens_in + new.tokens_out,
+    new.tokens_out, new.cost_micro)
+  ON CONFLICT DO UPDATE SET
+    calls = calls + 1, tries = tries + excluded.tries, retried = retried + excluded.retried,
+    tokens_in = coalesce(tokens_in + excluded.tokens_in, tokens_in, excluded.tokens_in),
+    tokens_cached =
+      coalesce(tokens_cached + excluded.tokens_cached, tokens_cached, excluded.tokens_cached),
+    tokens_out = coalesce(tokens_out + excluded.tokens_out, tokens_out, excluded.tokens_out),
+    tokens_reasoning = coalesce(tokens_reasoning + excluded.tokens_reasoning, tokens_reasoning,
+      excluded.tokens_reasoning),
+    cost_micro = cost_micro + excluded.cost_micro,
+    most_tokens = max(most_tokens, excluded.most_tokens),
+    most_out = max(coalesce(most_out, excluded.most_out), coalesce(excluded.most_out, most_out)),
+    most_micro = max(most_micro, excluded.most_micro);
+END;
+-- This program changes no call, and deletes calls only with their branch, so these may be slow.
+CREATE TRIGGER calls_changed AFTER UPDATE ON calls BEGIN
+  DELETE FROM call_sums WHERE branch_id = old.branch_id AND step = old.step;
+  INSERT INTO call_sums
+  SELECT branch_id, step, invocation_id, stage, name, coalesce(answered_by, ''), seeded,
+         tokens_in + tokens_out IS NOT NULL, cost_micro IS NOT NULL, count(*), sum(tries),
+         sum(tries > 1), sum(tokens_in), sum(tokens_cached), sum(tokens_out),
+         sum(tokens_reasoning), sum(cost_micro), max(tokens_in + tokens_out), max(tokens_out),
+         max(cost_micro)
+    FROM calls WHERE branch_id = new.branch_id AND step = new.step GROUP BY 1, 2, 3, 4, 5, 6, 7, 8, 9;
+END;
+CREATE TRIGGER calls_removed AFTER DELETE ON calls BEGIN
+  DELETE FROM call_sums WHERE branch_id = old.branch_id AND step = old.step;
+END;
+
+
+CREATE TABLE failures (                      -- requests that gave no usable answer
+  failure_id    INTEGER PRIMARY KEY,
+  invocation_id INTEGER NOT NULL REFERENCES invocations,
+  branch_id     INTEGER NOT NULL,
+  step          INTEGER NOT NULL,
+  slot          INTEGER NOT NULL,
+  attempt       INTEGER NOT NULL,
+  stage         TEXT NOT NULL,
+  kind          TEXT NOT NULL,
+  broken        TEXT,                        -- tls, proxy, connect, cut, deadline; NULL = HTTP
+  http_status   INTEGER,
+  message       TEXT NOT NULL,
+  tries         INTEGER NOT NULL,
+  maybe_paid    INTEGER NOT NULL,
+  created_at    TEXT NOT NULL
 ) STRICT;
 CREATE INDEX failures_where ON failures (branch_id, step);
 
-CREATE TABLE libraries (                     -- immutable versions; a tree, not a list
+-- Libraries of experiences, and what changed them.
+
+CREATE TABLE libraries (                     -- immutable versions, in a tree
   library_id INTEGER PRIMARY KEY,
   run_id     TEXT NOT NULL REFERENCES runs,
   branch_id  INTEGER REFERENCES branches,
-  step       INTEGER,                        -- the step that made it; NULL for empty, import, edit, …
+  step       INTEGER,                        -- the step that made it; NULL = no step did
   parent_id  INTEGER REFERENCES libraries,
   cause      TEXT NOT NULL CHECK (cause IN ('empty','import','merge','rejected','edit','approve',
                'revert','prune')),
-  sha256     BLOB NOT NULL,                  -- of the rendered block, so equal text is equal
+  sha256     BLOB NOT NULL,                  -- of the rendered block: equal for equal texts
   n          INTEGER NOT NULL,
-  next_label INTEGER NOT NULL,               -- 1 + the largest label ever given along this line
+  next_label INTEGER NOT NULL,               -- 1 + the largest label ever given on its line of descent
   created_at TEXT NOT NULL
 ) STRICT;
 CREATE INDEX libraries_run ON libraries (run_id, branch_id, step);
 
-CREATE TABLE experiences (                   -- identity; never reused within a run
+CREATE TABLE experiences (
   experience_id INTEGER PRIMARY KEY,
   run_id        TEXT NOT NULL REFERENCES runs,
-  label         INTEGER NOT NULL,            -- 12 = "E12"; unique along one line of descent
+  label         INTEGER NOT NULL,            -- 12 is E12; unique on a line of descent
   born_in       INTEGER NOT NULL REFERENCES libraries,
-  origin_id     INTEGER REFERENCES experiences -- imported from another run
+  origin_id     INTEGER REFERENCES experiences -- the other run's, if it was imported
 ) STRICT;
 CREATE TABLE experience_texts (
   experience_id INTEGER NOT NULL REFERENCES experiences,
@@ -247,10 +359,14 @@ CREATE TABLE library_items (
   UNIQUE (library_id, experience_id),
   FOREIGN KEY (experience_id, version) REFERENCES experience_texts
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX library_items_text ON library_items (experience_id, version);
 
 CREATE TABLE lessons (
   lesson_id INTEGER PRIMARY KEY,
-  branch_id INTEGER NOT NULL, step INTEGER NOT NULL, slot INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+  branch_id INTEGER NOT NULL,
+  step      INTEGER NOT NULL,
+  slot      INTEGER NOT NULL,
+  ordinal   INTEGER NOT NULL,
   text      TEXT NOT NULL,
   call_id   INTEGER NOT NULL REFERENCES calls,
   UNIQUE (branch_id, step, slot, ordinal)
@@ -259,7 +375,7 @@ CREATE TABLE operations (
   op_id      INTEGER PRIMARY KEY,
   branch_id  INTEGER NOT NULL REFERENCES branches,
   step       INTEGER,
-  slot       INTEGER NOT NULL DEFAULT -1,    -- -1 = merged
+  slot       INTEGER NOT NULL DEFAULT -1,    -- -1 = of the merge
   ordinal    INTEGER NOT NULL,
   source     TEXT NOT NULL CHECK (source IN ('propose','merge','human','prune')),
   op         TEXT NOT NULL CHECK (op IN ('ADD','UPDATE','DELETE','NONE')),
@@ -267,15 +383,55 @@ CREATE TABLE operations (
   text       TEXT,
   status     TEXT NOT NULL CHECK (status IN ('proposed','applied','refused','quarantined','rejected')),
   reason     TEXT,
-  from_ops   TEXT NOT NULL DEFAULT '[]',     -- JSON op_ids a merged operation stands for
+  -- What the lesson found of the target: confirmed, misled, unclear, too_narrow.
+  finding    TEXT,
+  rule       TEXT,                           -- the rule that refused or quarantined it
+  domains    TEXT NOT NULL DEFAULT '[]',     -- JSON list of the web sites that its group had read
+  decides    INTEGER REFERENCES operations,  -- held operation that a person decided on
+  from_ops   TEXT NOT NULL DEFAULT '[]',     -- JSON op_ids that a merged operation stands for
   result_id  INTEGER REFERENCES experiences,
-  library_id INTEGER REFERENCES libraries,   -- the version it went into
+  library_id INTEGER REFERENCES libraries,   -- the version it entered
   call_id    INTEGER REFERENCES calls
 ) STRICT;
 CREATE INDEX operations_step ON operations (branch_id, step);
 CREATE INDEX operations_result ON operations (result_id) WHERE result_id IS NOT NULL;
+CREATE INDEX operations_target ON operations (target_id) WHERE target_id IS NOT NULL;
+CREATE INDEX operations_decides ON operations (decides) WHERE decides IS NOT NULL;
+CREATE INDEX operations_held ON operations (branch_id, step) WHERE rule = 'held';
 
--- which branch holds step s of a run now
+-- Training of weights.
+
+CREATE TABLE updates (                       -- of the weights
+  branch_id     INTEGER NOT NULL,
+  step          INTEGER NOT NULL,
+  inner         INTEGER NOT NULL,            -- 0 to update_epochs - 1
+  loss          REAL NOT NULL,
+  learning_rate REAL NOT NULL,
+  grad_norm     REAL NOT NULL,               -- before clipping
+  entropy       REAL,
+  kl            REAL,                        -- NULL if beta is 0
+  clip_low      REAL,                        -- share of the tokens
+  clip_high     REAL,
+  uniform_share REAL NOT NULL,               -- share of the groups with equal rewards
+  tokens        INTEGER NOT NULL,
+  seconds       REAL NOT NULL,
+  PRIMARY KEY (branch_id, step, inner),
+  FOREIGN KEY (branch_id, step) REFERENCES steps
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+  branch_id INTEGER NOT NULL,
+  step      INTEGER NOT NULL,                -- the last step that is in it
+  path      TEXT NOT NULL,                   -- relative to the database's folder if below it
+  sha256    BLOB NOT NULL CHECK (length(sha256) = 32), -- of the weights
+  bytes     INTEGER NOT NULL,                -- of the weights
+  made_at   TEXT NOT NULL,
+  PRIMARY KEY (branch_id, step),
+  FOREIGN KEY (branch_id, step) REFERENCES steps
+) STRICT, WITHOUT ROWID;
+
+-- Views: a run's line is the branches from its head up, each with the steps that it holds.
+
 CREATE VIEW v_line AS
 WITH RECURSIVE up(run_id, branch_id, parent_id, lo, hi) AS (
   SELECT r.run_id, b.branch_id, b.parent_id, b.from_step, 1 << 30
@@ -290,8 +446,9 @@ CREATE VIEW v_steps AS
 SELECT l.run_id, s.* FROM v_line l
   JOIN steps s ON s.branch_id = l.branch_id AND s.step >= l.from_step AND s.step < l.to_step;
 
-CREATE VIEW v_rollouts AS                    -- one row per rollout, with the verdict that counts;
-                                             -- +s.step: else each step would read all rollouts
+-- One row per rollout, with the verdict that counts. Without the + of `+s.step`, each step would read
+-- all rollouts.
+CREATE VIEW v_rollouts AS
 SELECT l.run_id, r.*, v.reward, v.critique, v.extracted, j.name AS verify
   FROM v_line l
   JOIN branches b ON b.branch_id = l.branch_id
@@ -300,7 +457,8 @@ SELECT l.run_id, r.*, v.reward, v.critique, v.extracted, j.name AS verify
   LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = b.judge_id
   LEFT JOIN judges j ON j.judge_id = v.judge_id;
 
-CREATE VIEW v_costs AS                       -- by the run that asked, all branches: spent is spent
+-- Costs of a run, on all branches, also those that a restart has left.
+CREATE VIEW v_costs AS
 SELECT b.run_id, c.step, c.stage, c.role, c.name, count(*) AS calls, sum(c.tokens_in) AS tokens_in,
        sum(c.tokens_out) AS tokens_out, sum(c.cost_micro) / 1e6 AS usd,
        sum(c.cost_micro IS NULL) AS unpriced
