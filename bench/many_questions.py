@@ -26,7 +26,6 @@ FEW = {
 }
 """Commands that need few of the rows."""
 WHOLE = {
-    "data stats": ("data", "stats", "tasks"),
     "data split": ("data", "split", "tasks"),
     "data sample": ("data", "sample", "tasks", "-n", "1000", "--name", "some"),
 }

@@ -217,7 +217,6 @@ def long_texts(tmp_path: Path) -> Workspace:
 
 
 EACH_ROW: dict[str, Callable[[Workspace, str], Any]] = {
-    "stats": lambda w, name: w.datasets.stats(name),
     "split": lambda w, name: w.datasets.split(name),
     "split again": lambda w, name: w.datasets.split(name, if_exists="keep"),
     "sample": lambda w, name: w.datasets.sample(name, 10, f"{name}-10"),

@@ -38,7 +38,6 @@ LOOKS = (
     ["experiences", "reject", "--all", "--json"],
     ["data", "list"],
     ["data", "show", "train"],
-    ["data", "stats", "train"],
     ["data", "export", "train"],
     ["config", "show"],
     ["config", "show", "--config", "c.yaml"],

@@ -161,48 +161,11 @@ def test_a_sample_is_drawn_and_named(gp: Gp) -> None:
     assert gp("data", "sample", "d", "-n", "10", "--seed", "1", "--name", "d10").code == 4
 
 
-def test_stats_say_what_is_in_a_dataset(gp: Gp) -> None:
-    rows: list[dict[str, Any]] = [
-        {"question": "2+2?", "answer": "4", "source": "easy\x1b[2J"},
-        {"question": "2+2? ", "answer": "5", "source": "easy\x1b[2J"},
-        {"question": "Which?", "answer": "B"},
-        {"question": "Why?", "answer": None},
-    ]
-    made(gp, *rows)
-    ran = gp("data", "stats", "d")
-    assert ran.code == 0
-    assert "2 integer, 1 choice letter, 1 missing" in ran.out
-    assert "3 different; 1 row repeats an earlier one (1 but for case and spaces)" in ran.out
-    assert "1 question with different answers" in ran.out
-    assert "judge can use every answer; choice all but" in ran.out
-    assert r"2 easy\x1b[2J" in ran.out
-    assert "\x1b" not in ran.out
-    document = gp("data", "stats", "d", "--json").document
-    assert document["schema"] == "grpo-practice.stats/1"
-    assert document["stats"]["answers"] == {"integer": 2, "choice letter": 1, "missing": 1}
-    assert document["verify"]["exact"] == {"unusable": 1}
-    assert gp("data", "stats", "e").code == 4
-
-
-@pytest.mark.parametrize(
-    ("n", "command"),
-    [(4, "data split d"), (1, "eval --model sim --dataset d --verify math")],
-)
-def test_repeated_questions_are_told_to_be_split_where_they_can_be(
-    gp: Gp, n: int, command: str
-) -> None:
-    made(gp, *numbered(n), *numbered(1))
-    last = gp("data", "stats", "d").out.splitlines()[-1]
-    assert last == f"next: grpo-practice {command}"
-    if n > 1:
-        assert gp(*command.split()).code == 0
-
-
 def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
     def named(verify: str, *rows: dict[str, Any], missing: str = "") -> None:
         words = [word for word in (missing, "--replace") if word]
         ran = gp("data", "upload", put("d.jsonl", *rows), "--name", "d", *words)
-        commands = ["show d", "stats d", "sample d -n 10 --name s --replace", "split d --replace"]
+        commands = ["show d", "sample d -n 10 --name s --replace", "split d --replace"]
         for told in [ran, *(gp("data", *command.split()) for command in commands)]:
             assert told.out.splitlines()[-1].endswith(f"--verify {verify}"), told
 
@@ -220,7 +183,7 @@ def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
     ran = gp("data", "upload", put("l.jsonl", *rows), "--name", "l")
     assert "verify math cannot use 1 of 402 answers" in ran.out
     assert ran.out.splitlines()[-1].endswith("--verify math"), ran
-    for command in ("show m", "stats m", "sample m -n 402 --name n"):
+    for command in ("show m", "sample m -n 402 --name n"):
         ran = gp("data", *command.split())
         assert ran.out.splitlines()[-1].endswith("--verify math"), ran
 

@@ -31,7 +31,7 @@ def test_all_commands_are_there() -> None:
         *("report", "view"),
         "data download",
         *("data upload", "data list", "data show", "data export", "data delete"),
-        *("data stats", "data split", "data sample"),
+        *("data split", "data sample"),
         *("runs list", "runs show", "runs delete", "runs compare", "runs diagnose"),
         "runs trace",
         *("runs export", "export-data"),

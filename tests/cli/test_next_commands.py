@@ -120,7 +120,7 @@ def test_without_a_config_the_model_of_the_environment_is_not_named(
     upload = ("data", "upload", "d.csv", "--name", "d")
     assert "--model sim" in gp(*upload).out
     monkeypatch.setenv("UTU_LLM_MODEL", "sim")
-    for words in (upload, ("data", "stats", "d"), ("data", "show", "d")):
+    for words in (upload, ("data", "show", "d")):
         after = next_words(gp(*words).out)
         assert "--model" not in after
         assert gp(*after).code == 0

@@ -1,4 +1,4 @@
-"""Whoever comes from the method's reference implementation is told what things are called here."""
+"""Words of the reference implementation and removed ones are refused with the word to type."""
 
 from pathlib import Path
 
@@ -25,9 +25,10 @@ agent: {{model: {{model_provider: {{model: sim}}}}}}
         ("practice --restart-step null", "leave it out to go on"),
         ("practice --batch_size 5", "--batch-size is what it is called here"),
         ("eval --step rollout", "eval --rejudge --run RUN --verify NAME"),
+        ("data stats mine", "`data show NAME`"),
     ],
 )
-def test_an_option_of_the_reference_names_ours(gp: Gp, typed: str, ours: str) -> None:
+def test_another_word_is_refused_with_ours(gp: Gp, typed: str, ours: str) -> None:
     ran = gp(*typed.split())
     assert ran.code == 2
     (hint,) = [line for line in ran.err.splitlines() if line.startswith("hint: ")]
@@ -37,6 +38,7 @@ def test_an_option_of_the_reference_names_ours(gp: Gp, typed: str, ours: str) ->
 
 def test_any_other_unknown_option_points_to_the_help_alone(gp: Gp) -> None:
     assert "hint: grpo-practice eval --help\n" in gp("eval", "--nope").err
+    assert "hint: grpo-practice data --help\n" in gp("data", "nope").err
 
 
 def test_the_database_of_the_reference_is_not_passed_over_in_silence(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.types import Sample
+from grpo_practice.types import Answer, Sample
 from grpo_practice.verify.builtin import choice
 from grpo_practice.verify.chosen_options import chosen_letters
 from grpo_practice.verify.resolve import check_gold, resolve
@@ -84,7 +84,16 @@ def test_a_lone_right_option_is_wrong_beside_another_where_all_count() -> None:
         assert missed.critique == "expected B; the answer was B, C"
 
 
-def test_golds_of_several_letters_are_for_choice() -> None:
+def test_a_function_is_proposed_by_the_form_of_most_answers() -> None:
+    cases: dict[str, list[Answer]] = {
+        "math": [4, "-12", "1,234", "007", "$5$", 0.5, "1,234.5", ".5", "50%", "1e-3", "1/2",
+                 "[0, 1]", r"\frac{1}{2}", r"2\sqrt{3}", "x = 2", "x^2 + y^2", "7" * 100],
+        "choice": ["B", "(c)", "D.", "A, C"],
+        "contains": ["Paris", "about 5", "K", "x", "%"],
+        "judge": [None, "The answer is 4 because 2+2=4", "1" + "+1" * 60],
+    }  # fmt: skip
+    found = {(a, best_suited([Sample("q", a)])) for answers in cases.values() for a in answers}
+    assert found == {(a, name) for name, answers in cases.items() for a in answers}
     assert best_suited([Sample("q", "A, C"), Sample("r", "B")]) == "choice"
 
 

@@ -26,7 +26,6 @@ from grpo_practice.data.golds import Ask, Gold, Select, SeveralRightError, nobod
 from grpo_practice.data.read import ReadNotes, join_held, stage_file
 from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.data.stats import stats
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.export.files import write_lines
@@ -35,7 +34,6 @@ from grpo_practice.reports.datasets import (
     DatasetReport,
     DatasetSample,
     DatasetSplit,
-    DatasetStats,
     DeletedDataset,
     ExportedDataset,
     SplitPart,
@@ -44,7 +42,7 @@ from grpo_practice.reports.datasets import (
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.store.stored_samples import StoredSamples
-from grpo_practice.types import Answer, Sample, Samples
+from grpo_practice.types import Answer, Sample
 from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"
@@ -323,23 +321,6 @@ class Datasets:
             made, fresh = store.add_dataset(new, rows, origin=origin, replace=replace)
             return DatasetSample(made, source, seed, fresh, _usable(store, made))
 
-    def stats(self, name: str) -> DatasetStats:
-        """Count lengths, kinds of answers and repeated questions.
-
-        Raises:
-            DataError: There is no such dataset, or it has no rows.
-        """
-        with self._store() as store:
-            samples = _named(store, name)
-            if not samples:
-                raise DataError(f"dataset {name!r} has no rows")
-            row = samples.row
-            unusable = suitability.unusable_counts(store.each(datasets.golds, row.id))
-            suited = suitability.best_suited(store.each(datasets.golds, row.id))
-            usable = (v for v in (suited, "exact") if suitability.few(unusable[v], row.n))
-            best = next(usable, "judge")
-            return DatasetStats(row, stats(samples), unusable, best, _splits(samples))
-
 
 def _stage(staged: StagedSamples, file: FileSource, options: UploadOptions, ask: Ask) -> ReadNotes:
     """Read a file; once more, where its answers need a word of the person's."""
@@ -372,11 +353,3 @@ def _stratum(sample: Sample, by: Stratum | None) -> str:
     # Without one it is empty: strata are dealt out in the order of these texts, so that another
     # text here would make another split of the same seed.
     return (getattr(sample, by) if by else None) or ""
-
-
-def _splits(samples: Samples) -> bool:
-    try:
-        split(samples, shares_of(PARTS), seed=0)
-    except DataError:
-        return False
-    return True

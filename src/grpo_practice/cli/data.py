@@ -312,16 +312,6 @@ def download(
 
 
 @app.command()
-def stats(name: NameArgument, db: DbOption = None, json: JsonOption = False) -> None:
-    """Count lengths, kinds of answers and repeated questions.
-
-    Example: grpo-practice data stats mine
-    """
-    counted = workspace(db).datasets.stats(name)
-    print_json(counted.document()) if json else view.stats(counted)
-
-
-@app.command()
 def split(
     name: NameArgument,
     into: Annotated[

@@ -193,7 +193,7 @@ def _usage(error: typer.TyperException, words: list[str]) -> int:
     context = getattr(error, "ctx", None)
     command = context.command_path if context else PROGRAM
     options = {name for param in context.command.params for name in param.opts} if context else ()
-    other = hint_for(message, frozenset(options))
+    other = hint_for(message, frozenset(options), command.removeprefix(PROGRAM).strip())
     hint = f"{other} ({command} --help)" if other else f"{command} --help"
     return _report(ErrorReport("usage", message, hint, error.exit_code), words)
 

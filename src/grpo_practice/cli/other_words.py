@@ -1,4 +1,4 @@
-"""Options and variables of the method's reference implementation, and what they are here."""
+"""Words that are not of this program, removed ones too, and what to type instead."""
 
 import os
 import re
@@ -15,16 +15,25 @@ OPTIONS = {
     " `eval --rejudge --run RUN --verify NAME` scores again without playing",
 }
 """Option as typed there → what to type here."""
+GONE = {
+    "data stats": "`data show NAME` shows rows, `data upload` reports repeated questions, and"
+    " `data export NAME` writes every row as JSON lines, to be counted with any tool",
+}
+"""Removed command → what to type instead."""
 DATABASE_URL = "UTU_DB_URL"
 _UNKNOWN = re.compile(r"No such option: (--?[\w-]+)")
+_NO_COMMAND = re.compile(r"No such command '([\w-]+)'")
 _INVALID = re.compile(r"Invalid value for '(--[\w-]+)'")
 
 
-def hint_for(message: str, options: frozenset[str]) -> str | None:
-    """Return a hint for a message about an option; None where there is nothing to say.
+def hint_for(message: str, options: frozenset[str], group: str) -> str | None:
+    """Return a hint for a message about an option or a command; None without one.
 
     `options` are those of the command: `--grpo_n` is meant as `--grpo-n` where that is one.
+    `group` is the group of the command, such as `data`; '' for the program itself.
     """
+    if gone := _NO_COMMAND.search(message):
+        return GONE.get(f"{group} {gone[1]}".strip())
     found = _UNKNOWN.search(message) or _INVALID.search(message)
     if found is None:
         return None

@@ -2,7 +2,7 @@
 
 Bytes become text (`text_lines`), text rows (`formats`), rows samples (`row_layout`, which knows
 `published_shapes`, lays questions out with a `question_template`, and reads answers among
-`choice_options` with `golds`), and files samples (`read`); `split` and `stats` are about samples.
+`choice_options` with `golds`), and files samples (`read`); `split` divides samples.
 """
 
 from grpo_practice.data.formats import FileSource

@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from typing_extensions import override
 
 from grpo_practice.data.catalog import first_dataset
-from grpo_practice.data.stats import Stats
 from grpo_practice.reports.base import Report
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
@@ -243,30 +242,5 @@ class DatasetSample(Report):
             "of": dataset_document(self.source),
             "seed": self.seed,
             "new": self.new,
-            "exit": 0,
-        }
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DatasetStats(Report):
-    """Lengths, kinds of answers and repeated questions of a dataset."""
-
-    dataset: DatasetRow
-    stats: Stats
-    unusable: Mapping[str, int]
-    """Rows that each verify function without parameters cannot use."""
-    verify: str
-    """Best suited verify function that can use every answer."""
-    splits: bool
-    """Whether `data split`, with its default parts, leaves no part empty."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data stats --json` prints."""
-        return {
-            "schema": "grpo-practice.stats/1",
-            "dataset": dataset_document(self.dataset),
-            "stats": asdict(self.stats),
-            "verify": {verify: {"unusable": n} for verify, n in self.unusable.items()},
             "exit": 0,
         }

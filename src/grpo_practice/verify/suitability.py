@@ -1,28 +1,28 @@
 """Choice of a built-in verify function for the answers of a dataset."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from grpo_practice.config.schema.runs import PracticeSettings
-from grpo_practice.data.stats import kind
 from grpo_practice.types import Gold, Sample
 from grpo_practice.verify.answers import gold_texts
-from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 SHORT, WORDS = 80, 5
 """Characters and words of an answer that a right response holds word for word; more is prose."""
-WITHOUT_PARAMETERS = tuple(
-    name
-    for name, built_in in BUILT_INS.items()
-    if not any(param.required for param in built_in.params.values())
-)
-"""Built-in functions that work as they are, in the table's order."""
 LEFT_OUT: float = PracticeSettings.model_fields["max_failed_share"].default
 """Most of the answers that a run with the default settings leaves out."""
 SAMPLED = 200
 """Answers that a function is tried on before it is named in a next step."""
+_LETTERS = re.compile(r"\(?[A-Ja-j][).]?|[A-J](, [A-J])+")
+_SIGNS = re.compile(r"\\[A-Za-z]+|[\d=^_/*+<>|√π∞±\u00d7·≤≥{}]")
+_WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
+_FUNCTIONS = frozenset(
+    {"sqrt", "sin", "cos", "tan", "log", "exp", "frac", "max", "min", "mod", "inf"}
+)
 
 
 def best_suited(golds: Iterable[Gold | Sample]) -> str:
@@ -30,16 +30,25 @@ def best_suited(golds: Iterable[Gold | Sample]) -> str:
     kinds, short = Counter[str](), 0
     for gold in golds:
         for text in gold_texts(gold.answer):
-            kinds[kind(text)] += 1
+            kinds[_kind(text)] += 1
             short += len(text) <= SHORT and len(text.split()) <= WORDS and "。" not in text
     total = kinds.total()
     if not total:
         return "judge"
-    if 2 * (kinds["choice letter"] + kinds["choice letters"]) > total:
+    if 2 * kinds["choice"] > total:
         return "choice"
     if 2 * kinds["text"] <= total:
         return "math"
     return "contains" if 2 * short > total else "judge"
+
+
+def _kind(answer: str) -> Literal["choice", "math", "text"]:
+    text = answer.strip().strip("$").strip()
+    if _LETTERS.fullmatch(text):
+        return "choice"
+    words = (word.lower() for word in _WORD.findall(text))
+    formula = len(text) <= SHORT and _SIGNS.search(text) and _FUNCTIONS.issuperset(words)
+    return "math" if formula or text.isdecimal() else "text"
 
 
 def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
@@ -70,16 +79,6 @@ def spread(n: int) -> range:
 def has_gold(gold: Gold | Sample) -> bool:
     """Return whether there is an answer that is not blank."""
     return any(text.strip() for text in gold_texts(gold.answer))
-
-
-def unusable_counts(golds: Iterable[Gold | Sample]) -> dict[str, int]:
-    """Count, for each function without parameters, the rows whose answers it cannot use."""
-    functions = {name: by_name(name) for name in WITHOUT_PARAMETERS}
-    counts = dict.fromkeys(functions, 0)
-    for gold in golds:
-        for name, function in functions.items():
-            counts[name] += check_gold(function, gold) is not None
-    return counts
 
 
 def unusable_rows(golds: Iterable[Gold | Sample], name: str) -> dict[int, str]:

@@ -9,14 +9,11 @@ from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from grpo_practice.reports.datasets import (
         DatasetList,
         DatasetReport,
         DatasetSample,
         DatasetSplit,
-        DatasetStats,
         ExportedDataset,
         StoredDataset,
     )
@@ -134,47 +131,6 @@ def sample(found: "DatasetSample") -> None:
     _next_eval(row.name, found.verify)
 
 
-def stats(found: "DatasetStats") -> None:
-    """Show what was counted in a dataset."""
-    row, stats = found.dataset, found.stats
-    say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
-    lengths = [
-        ("question, characters", stats.question_chars),
-        ("question, tokens (about)", stats.question_tokens),
-        ("answer, characters", stats.answer_chars),
-    ]
-    columns = ["shortest", "median", "p95", "longest"]
-    table(
-        ["length", *(name.replace("p95", "95 %") for name in columns)],
-        [
-            [what, *(f"{getattr(length, name):,}" for name in columns)]
-            for what, length in lengths
-            if length
-        ],
-        right=["shortest", "median", "95 %", "longest"],
-    )
-    usable = [name for name, n in found.unusable.items() if n == 0]
-    some = [f"{name} all but {n}" for name, n in found.unusable.items() if 0 < n < stats.rows]
-    every = [f"{', '.join(usable)} can use every answer"] if usable else []
-    contradicted = f"{count(stats.contradicted, 'question')} with different answers"
-    facts(
-        [
-            ("answers", _named(stats.answers)),
-            ("questions", f"{stats.questions:,} different{_repeats(found)}"),
-            ("contradicted", contradicted if stats.contradicted else ""),
-            ("sources", _named(stats.sources)),
-            ("levels", _named(stats.levels)),
-            ("clusters", str(stats.clusters) if stats.clusters else ""),
-            ("verify", "; ".join([*every, *some])),
-        ]
-    )
-    if stats.repeated_folded and found.splits:
-        say("  data split keeps repeated questions together")
-        say_next(f"{PROGRAM} data split {quote(row.name)}")
-    else:
-        _next_eval(row.name, found.verify)
-
-
 def _next_eval(name: str, verify: str) -> None:
     """Print how to evaluate on a dataset: with the project's config where that names it."""
     from grpo_practice.config.reading.discover import is_divided, project_config
@@ -186,18 +142,3 @@ def _next_eval(name: str, verify: str) -> None:
         say_next(f"{PROGRAM} eval --config {config}")
         return
     say_next(f"{PROGRAM} eval{needed_model()} --dataset {quote(name)} --verify {verify}")
-
-
-def _repeats(found: "DatasetStats") -> str:
-    folded = found.stats.repeated_folded
-    if not folded:
-        return ""
-    only = folded - found.stats.repeated
-    but = f" ({only} but for case and spaces)" if only else ""
-    verb = "repeats" if folded == 1 else "repeat"
-    return f"; {count(folded, 'row')} {verb} an earlier one{but}"
-
-
-def _named(counts: "Mapping[str, int]") -> str:
-    shown = ", ".join(f"{n:,} {brief(name, 40)}" for name, n in list(counts.items())[:NAMED])
-    return shown + (f", and {len(counts) - NAMED} more" if len(counts) > NAMED else "")
