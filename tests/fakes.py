@@ -12,6 +12,7 @@ import httpx
 from grpo_practice.calls import Message, Reply, Turn
 from grpo_practice.fences import Fences
 from grpo_practice.llm.ledgered import Play
+from tests.contract.endpoint.actions import completion
 
 FENCES = Fences(bytes(range(32)))
 """Fences of a run, with the same codes each time."""
@@ -26,25 +27,6 @@ def head_of(
     """`{model, params, tools}` of a request, as it is hashed: `tools` only where there are any."""
     head: dict[str, Any] = {"model": model, "params": dict(params)}
     return head | ({"tools": list(tools)} if tools else {})
-
-
-def completion(
-    message: str | Message,
-    *,
-    finish: str = "stop",
-    usage: Mapping[str, Any] | None = None,
-    model: str = "m-1",
-) -> dict[str, Any]:
-    """The body of a chat completion, as an OpenAI-compatible server writes it."""
-    if isinstance(message, str):
-        message = {"role": "assistant", "content": message}
-    if usage is None:
-        usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-    choice = {"index": 0, "message": message, "finish_reason": finish}
-    return {"id": "c-1", "object": "chat.completion", "model": model} | {
-        "choices": [choice],
-        "usage": dict(usage),
-    }
 
 
 def reply(

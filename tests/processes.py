@@ -9,19 +9,19 @@ from typing import Any
 HANG_S = 600.0
 """Seconds after which a test hangs for good: a guard, and no test passes or fails by less."""
 _MAIN = """
-import signal
+import runpy, signal, sys
 # A job in the background, or under nohup, hands down signals that are ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 for number in (signal.SIGTERM, signal.SIGHUP):
     signal.signal(number, signal.SIG_DFL)
 {first}
-from grpo_practice.cli.main import main
-main()
+sys.argv[0] = "grpo-practice"
+runpy.run_module("grpo_practice", run_name="__main__")
 """
 
 
 def program(*words: str, first: str = "") -> list[str]:
-    """The command line of `grpo-practice WORDS…`, which hears signals; `first` is run before it."""
+    """Return the command line of `grpo-practice WORDS…` that hears signals, after `first`."""
     return [sys.executable, "-u", "-c", _MAIN.format(first=first), *words]
 
 

@@ -15,7 +15,7 @@ from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import solve
 from tests.app.project import Hook, served
 from tests.app.test_effect import HELD, Measured, measurable
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 SCORE = """
 def score(sample, timeout_score=0, **kwargs):

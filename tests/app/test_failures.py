@@ -15,7 +15,7 @@ from grpo_practice.rollout import SAID_CHARS
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
 from tests.app.project import Project, served
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 WHOEVER = """
 import sys, time, zlib

@@ -7,8 +7,8 @@ import pytest
 from grpo_practice.errors import EndpointRefusedError, RunFailedError
 from grpo_practice.llm import admission
 from tests.app.project import Project
-from tests.faults.actions import Action, Asked, error, late, simulated, stall
-from tests.faults.server import FaultServer
+from tests.contract.endpoint.actions import Action, Asked, error, late, simulated, stall
+from tests.contract.endpoint.server import FaultServer
 
 FAILED = "SELECT kind, http_status, maybe_paid FROM failures ORDER BY failure_id"
 CALLS = "SELECT count(*) FROM calls"

@@ -7,8 +7,8 @@ import pytest
 
 from grpo_practice.errors import EndpointRefusedError
 from tests.app.project import Project
-from tests.faults.actions import Action, Asked, error, simulated, stall
-from tests.faults.server import FaultServer
+from tests.contract.endpoint.actions import Action, Asked, error, simulated, stall
+from tests.contract.endpoint.server import FaultServer
 
 FAILURES = "SELECT kind, http_status, tries, maybe_paid, message FROM failures"
 CALLS = "SELECT count(*) FROM calls"

@@ -17,7 +17,7 @@ from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from tests.agents.custom.test_run import Own
 from tests.app.project import Hook, served
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 WHOLE = ("practice.epochs=1", "practice.batch_size=12")
 """One step."""

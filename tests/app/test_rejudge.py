@@ -18,7 +18,8 @@ from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Unscored
 from grpo_practice.types import Verdict
 from tests.app.project import Project, served
-from tests.fakes import cancelling, completion
+from tests.contract.endpoint.actions import completion
+from tests.fakes import cancelling
 
 FLAKY = """
 import pathlib

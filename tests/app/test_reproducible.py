@@ -10,7 +10,7 @@ from grpo_practice.cli.main import run
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
 from tests.app.project import Project, served
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.sim import answer
 from grpo_practice.store import branches
 from tests.app.project import Project
-from tests.faults.actions import Action, Asked, error, simulated, sse
-from tests.faults.server import FaultServer
+from tests.contract.endpoint.actions import Action, Asked, error, simulated, sse
+from tests.contract.endpoint.server import FaultServer
 
 PROVIDER = "evaluation.agent.model.model_provider"
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_practice.sim import stage_of
 from tests.app.project import Hook, Project, served
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 Said = tuple[int, dict[str, Any]]
 KEPT = "Units: When units differ, convert them first."

@@ -9,9 +9,9 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, unquote
 
-from grpo_practice.llm.sim import respond
 from tests.canary.keys import DOTENV, STUDENT, UNUSED
-from tests.faults.actions import Action, Asked, Script, cut, error, sse, status
+from tests.contract.endpoint.actions import Action, Asked, Script, cut, error, sse, status
+from tests.contract.endpoint.simulated import respond
 
 KNOWN = (DOTENV, STUDENT, UNUSED)
 """Keys of the environment, which reach an endpoint in other requests."""
@@ -26,7 +26,7 @@ def carried(asked: Asked) -> str:
 
 def answer(asked: Asked, change: Callable[[dict[str, Any], str], None]) -> Action:
     """The simulated answer with the echo put into it."""
-    told = respond("POST", asked.path, asked.content)[1]
+    told = respond(asked.path, asked.content)[1]
     change(told, carried(asked))
     return replace(status(200, told), name="ok")
 
@@ -67,7 +67,7 @@ def answered_once_more(asked: Asked) -> Action:
 
 def streamed(asked: Asked) -> Action:
     """The echo in pieces of five characters."""
-    told = respond("POST", asked.path, asked.content)[1]
+    told = respond(asked.path, asked.content)[1]
     text = _inside(told["choices"][0]["message"]["content"], carried(asked))
     parts = [text[i : i + 5] for i in range(0, len(text), 5)]
     chunks = [{"model": "m", "choices": [{"index": 0, "delta": {"content": p}}]} for p in parts]

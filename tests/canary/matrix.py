@@ -12,8 +12,8 @@ from pathlib import Path
 from tests.canary import keys
 from tests.canary.echoes import ECHOES
 from tests.canary.place import Place
-from tests.faults.actions import simulated
-from tests.faults.conftest import serving
+from tests.contract.endpoint.actions import simulated
+from tests.contract.endpoint.server import serving
 
 LOOKS = (
     ["runs", "list"],

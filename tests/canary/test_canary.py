@@ -21,8 +21,8 @@ from tests.canary.keys import Search, keys_in
 from tests.canary.matrix import CRITIQUE, SCORED, WRONG
 from tests.canary.place import Place
 from tests.cli.test_help import ALL
-from tests.faults.actions import simulated, stall
-from tests.faults.conftest import serving
+from tests.contract.endpoint.actions import simulated, stall
+from tests.contract.endpoint.server import serving
 from tests.processes import HANG_S, program, until
 
 HASTY = "import grpo_practice.app.shutdown as d; d.GRACE_S = 0.2"

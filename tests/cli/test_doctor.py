@@ -16,8 +16,8 @@ from grpo_practice.doctor import machine
 from grpo_practice.doctor.endpoints import models_of
 from tests.app.project import CONFIG
 from tests.cli.conftest import Gp, Ran, gp
-from tests.faults.actions import Script, always, error, ok
-from tests.faults.conftest import serving
+from tests.contract.endpoint.actions import Script, always, error, ok
+from tests.contract.endpoint.server import serving
 
 __all__ = ["gp"]
 

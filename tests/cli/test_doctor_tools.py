@@ -11,7 +11,7 @@ from grpo_practice.config import EvalConfig, load_eval, read_environment
 from grpo_practice.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
 from tests.cli.test_doctor import TOOL, ask, found, write
-from tests.faults.actions import Script, always, error, ok
+from tests.contract.endpoint.actions import Script, always, error, ok
 from tests.tools.mcp.kits import HERE
 
 __all__ = ["gp"]

@@ -11,8 +11,8 @@ from grpo_practice.doctor import endpoints
 from grpo_practice.llm.client import Client
 from tests.cli.conftest import Gp
 from tests.cli.test_doctor import KEY, ask, found, write
-from tests.faults.actions import Action, Wire, always, error, ok, stall
-from tests.faults.conftest import serving
+from tests.contract.endpoint.actions import Action, Wire, always, error, ok, stall
+from tests.contract.endpoint.server import serving
 from tests.processes import HANG_S
 
 

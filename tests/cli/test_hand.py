@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from tests.app.project import Project, finished
-from tests.cli.advice import commands_in
 from tests.cli.conftest import Gp
 from tests.cli.test_next_commands import next_words
 from tests.cli.test_rollouts import change
+from tests.contract.advice import commands_in
 
 
 def query(sql: str, *values: object) -> list[tuple[Any, ...]]:

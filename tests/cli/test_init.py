@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Gp
-from tests.faults.actions import always, ok
-from tests.faults.conftest import serving
+from tests.contract.endpoint.actions import always, ok
+from tests.contract.endpoint.server import serving
 
 FILES = {"practice.yaml", ".env.example", "mine.jsonl"}
 

@@ -10,7 +10,7 @@ from grpo_practice.sim import stage_of
 from tests.app.project import Project, Served
 from tests.cli.conftest import Gp, Ran
 from tests.cli.test_practice_end import FAILING, HOSTILE, Said, Teacher, flat, operations, serving
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 NO_LESSON: Said = (200, completion("<lessons></lessons>"))
 

@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from tests.cli.test_run_commands import Shell, shell
-from tests.faults.actions import Action, Wire, always, simulated
-from tests.faults.conftest import serving
-from tests.faults.server import FaultServer
+from tests.contract.endpoint.actions import Action, Wire, always, simulated
+from tests.contract.endpoint.server import FaultServer, serving
 from tests.processes import HANG_S, program, until
 
 __all__ = ["shell"]

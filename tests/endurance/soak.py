@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.sim.questions import questions
-from tests.faults.server import FaultProcess
+from tests.contract.endpoint.server import FaultProcess
 
 K = 8
 """Rollouts of each question."""

@@ -1,11 +1,8 @@
 """`eval` as a person runs it, against an endpoint that misbehaves."""
 
-import asyncio
 import json
 import sqlite3
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,9 +14,9 @@ from grpo_practice.calls import Request
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from tests.cli.conftest import Gp, Ran, gp
+from tests.contract.endpoint.actions import Action, Asked, Script, in_turn, ok
+from tests.contract.endpoint.server import FaultServer
 from tests.fakes import FakeSleep
-from tests.faults.actions import Action, Asked, Greet, Script, in_turn, ok
-from tests.faults.server import FaultServer
 
 __all__ = ["gp"]
 
@@ -29,36 +26,6 @@ DEADLINE = ("--set", "agent.model.model_settings.extra_args.timeout=1.0")
 """Long enough for a good answer on a busy machine; one that is late is asked for again."""
 KEY = "sk-a-key-that-nobody-has-1234"
 QUESTIONS = 5
-
-
-@contextmanager
-def serving(
-    script: Script,
-    *,
-    greet: Greet = lambda _: None,
-    tls: Path | None = None,
-) -> Iterator[FaultServer]:
-    """The server on a thread of its own, for commands that have their own loop."""
-    server, ready, done = FaultServer(script, greet, tls), threading.Event(), asyncio.Event()
-    loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with server:
-            ready.set()
-            await done.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    ready.wait()
-    try:
-        yield server
-    finally:
-        loop.call_soon_threadsafe(done.set)
-        thread.join()
 
 
 @dataclass(frozen=True)

@@ -4,10 +4,10 @@ from pathlib import Path
 from random import Random
 
 from tests.app.project import Project
+from tests.contract.endpoint.actions import Action, Asked, simulated
+from tests.contract.endpoint.scripts import FAULTS
+from tests.contract.endpoint.server import FaultServer
 from tests.fakes import FakeSleep
-from tests.faults.actions import Action, Asked, simulated
-from tests.faults.scripts import FAULTS
-from tests.faults.server import FaultServer
 
 LOST = [fault for fault in FAULTS if fault.name != "empty"]
 """Faults that say nothing: the answer that follows is the answer."""

@@ -9,8 +9,9 @@ import pytest
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
+from tests.contract.endpoint.actions import Action, Asked, always, error, in_turn, late, ok
+from tests.contract.endpoint.server import FaultServer, serving
 from tests.fakes import FakeSleep
-from tests.faults.actions import Action, Asked, always, error, in_turn, late, ok
 from tests.faults.conftest import (
     ASK,
     GOOD,
@@ -19,9 +20,7 @@ from tests.faults.conftest import (
     each_then_good,
     of_first_question,
     question,
-    serving,
 )
-from tests.faults.server import FaultServer
 from tests.processes import HANG_S
 
 

@@ -2,15 +2,9 @@
 
 from typing import Any
 
-from tests.faults.actions import Action, Asked, cut, drip, in_turn, ok, sse, stall
-from tests.faults.conftest import (
-    DEADLINE,
-    Evaluate,
-    each_then_good,
-    of_first_question,
-    question,
-    serving,
-)
+from tests.contract.endpoint.actions import Action, Asked, cut, drip, in_turn, ok, sse, stall
+from tests.contract.endpoint.server import serving
+from tests.faults.conftest import DEADLINE, Evaluate, each_then_good, of_first_question, question
 from tests.faults.test_body import messages
 
 STREAM = ("--set", "agent.model.model_provider.stream=true")

@@ -10,12 +10,12 @@ from grpo_practice.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from tests.fakes import FakeSleep, completion
-from tests.faults.actions import (
+from tests.contract.endpoint.actions import (
     RESET,
     Action,
     Asked,
     always,
+    completion,
     cut,
     drip,
     hang_up,
@@ -25,16 +25,9 @@ from tests.faults.actions import (
     stall,
     status,
 )
-from tests.faults.conftest import (
-    ASK,
-    DEADLINE,
-    GOOD,
-    Evaluate,
-    each_then_good,
-    of_first_question,
-    serving,
-)
-from tests.faults.server import FaultServer
+from tests.contract.endpoint.server import FaultServer, serving
+from tests.fakes import FakeSleep
+from tests.faults.conftest import ASK, DEADLINE, GOOD, Evaluate, each_then_good, of_first_question
 from tests.processes import HANG_S
 
 PEM = Path(__file__).parents[1] / "llm" / "localhost.pem"

@@ -12,7 +12,7 @@ from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store import Store
 from tests.app.project import Hook, Project, served
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 from tests.forecast.test_estimate import ahead, pilot
 
 MORE = "practice.epochs=2"

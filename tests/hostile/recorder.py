@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.llm.sim import respond
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
+from tests.contract.endpoint.simulated import respond
 
 ARGUMENTS = {
     "search": {"query": "anything"},
@@ -91,7 +91,7 @@ class Recorder:
             return 200, completion(_calling(asked["tools"], self.code), finish="tool_calls")
         if self.says:
             return 200, completion(self.says)
-        status, told = respond("POST", "/v1/chat/completions", body)
+        status, told = respond("/v1/chat/completions", body)
         return (status, told) if status == 200 else (200, completion("4"))
 
 

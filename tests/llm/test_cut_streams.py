@@ -8,7 +8,8 @@ import httpx
 import pytest
 
 from grpo_practice.errors import EndpointError
-from tests.fakes import FakeEndpoint, answers, completion, reply
+from tests.contract.endpoint.actions import completion
+from tests.fakes import FakeEndpoint, answers, reply
 from tests.llm.test_client import ask, connect
 from tests.llm.test_stream import GOOD, STREAM, chunk, pieces_of, send, sse, streamed
 

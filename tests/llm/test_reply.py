@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.calls import Message, Reply, Usage
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.reply import read_reply, read_usage
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 URL = "https://api.example.com:8443/v1/chat/completions"
 

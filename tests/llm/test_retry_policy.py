@@ -15,7 +15,8 @@ from grpo_practice.errors import (
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
-from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
+from tests.contract.endpoint.actions import completion
+from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 from tests.llm.virtual import virtual
 
 URL = "https://api.example.com/v1"

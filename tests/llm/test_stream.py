@@ -16,7 +16,8 @@ from grpo_practice.errors import ContextOverflowError, EndpointError, EndpointRe
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import decode
 from grpo_practice.llm.stream import assemble
-from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, completion, reply
+from tests.contract.endpoint.actions import completion
+from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 from tests.llm.test_client import URL, ask, connect
 from tests.processes import HANG_S
 

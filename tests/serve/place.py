@@ -20,7 +20,7 @@ from grpo_practice.serve.service import Counts
 from grpo_practice.store import Store, recorded_runs
 from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import Conversation, Traffic
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 
 BASE = "Solve the problem: {{braces}}, $x, ünïcode.\nPut the answer into \\boxed{}."
 PROMPT = f"{BASE}\n\n{HEADING}\n\n[E1] Signs: check them.\n[E3] Units: keep them to the end."

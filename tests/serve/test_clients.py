@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 from openai import AsyncOpenAI, NotFoundError
 
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 from tests.serve.place import BASE, PROMPT, agent_file, served, upstream
 from tests.serve.test_service import Q, piece, stream
 

@@ -18,7 +18,7 @@ from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import Conversation, Traffic
 from grpo_practice.store.rollouts import unpack
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 from tests.processes import HANG_S
 from tests.serve.place import (
     PROMPT,

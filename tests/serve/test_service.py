@@ -10,7 +10,7 @@ import pytest
 from aiohttp import web
 
 from grpo_practice.serve.passing import HELD, TAIL
-from tests.fakes import completion
+from tests.contract.endpoint.actions import completion
 from tests.processes import HANG_S
 from tests.serve.place import BASE, KEY, PROMPT, agent_file, served, system, upstream, user
 

@@ -1,4 +1,4 @@
-"""What an endpoint can answer, well or badly, as values: see `tests.faults.server`."""
+"""What an endpoint can answer, well or badly, as values: see `tests.contract.endpoint.server`."""
 
 import asyncio
 import json
@@ -6,13 +6,12 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, Literal
 
-from grpo_practice.calls import Message
-from grpo_practice.canonical import Chain
-from grpo_practice.llm.sim import respond
-from grpo_practice.sim import stage_of
-from tests.fakes import completion, head_of
+from tests.contract.endpoint.simulated import respond, stage_of
+
+Message = dict[str, Any]
 
 
 @dataclass(slots=True)
@@ -36,10 +35,7 @@ class Asked:
 
     @property
     def stage(self) -> str:
-        try:
-            return stage_of(self.body)
-        except ValueError:
-            return "other"
+        return stage_of(self.body)
 
     @property
     def seed(self) -> int | None:
@@ -51,14 +47,23 @@ class Asked:
         if not isinstance(self.body, dict) or "messages" not in self.body:
             return ""
         params = {k: v for k, v in self.body.items() if k not in ("model", "messages", "tools")}
-        chain = Chain(head_of(self.body["model"], params, self.body.get("tools", ())))
-        chain.extend(self.body["messages"])
-        return chain.state[:16].hex()
+        head = {"model": self.body["model"], "params": params}
+        if self.body.get("tools"):
+            head["tools"] = self.body["tools"]
+        state = sha256(b"gp1\0" + _canonical(head))
+        for message in self.body["messages"]:
+            kept = {k: v for k, v in message.items() if v is not None or k == "content"}
+            state = sha256(state.digest() + _canonical(kept))
+        return state.hexdigest()[:32]
 
     def row(self) -> dict[str, Any]:
         """What is worth knowing of it, as JSON."""
         kept = {"n": self.n, "stage": self.stage, "seed": self.seed, "hash": self.request_hash}
         return kept | {"said": self.said, "finished": self.finished}
+
+
+def _canonical(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +125,25 @@ def _head(code: int, headers: Headers, length: int | None) -> bytes:
     return f"HTTP/1.1 {code} Whatever\r\n{text}\r\n".encode("latin-1")
 
 
+def completion(
+    message: str | Message,
+    *,
+    finish: str = "stop",
+    usage: Mapping[str, Any] | None = None,
+    model: str = "m-1",
+) -> dict[str, Any]:
+    """The body of a chat completion, as an OpenAI-compatible server writes it."""
+    if isinstance(message, str):
+        message = {"role": "assistant", "content": message}
+    if usage is None:
+        usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    choice = {"index": 0, "message": message, "finish_reason": finish}
+    return {"id": "c-1", "object": "chat.completion", "model": model} | {
+        "choices": [choice],
+        "usage": dict(usage),
+    }
+
+
 def status(code: int, body: Any = b"", headers: Headers | None = None) -> Action:
     raw = body if isinstance(body, bytes) else body.encode() if isinstance(body, str) else None
     raw = json.dumps(body).encode() if raw is None else raw
@@ -140,7 +164,7 @@ def ok(
 
 def simulated() -> Action:
     def answer(asked: Asked) -> tuple[bytes, bytes]:
-        code, told = respond("POST", asked.path, asked.content)
+        code, told = respond(asked.path, asked.content)
         raw = json.dumps(told).encode()
         return _head(code, {}, len(raw)), raw
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.faults.actions import (
+from tests.contract.endpoint.actions import (
     RESET,
     Action,
     always,
@@ -22,8 +22,8 @@ from tests.faults.actions import (
     sse,
     stall,
 )
-from tests.faults.scripts import SCRIPTS
-from tests.faults.server import ROOT, FaultProcess, FaultServer, named
+from tests.contract.endpoint.scripts import SCRIPTS
+from tests.contract.endpoint.server import ROOT, FaultProcess, FaultServer, named
 from tests.processes import HANG_S
 
 BODY = json.dumps({"model": "m", "seed": 7, "messages": [{"role": "user", "content": "hi"}]})
@@ -97,7 +97,7 @@ def test_a_process_of_its_own_counts_too_and_ends_with_its_parent() -> None:
     with FaultProcess("captive", port=0) as server:
         assert server.stats()["requests"] == 0
         assert server.rows() == []
-    words = [sys.executable, "-m", "tests.faults.server", "--script", "good"]
+    words = [sys.executable, "-m", "tests.contract.endpoint.server", "--script", "good"]
     with subprocess.Popen(
         words, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -115,5 +115,5 @@ def a_script(seed: int) -> object:
 def test_scripts_are_found_by_name_and_by_path() -> None:
     for name in SCRIPTS:
         assert callable(named(name, 0))
-    mine = named("tests.faults.test_server:a_script", 3)
+    mine = named("tests.contract.test_endpoint:a_script", 3)
     assert mine(None).name == "503"  # type: ignore[arg-type]

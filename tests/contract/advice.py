@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
 
-import typer.main
-
-from grpo_practice.cli.main import app
+from tests.contract.help import refusal
 
 _COMMAND = re.compile(
     r"`(grpo-practice [^`\n]+)`"
@@ -58,19 +56,4 @@ def why_not(command: str) -> str | None:
     words = shlex.split(command)[1:]
     if shape := next((word for word in words if _PLACEHOLDER.fullmatch(word)), None):
         return f"{shape} stands for something"
-    # Any: whichever click Typer brings along.
-    at: Any = typer.main.get_command(app)
-    context = at.context_class(at, info_name="grpo-practice")
-    try:
-        while hasattr(at, "resolve_command"):
-            if not words:
-                return None
-            _, at, words = at.resolve_command(context, words)
-            context = at.context_class(at, parent=context)
-        at.make_context(at.name, words, parent=context.parent)
-    except typer.Exit:
-        return None
-    except Exception as e:  # noqa: BLE001 - a usage error of that click
-        made_before = str(e).endswith("does not exist.")  # by the command that is said before it
-        return None if made_before else f"{type(e).__name__}: {e}"
-    return None
+    return refusal(words)

@@ -1,6 +1,6 @@
 """An endpoint that misbehaves on purpose, over raw sockets. It counts what it was asked.
 
-In process (the actions are in `tests.faults.actions`):
+In process (the actions are in `tests.contract.endpoint.actions`):
 
     async with FaultServer(lambda asked: status(503) if asked.n < 3 else ok("24")) as server:
         ...                      # server.url is the base_url; server.asked, server.stats()
@@ -32,7 +32,7 @@ a PEM file with key and certificate.
 
 As a process of its own, which ends with the one that started it:
 
-    python -m tests.faults.server --script NAME [--port 0] [--seed 0] [--latency-s 0.0]
+    python -m tests.contract.endpoint.server --script NAME [--port 0] [--seed 0] [--latency-s 0.0]
 
 prints its port. NAME is one of SCRIPTS (scripts.py) or `package.module:function`; the function is
 called with the seed and gives the script. `GET /stats` tells the counts, `GET /asked` one row for
@@ -48,6 +48,7 @@ import json
 import ssl
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
@@ -55,10 +56,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
-from tests.faults.actions import RESET, Asked, Greet, Script, Wire, abort, late, status
-from tests.faults.scripts import SCRIPTS
+from tests.contract.endpoint.actions import RESET, Asked, Greet, Script, Wire, abort, late, status
+from tests.contract.endpoint.scripts import SCRIPTS
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @dataclass
@@ -234,6 +235,36 @@ class FaultProcess:
         url, direct = self.url.removesuffix("/v1") + path, urllib.request.ProxyHandler({})
         with urllib.request.build_opener(direct).open(url, timeout=60) as answer:
             return json.load(answer)
+
+
+@contextlib.contextmanager
+def serving(
+    script: Script,
+    *,
+    greet: Greet = lambda _: None,
+    tls: Path | None = None,
+) -> Iterator[FaultServer]:
+    """The server on a thread of its own, for commands that have their own loop."""
+    server, ready, done = FaultServer(script, greet, tls), threading.Event(), asyncio.Event()
+    loop = asyncio.new_event_loop()
+
+    async def serve() -> None:
+        async with server:
+            ready.set()
+            await done.wait()
+
+    def run() -> None:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.run(serve())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    ready.wait()
+    try:
+        yield server
+    finally:
+        loop.call_soon_threadsafe(done.set)
+        thread.join()
 
 
 def named(name: str, seed: int) -> Script:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
-from tests.faults.actions import (
+from tests.contract.endpoint.actions import (
     Action,
     Asked,
     Script,

@@ -1,0 +1,72 @@
+"""The installed command, typed in this process or in one of its own."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from tests.processes import program
+
+PROGRAM = "grpo-practice"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a command left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """The one JSON document on stdout."""
+        found: dict[str, Any] = json.loads(self.out)
+        return found
+
+
+Gp = Callable[..., Ran]
+
+
+def typed(*words: str) -> Ran:
+    """Run `grpo-practice WORDS…` in this process, as the installed script does."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with _argv(words), redirect_stdout(out), redirect_stderr(err):
+        try:
+            _main()()
+            code = 0
+        except SystemExit as e:
+            code = e.code if isinstance(e.code, int) else 0
+    return Ran(code, *(stream.buffer.getvalue().decode("utf-8") for stream in (out, err)))
+
+
+def process(*words: str, first: str = "", **options: Any) -> "subprocess.Popen[str]":
+    """Start `grpo-practice WORDS…` in a process of its own; `first` is Python that runs before."""
+    given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+    return subprocess.Popen(program(*words, first=first), **given)
+
+
+@cache
+def _main() -> Callable[[], None]:
+    """Return the function behind the installed script."""
+    (script,) = entry_points(group="console_scripts", name=PROGRAM)
+    path = list(sys.path)
+    main: Callable[[], None] = script.load()
+    sys.path[:] = path  # the program's own has no current folder, where the tests are
+    return main
+
+
+@contextmanager
+def _argv(words: tuple[str, ...]) -> Iterator[None]:
+    before = sys.argv
+    sys.argv = [PROGRAM, *words]
+    try:
+        yield
+    finally:
+        sys.argv = before
