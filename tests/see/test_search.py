@@ -2,12 +2,13 @@
 
 import re
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
 from grpo_practice.see import search_views
 from tests.app.project import Project, finished
-from tests.see.test_report import EVALUATED, Page
+from tests.see.test_report import EVALUATED
 from tests.see.test_views import change, is_well_made
 from tests.see.viewer import viewing
 
@@ -61,24 +62,36 @@ async def test_any_words_are_looked_for_as_they_are(project: Project, words: str
             ]
 
 
-async def test_answers_are_looked_through_a_part_at_a_time(
-    project: Project, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("run", [None, "toy", "toy/eval"])
+async def test_each_answer_with_the_words_is_on_one_page(
+    project: Project, monkeypatch: pytest.MonkeyPatch, run: str | None
 ) -> None:
-    monkeypatch.setattr(search_views, "ANSWERS", 13)
-    ((n,),) = project.query("SELECT count(*) FROM v_rollouts WHERE run_id = 'toy'")
+    monkeypatch.setattr(search_views, "HITS", 5)
+    change(project, "UPDATE rollout_bodies SET response = 'no' WHERE rollout_id % 7 = 0")
+    held = project.query(
+        """SELECT b.run_id, r.step, r.slot, r.attempt FROM rollouts r JOIN branches b
+             USING (branch_id) JOIN rollout_bodies USING (rollout_id)
+            WHERE response LIKE '%step 2%'"""
+    )
+    wanted = [place for name, *place in held if run in (None, name)]
+    assert len(wanted) > 5
     async with viewing(project.db) as viewer:
-        found, after, pages = list[str](), None, 0
-        while True:
-            _, text = await viewer.get("/search", q="step", run="toy", after=after)
-            found += [one for one in Page(text).links if one.startswith("./rollout?")]
-            pages += 1
-            more = re.search(r'rel="next" href="[^"]*after=([^"&]+)', text)
-            if more is None:
-                break
-            after = more[1]
-        assert pages == n // 13 + 1
-        ((wanted,),) = project.query(
-            """SELECT count(*) FROM v_rollouts JOIN rollout_bodies USING (rollout_id)
-                WHERE run_id = 'toy' AND response LIKE '%step%'"""
-        )
-        assert len(found) == len(set(found)) == wanted > 13
+        links = await viewer.all_pages("/search", q="2 STEP", run=run)
+        for link in links[:2] + links[-2:]:
+            name, *at = re.findall(r"=([^&]+)", link)
+            place = dict(zip(("step", "slot", "attempt"), at, strict=True))
+            page = await viewer.page("/rollout", run=unquote(name), **place)
+            assert "Step 2" in page.text
+    places = [[int(n) for n in re.findall(r"(?:step|slot|attempt)=(\d+)", one)] for one in links]
+    assert sorted(places) == sorted(wanted)
+    assert len(set(links)) == len(links)
+
+
+async def test_answers_that_a_run_scores_again_are_found_once(project: Project) -> None:
+    async with viewing(project.db) as viewer:
+        before = await viewer.all_pages("/search", q="step")
+        await project.evaluate(config=None, run="toy", rejudge=True, verify="exact")
+        assert await viewer.all_pages("/search", q="step") == before
+        again = await viewer.all_pages("/search", q="step", run="toy/rejudge=exact")
+    ((wanted,),) = project.query("SELECT count(*) FROM v_rollouts WHERE run_id = 'toy'")
+    assert len(again) == wanted

@@ -1,5 +1,6 @@
 """A viewer on loopback, and a client that reads its pages."""
 
+import re
 import threading
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from html import unescape
 from pathlib import Path
-from urllib.parse import urlencode
+from urllib.parse import unquote, urlencode
 
 import aiohttp
 from yarl import URL
@@ -44,6 +45,18 @@ class Viewer:
         status, text = await self.get(path, **values)
         assert (status, self.failures) == (200, []), (path, values, unescape(text)[-400:])
         return Page(text)
+
+    async def all_pages(self, path: str, **given: object) -> list[str]:
+        """Return the links to rollouts on all pages of a list, in order."""
+        found = list[str]()
+        while True:
+            status, text = await self.get(path, **given)
+            assert (status, self.failures) == (200, [])
+            found += [link for link in Page(text).links if link.startswith("./rollout?")]
+            more = re.search(r'rel="next" href="[^"]*after=([^"&]+)', text)
+            if more is None:
+                return found
+            given["after"] = unquote(more[1])
 
 
 @asynccontextmanager

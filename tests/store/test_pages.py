@@ -11,7 +11,7 @@ import pytest
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import history, pages, rollout_list, runs, scores
 from grpo_practice.store.queries.pages import FIRST, Place
-from grpo_practice.store.queries.rollout_list import Wanted
+from grpo_practice.store.queries.rollout_list import SORTS, RolloutRow, Sort, Wanted
 from grpo_practice.store.records import Branch
 from tests.app.project import Project, restarted
 
@@ -56,9 +56,7 @@ async def test_pages_of_rollouts_are_the_list(store: Store, n: int, step: int | 
     whole = store.read(rollout_list.list_rollouts, branch, Wanted(step), 1000)
     assert len(whole) == (72 if step is None else 18)
     paged = read_all(
-        lambda after: store.read(
-            lambda db: pages.rollout_page(db, branch, after or FIRST, n, step=step)
-        ),
+        lambda after: store.read(pages.rollout_page, branch, after or FIRST, n, Wanted(step)),
         lambda row: Place(row.step, row.slot, row.attempt),
     )
     assert paged == whole
@@ -74,13 +72,36 @@ async def test_failed_rollouts_alone(store: Store) -> None:
                 WHERE branch_id = ? AND step = ? AND slot = ? AND attempt = ?""",
             *(branch.holder(step), step, slot, attempt),
         )
+    wanted = Wanted(unanswered=True)
     paged = read_all(
-        lambda after: store.read(
-            lambda db: pages.rollout_page(db, branch, after or FIRST, 2, failed=True)
-        ),
+        lambda after: store.read(pages.rollout_page, branch, after or FIRST, 2, wanted),
         lambda row: Place(row.step, row.slot, row.attempt),
     )
     assert [(row.step, row.slot, row.attempt) for row in paged] == at
+
+
+@pytest.mark.parametrize("n", [7, 1000])
+@pytest.mark.parametrize("sort", SORTS)
+@pytest.mark.parametrize("wanted", [Wanted(), Wanted(step=1), Wanted(failed=True)])
+async def test_sorted_pages_are_the_sorted_list(
+    store: Store, n: int, sort: Sort, wanted: Wanted
+) -> None:
+    branch = head(store)
+    change(store, "UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
+    change(store, "UPDATE rollouts SET tokens_in = NULL WHERE rollout_id % 8 = 0")
+    change(store, "UPDATE verdicts SET reward = NULL, error = 'x' WHERE rollout_id % 9 = 0")
+    rows = store.read(rollout_list.list_rollouts, branch, wanted, 1000)
+    value: Callable[[RolloutRow], float] = {
+        "reward": lambda row: -1 if row.reward is None else row.reward,
+        "tokens": lambda row: -(row.tokens or 0),
+        "time": lambda row: -round(row.seconds * 1000),
+    }[sort]
+    paged = read_all(
+        lambda after: store.read(rollout_list.sorted_keys, branch, wanted, sort, after, n),
+        lambda key: key,
+    )
+    assert paged == sorted((value(r), r.step, r.slot, r.attempt) for r in rows)
+    assert len(paged) > 10
 
 
 async def test_one_rollout(store: Store) -> None:
@@ -214,8 +235,8 @@ async def test_an_evaluation_has_the_same_pages(store: Store, project: Project) 
 
 READS: dict[str, Callable[[sqlite3.Connection, Branch], object]] = {
     "rollouts": lambda db, b: pages.rollout_page(db, b, Place(1, 2, 0), 50),
-    "rollouts of a step": lambda db, b: pages.rollout_page(db, b, FIRST, 50, step=1),
-    "failed": lambda db, b: pages.rollout_page(db, b, Place(1, 2, 0), 50, failed=True),
+    "rollouts of a step": lambda db, b: pages.rollout_page(db, b, FIRST, 50, Wanted(step=1)),
+    "failed": lambda db, b: pages.rollout_page(db, b, Place(1, 2, 0), 50, Wanted(unanswered=True)),
     "groups": lambda db, b: pages.group_page(db, b, (1, 2), 50),
     "failures": lambda db, b: pages.failure_page(db, "toy", (1, 0, 0), 50),
     "lessons": lambda db, b: pages.lessons_of(db, b, 1, 0),

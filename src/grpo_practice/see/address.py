@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import brief
+
+Known = TypeVar("Known", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +68,16 @@ class Query:
             raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
         return number, step, slot, attempt
 
-    def choice(self, name: str, *known: str) -> str:
-        """Return one of the known values, the first one where there is none."""
-        found = self.optional(name) or known[0]
-        if found not in known:
-            raise ConfigError(
-                f"this address has an unknown {name}={brief(found, 40)}",
-                hint=f"known are {', '.join(known)}",
-            )
-        return found
+    def choice(self, name: str, *known: Known) -> Known:
+        """Return the known value that the address has; the first one if it has none."""
+        given = self.optional(name) or known[0]
+        for value in known:
+            if value == given:
+                return value
+        raise ConfigError(
+            f"this address has an unknown {name}={brief(given, 40)}",
+            hint=f"known are {', '.join(known)}",
+        )
 
     def link(self, path: str, **changes: object) -> str:
         """Return an address with these values in place of some of this one's; None drops one."""

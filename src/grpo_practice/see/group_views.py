@@ -8,7 +8,7 @@ from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place
-from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.queries.teacher_calls import teacher_calls
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Branch, RunRow, StepRow
@@ -73,7 +73,7 @@ def step_page(store: Store, query: Query) -> Page:
             values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
     else:
         after = place_of(query)
-        rows = store.read(lambda db: pages.rollout_page(db, branch, after, ROWS + 1, step=step))
+        rows = store.read(pages.rollout_page, branch, after, ROWS + 1, Wanted(step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:
             values["more"] = place_text(rows[ROWS - 1])

@@ -1,8 +1,8 @@
 """Lists of the viewer: rollouts, questions and failed requests of a run, page by page."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from typing import Literal
 
 from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.errors import ConfigError
@@ -13,117 +13,45 @@ from grpo_practice.see.group_views import ROWS, place_of, place_text
 from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place, Visit
-from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.queries.rollout_list import SORTS, Key, Sort, Wanted
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.store.sidecar_reads import Key, Wish, complete_file, sorted_page
-from grpo_practice.store.sidecar_reads import place_of as place_of_key
 
-LOOKED_THROUGH = 5_000
-"""Rollouts that one page looks through for those that a rare filter wants."""
-BATCH = 1_000
-"""Rollouts that are read at once for it."""
-SORTED = 5_000
-"""Rollouts that a page sorts by itself: the first ones, where there are more."""
-RIGHT = 1 - 1e-9
-"""Reward from which an answer is right: a computed 1 may be a little less."""
 VISITS = 12
 """Visits of a question that are columns: the last ones, where there are more."""
 
 
 def rollouts_page(store: Store, query: Query) -> Page:
-    """Return a page of rollouts: by place, or the first of them sorted by what they came to."""
+    """Return a page of rollouts, by place or by another order."""
     run, branch, _ = run_and_step(store, query.text("run"))
     step, only = query.optional_number("step"), query.choice("only", "all", "failed", "wrong")
-    sort, first = query.choice("sort", "place", *_SORTS), query.number("from", 0)
+    sort: Literal[Sort, "place"] = query.choice("sort", "place", *SORTS)
+    wanted = Wanted(step, failed=only == "wrong", unanswered=only == "failed")
+    if sort == "place":
+        rows = store.read(pages.rollout_page, branch, place_of(query), ROWS + 1, wanted)
+        more = place_text(rows[ROWS - 1]) if len(rows) > ROWS else None
+    else:
+        after = query.key("after")
+        keys = store.read(rollout_list.sorted_keys, branch, wanted, sort, after, ROWS + 1)
+        found = (store.read(pages.one_rollout, branch, Place(*key[1:])) for key in keys[:ROWS])
+        rows = [row for row in found if row is not None]
+        more = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
     values = {
         "run": run,
         "ref": query.text("run"),
         "step": step,
         "only": only,
         "sort": sort,
-        "sorts": ["place", *_SORTS],
+        "sorts": ["place", *SORTS],
         "begun": query.optional("after") is not None,
-        "first": first,
-        "next": None,
-        "total": 0,
-        "cut": False,
-        "by_index": sort == "place",
+        "rows": rows[:ROWS],
+        "more": more,
     }
-    if sort == "place":
-        rows, last = _wanted(store, branch, place_of(query), only, step)
-        return Page("view/rollouts.html", values | {"rows": rows, "more": _text(last)})
-    if only != "failed" and step is None:
-        keys = _sorted_keys(store, branch, query, only)
-        if keys is not None:
-            return Page("view/rollouts.html", values | keys)
-    rows, last = _wanted(store, branch, pages.FIRST, only, step, most=SORTED)
-    rows.sort(key=_SORTS[sort])
-    more = first + ROWS if first + ROWS < len(rows) else None
-    found = {"rows": rows[first : first + ROWS], "more": None, "total": len(rows)}
-    return Page("view/rollouts.html", values | found | {"next": more, "cut": last is not None})
-
-
-def _sorted_keys(store: Store, branch: Branch, query: Query, only: str) -> dict[str, object] | None:
-    """Return a page of all rollouts in order; None while the second file is not made."""
-    sort = query.choice("sort", *_SORTS)
-    wish = Wish(
-        "seconds" if sort == "time" else "tokens" if sort == "tokens" else "reward",
-        descending=sort != "reward",
-        below=RIGHT if only == "wrong" else None,
-        after=query.key("after"),
-    )
-    keys: list[Key] | None = None
-    with complete_file(store) as index:
-        if index is not None:
-            keys = sorted_page(index, branch, wish, ROWS + 1)
-    if keys is None:
-        return None
-    rows = [store.read(pages.one_rollout, branch, place_of_key(key)) for key in keys[:ROWS]]
-    last = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
-    return {"rows": [row for row in rows if row is not None], "more": last, "by_index": True}
+    return Page("view/rollouts.html", values)
 
 
 def _key_text(key: Key) -> str:
-    return f"{key[0]!r}:{place_text(place_of_key(key))}"
-
-
-def _text(row: RolloutRow | None) -> str | None:
-    return place_text(row) if row else None
-
-
-_SORTS: Mapping[str, Callable[[RolloutRow], tuple[float, ...]]] = {
-    "reward": lambda row: (-1.0 if row.reward is None else row.reward,),
-    "tokens": lambda row: (-(row.tokens or 0),),
-    "time": lambda row: (-row.seconds,),
-}
-"""Orders of rollouts: the lowest rewards, or the most tokens or seconds, first."""
-
-
-def _wanted(
-    store: Store, branch: Branch, after: Place, only: str, step: int | None, *, most: int = 0
-) -> tuple[list[RolloutRow], RolloutRow | None]:
-    """Return a page of rollouts, and the last one that was looked at where there may be more."""
-    most = most or ROWS
-    found, looked = list[RolloutRow](), 0
-    # One more, to know whether there are more; a filter that the index has not reads ahead.
-    n = BATCH if only == "wrong" else most + 1
-    while True:
-        read = partial(
-            pages.rollout_page, branch=branch, after=after, n=n, step=step, failed=only == "failed"
-        )
-        rows = store.read(read)
-        for row in rows:
-            if len(found) == most:
-                return found, found[-1]
-            if only != "wrong" or row.reward is None or row.reward < RIGHT:
-                found.append(row)
-        if len(rows) < n:
-            return found, None
-        looked += n
-        if looked >= LOOKED_THROUGH:
-            return found, rows[-1]
-        after = Place(rows[-1].step, rows[-1].slot, rows[-1].attempt)
+    return f"{key[0]!r}:{place_text(Place(*key[1:]))}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import secrets
 import webbrowser
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
@@ -25,7 +24,6 @@ from grpo_practice.reports.base import Report
 from grpo_practice.see import views
 from grpo_practice.see.address import Query, link
 from grpo_practice.see.pages import render
-from grpo_practice.see.second_file import SecondFile
 from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.text import LOOPBACK
 
@@ -221,11 +219,7 @@ async def serve_pages(
     with LookedAt(path):
         pass  # what is wrong with the file is said here, not on each page
     door, under_way = Door(), set[LookedAt]()
-    said = _on_loop(notice)
-    with (
-        closing(SecondFile(path, said)),
-        ThreadPoolExecutor(READERS, "view") as readers,
-    ):
+    with ThreadPoolExecutor(READERS, "view") as readers:
         app = application(
             path,
             door,
@@ -252,17 +246,6 @@ async def serve_pages(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
                 hint="--port 0 takes any free one",
             ) from e
-
-
-def _on_loop(notice: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a function for other threads, which has the loop say it."""
-    loop = asyncio.get_running_loop()
-
-    def say(text: str) -> None:
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(notice, text)
-
-    return say
 
 
 async def _open(url: str, notice: Callable[[str], None]) -> None:

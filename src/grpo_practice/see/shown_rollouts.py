@@ -11,7 +11,7 @@ from grpo_practice.see.story import Story
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import pages, runs
 from grpo_practice.store.queries.pages import FIRST, GroupLine, Place
-from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.records import Branch
 
 MOST = 300
@@ -118,9 +118,7 @@ class _Shelf:
         """Return the rollouts of a group, without what was said."""
         branch, _, _ = self._run(run)
         found, after = list[RolloutRow](), Place(step, slot, -1)
-        for row in self._store.read(
-            lambda db: pages.rollout_page(db, branch, after, 64, step=step)
-        ):
+        for row in self._store.read(pages.rollout_page, branch, after, 64, Wanted(step)):
             if row.slot != slot:
                 break
             found.append(row)
@@ -239,7 +237,8 @@ def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:
 
 def _failed(store: Store, story: Story, shelf: _Shelf) -> Iterator[Shown]:
     """Yield the first rollouts that ended in any other way than with an answer."""
-    rows = store.read(lambda db: pages.rollout_page(db, story.branch, FIRST, FAILED, failed=True))
+    unanswered = Wanted(unanswered=True)
+    rows = store.read(pages.rollout_page, story.branch, FIRST, FAILED, unanswered)
     for row in rows:
         shown = shelf.put(story.name, row)
         if shown is not None:

@@ -20,9 +20,7 @@ from grpo_practice.store.shape import check_shape
 DEVELOPED = 12
 """Largest schema number of development versions; their files are refused, not migrated."""
 
-SEE = ".see"
-"""Ending of the name of the file that lists are read from; see `sidecar.py`."""
-PARTS = ("-wal", "-shm", "-journal", ".lock", SEE, f"{SEE}-wal", f"{SEE}-shm", f"{SEE}-journal")
+PARTS = ("-wal", "-shm", "-journal", ".lock")
 """Endings of the names of the files that belong to a database."""
 
 BREATH = 500_000

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
@@ -26,7 +26,6 @@ from grpo_practice.store import (
     libraries,
     recorded_runs,
     rollouts,
-    sidecar,
     steps,
     trained_steps,
 )
@@ -238,8 +237,6 @@ class Store(OpenStore):
         gone, folders = self._write(work)
         # After the rows: a row whose folder is gone would be a run that cannot go on.
         remove_checkpoints(self.path, folders)
-        with suppress(OSError):
-            sidecar.remove(self._file)  # it has words of what is gone
         return gone
 
     # The work of a run

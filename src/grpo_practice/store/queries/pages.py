@@ -10,10 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grpo_practice.store.queries.rollout_list import (
+    ALL,
     COLUMNS,
     QUESTION,
     QUESTIONS,
     RolloutRow,
+    Wanted,
     numbered,
     numbers,
 )
@@ -42,23 +44,18 @@ def rollout_page(
     branch: Branch,
     after: Place,
     n: int,
-    *,
-    step: int | None = None,
-    failed: bool = False,
+    wanted: Wanted = ALL,
 ) -> list[RolloutRow]:
-    """Return the next `n` rollouts on a branch's line, by step, group and attempt.
-
-    `step`: the only step; `failed`: those alone that ended in any other way than with an answer.
-    """
+    """Return the next `n` rollouts on a branch's line, by step, group and attempt."""
     found = list[RolloutRow]()
-    more = " AND r.outcome <> 'ok'" if failed else ""
-    for segment, where, values in stretches(branch, after, step):
+    more, given = wanted.conditions()
+    for segment, where, values in stretches(branch, after, wanted.step):
         if len(found) == n:
             break
         rows = db.execute(
             f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} WHERE {where}{more}
                  ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
-            (*values, n - len(found)),
+            (*values, *given, n - len(found)),
         ).fetchall()
         found += numbered(db, segment.branch_id, rows)
     return found
@@ -67,7 +64,7 @@ def rollout_page(
 def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
     """Return the rollout at a place; None where there is none yet."""
     before = Place(place.step, place.slot, place.attempt - 1)
-    rows = rollout_page(db, branch, before, 1, step=place.step)
+    rows = rollout_page(db, branch, before, 1, Wanted(place.step))
     there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]
     return there[0] if there else None
 

@@ -1,10 +1,12 @@
 """Rollouts for a list: their narrow rows alone, as many as are asked for."""
 
 import json
+import math
 import sqlite3
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
@@ -23,13 +25,41 @@ QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rollouts that a list is of: those to which each part that is given applies."""
+    """Rollouts of a list: each part that is given must apply."""
 
     step: int | None = None
     samples: Collection[int] | None = None
     """Samples that were asked; None means all."""
     failed: bool = False
     """True for those with a reward below 1, or none."""
+    unanswered: bool = False
+    """True for those that ended in any other way than with an answer."""
+
+    def conditions(self) -> tuple[str, list[object]]:
+        """Return the SQL after the WHERE of a stretch of steps, and its values."""
+        where, values = "", list[object]()
+        if self.samples is not None:
+            # One parameter as JSON: SQLite limits how many a statement has.
+            where += " AND r.sample_id IN (SELECT value FROM json_each(?))"
+            values.append(json.dumps(sorted(self.samples)))
+        if self.failed:
+            # Rewards are floats: a computed 1 may be a little less.
+            where += " AND (v.reward IS NULL OR v.reward < 1 - 1e-9)"
+        if self.unanswered:
+            where += " AND r.outcome <> 'ok'"
+        return where, values
+
+
+ALL = Wanted()
+Sort = Literal["reward", "tokens", "time"]
+SORTS: Mapping[Sort, str] = {
+    "reward": "coalesce(v.reward, -1)",
+    "tokens": "-coalesce(r.tokens_in + r.tokens_out, 0)",
+    "time": "-r.model_ms",
+}
+"""SQL of the values that lists are sorted by: lowest reward, most tokens, most seconds first."""
+Key = tuple[float, int, int, int]
+"""Value that a list is sorted by, step, slot and attempt of a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +124,26 @@ def list_rollouts(
     return found
 
 
+def sorted_keys(
+    db: sqlite3.Connection, branch: Branch, wanted: Wanted, sort: Sort, after: Key | None, n: int
+) -> list[Key]:
+    """Return the keys of the next `n` rollouts in an order; reads all of the line, in seconds.
+
+    `after`: the last key of the page before; None for the first page.
+    """
+    found = list[Key]()
+    for _, where, values in _segments(branch, wanted):
+        rows = db.execute(
+            f"""SELECT * FROM (
+                  SELECT {SORTS[sort]} AS value, s.step, r.slot, r.attempt {ROLLOUTS} {where})
+                 WHERE (value, step, slot, attempt) > (?, ?, ?, ?)
+                 ORDER BY value, step, slot, attempt LIMIT ?""",
+            (*values, *(after or (-math.inf, -1, -1, -1)), n),
+        )
+        found += [(value, step, slot, attempt) for value, step, slot, attempt in rows]
+    return sorted(found)[:n]
+
+
 def wanted_groups(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int | None
 ) -> Iterator[tuple[int, int, set[int]]]:
@@ -134,20 +184,14 @@ def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int
 
 def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[object]]]:
     """Yield (its branch, WHERE, values) of each segment of the line, the oldest first."""
+    more, given = wanted.conditions()
     for segment in sorted(branch.line, key=lambda s: s.first):
         where = "WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"
         values: list[object] = [segment.branch_id, segment.first, segment.end]
         if wanted.step is not None:
             where += " AND s.step = ?"
             values.append(wanted.step)
-        if wanted.samples is not None:
-            # One parameter as JSON: SQLite limits how many a statement has.
-            where += " AND r.sample_id IN (SELECT value FROM json_each(?))"
-            values.append(json.dumps(sorted(wanted.samples)))
-        if wanted.failed:
-            # Rewards are floats: a computed 1 may be a little less.
-            where += " AND (v.reward IS NULL OR v.reward < 1 - 1e-9)"
-        yield segment.branch_id, where, values
+        yield segment.branch_id, where + more, [*values, *given]
 
 
 def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) -> dict[int, int]:

@@ -1,15 +1,11 @@
-"""Finds words in what is stored: each search reads so many rows and no more, whatever there is.
+"""Finds words in stored texts. No index: beyond 100,000 answers a search takes seconds."""
 
-Before an index over texts is made, a part of them is read at a time, and the next goes on there.
-"""
-
-import json
 import sqlite3
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
-from grpo_practice.store.queries.pages import Place, stretches
-from grpo_practice.store.records import Branch
+from grpo_practice.store.queries.pages import FIRST, Place
+from grpo_practice.store.records import Branch, Segment
 from grpo_practice.store.step_totals import ROLLOUTS
 
 MOST_WORDS = 8
@@ -48,19 +44,11 @@ class QuestionHit:
 class AnswerHit:
     """A rollout with the words in its answer."""
 
-    ref: str
-    """Run and branch: `RUN@BRANCH`."""
+    run: str
+    branch_id: int
+    """Branch whose step it is."""
     place: Place
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class AnswerHits:
-    """Rollouts with the words in their answers, as far as was looked."""
-
-    hits: Sequence[AnswerHit]
-    looked: Place | None
-    """Last rollout that was looked at; None where there is none after it."""
 
 
 def find_experiences(
@@ -78,68 +66,71 @@ def find_experiences(
 
 
 def find_questions(
-    db: sqlite3.Connection, words: Sequence[str], dataset_id: int | None, looked: int, most: int
+    db: sqlite3.Connection, words: Sequence[str], dataset_id: int | None, most: int
 ) -> list[QuestionHit]:
-    """Return questions with all of the words, of a dataset or of all, among the first `looked`."""
+    """Return the first questions with all of the words, of a dataset or of all."""
     of = "samples" if dataset_id is None else "dataset_rows JOIN samples USING (sample_id)"
-    where = "" if dataset_id is None else "WHERE dataset_id = ?"
+    where = "" if dataset_id is None else "AND dataset_id = ?"
     rows = db.execute(
-        f"""SELECT sample_id, question FROM
-              (SELECT sample_id, question FROM {of} {where} LIMIT ?)
-             WHERE {_all_in("question", words)} LIMIT ?""",
-        (*([] if dataset_id is None else [dataset_id]), looked, *map(_pattern, words), most),
+        f"""SELECT sample_id, question FROM {of}
+             WHERE {_all_in("question", words)} {where} LIMIT ?""",
+        (*map(_pattern, words), *([] if dataset_id is None else [dataset_id]), most),
     ).fetchall()
     return [QuestionHit(sample, around(text, words), _runs_of(db, sample)) for sample, text in rows]
 
 
 def find_answers(
     db: sqlite3.Connection,
-    branch: Branch,
+    branch: Branch | None,
     words: Sequence[str],
-    after: Place,
-    *,
-    looked: int,
+    after: tuple[int, Place],
     most: int,
-) -> AnswerHits:
-    """Return rollouts of a line with all of the words in their answers, among the next `looked`."""
-    hits, left, last = list[AnswerHit](), looked, after
-    for _, where, values in stretches(branch, after, None):
+) -> list[AnswerHit]:
+    """Return the next rollouts with all of the words in their answers; may read all answers.
+
+    Args:
+        db: The open database.
+        branch: Line whose answers are read; None for all branches.
+        words: Words as `words_of` returns them.
+        after: Branch and place of the last hit of the page before.
+        most: Number of hits to return.
+    """
+    line = _branches(db) if branch is None else [(branch.run, s) for s in reversed(branch.line)]
+    hits, (last, place) = list[AnswerHit](), after
+    for run, segment in line:
+        if segment.branch_id < last:
+            continue  # a branch is newer than the one that it goes on from
+        begin = place if segment.branch_id == last else FIRST
         rows = db.execute(
             f"""SELECT s.step, r.slot, r.attempt, t.response {ROLLOUTS}
-                 JOIN rollout_bodies t ON t.rollout_id = r.rollout_id WHERE {where}
-                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
-            (*values, left),
+                 JOIN rollout_bodies t ON t.rollout_id = r.rollout_id
+                WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
+                  AND (s.step, r.slot, r.attempt) > (?, ?, ?) AND (? OR s.played_by IS NULL)
+                ORDER BY s.step, r.slot, r.attempt""",
+            (
+                *(segment.branch_id, max(segment.first, begin.step), segment.end),
+                *(*astuple(begin), branch is not None),
+            ),
         )
-        for step, slot, attempt, response in rows:
-            last, left = Place(step, slot, attempt), left - 1
+        for *at, response in rows:
+            # Not LIKE, which knows no capital letters beyond ASCII.
             folded = response.casefold()
             if all(word in folded for word in words):
-                hits.append(AnswerHit(f"{branch.run}@{branch.id}", last, around(response, words)))
-            if not left or len(hits) == most:
-                return AnswerHits(hits, last)
-    return AnswerHits(hits, None)
+                text = around(response, words)
+                hits.append(AnswerHit(run, segment.branch_id, Place(*at), text))
+            if len(hits) == most:
+                return hits
+    return hits
 
 
-def answers_of(
-    db: sqlite3.Connection, branch: Branch | None, rollouts: Sequence[int], words: Sequence[str]
-) -> list[AnswerHit]:
-    """Return those of some rollouts that have all of the words, on a line or on any, by number."""
+def _branches(db: sqlite3.Connection) -> list[tuple[str, Segment]]:
+    """Return each branch with its run, as one stretch of steps, the oldest first."""
     rows = db.execute(
-        """SELECT b.run_id, r.branch_id, r.step, r.slot, r.attempt, t.response FROM rollouts r
-             JOIN rollout_bodies t USING (rollout_id) JOIN branches b USING (branch_id)
-            WHERE r.rollout_id IN (SELECT value FROM json_each(?)) ORDER BY r.rollout_id""",
-        (json.dumps(list(rollouts)),),
+        """SELECT run_id, branch_id, (SELECT coalesce(max(step), 0) + 1 FROM steps s
+                                       WHERE s.branch_id = b.branch_id)
+             FROM branches b ORDER BY branch_id"""
     )
-    found = list[AnswerHit]()
-    line = branch.line if branch is not None else ()
-    ends = {segment.branch_id: (segment.first, segment.end) for segment in line}
-    for run, holder, step, slot, attempt, response in rows:
-        first, end = ends.get(holder, (0, step + 1))  # held by a run that this one scores again
-        folded = response.casefold()
-        if first <= step < end and all(word in folded for word in words):
-            place = Place(step, slot, attempt)
-            found.append(AnswerHit(f"{run}@{holder}", place, around(response, words)))
-    return found
+    return [(run, Segment(branch, 0, end)) for run, branch, end in rows]
 
 
 def around(text: str, words: Sequence[str]) -> str:
