@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Gp
 
-SLOW = "aiohttp httpx genai_prices math_verify sympy numpy scipy"
+SLOW = "aiohttp httpx genai_prices sqlite_utils math_verify sympy numpy scipy"
 CODE = """
 import sys
 from grpo_practice.cli.main import run
@@ -39,7 +39,7 @@ def test_help_needs_neither_pydantic_nor_rich() -> None:
 
 
 @pytest.mark.parametrize("command", ["practice", "eval"])
-def test_a_dry_run_imports_nothing_that_sends_or_grades(
+def test_a_dry_run_imports_nothing_that_sends_grades_or_migrates(
     gp: Gp, tmp_path: Path, command: str
 ) -> None:
     (tmp_path / "c.yaml").write_text(CONFIG, "utf-8")

@@ -1,8 +1,13 @@
 """The schema of the database, and how a file gets it."""
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: says whose file it is."""
@@ -13,13 +18,22 @@ VERSION = len(MIGRATIONS)
 
 def migrate(db: sqlite3.Connection) -> None:
     """Give the database this version's schema; the caller's transaction makes it all or nothing."""
-    version = db.execute("PRAGMA user_version").fetchone()[0]
-    for name in MIGRATIONS[version:]:
-        script = Path(__file__).with_name("schema") / name
-        for statement in _statements(script.read_text("utf-8")):
-            db.execute(statement)
+    from sqlite_utils import Database, Migrations  # slow to import; a file needs it once
+
+    migrations = Migrations("grpo-practice")
+    for name in MIGRATIONS:
+        # Databases keep the names of the scripts that made them: a name never changes.
+        step: Callable[[Database], None] = partial(_run, name=name)
+        migrations(name=name)(step)
+    migrations.apply(Database(db))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def _run(db: "Database", name: str) -> None:
+    script = Path(__file__).with_name("schema") / name
+    for statement in _statements(script.read_text("utf-8")):
+        db.execute(statement)
 
 
 def _statements(script: str) -> Iterator[str]:
