@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from grpo_practice.data import parquet, parquet_pages, read_samples
-from grpo_practice.data.formats import Row
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import ConfigError, DataError
 
 

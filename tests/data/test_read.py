@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.data import read_samples
+from grpo_practice.data import FileSource, read_samples
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.types import Sample
 
 
 def jsonl(folder: Path, *rows: object) -> Path:
@@ -165,3 +166,24 @@ def test_a_long_file_is_read_line_by_line(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
     )
     assert int(out.stdout) < 4_000_000
+
+
+def test_rows_inside_one_object(tmp_path: Path) -> None:
+    path = tmp_path / "rows.json"
+    rows = [{"input": "not True is", "target": "False"}]
+    path.write_text(json.dumps({"canary": "x", "examples": rows}, indent=1))
+    found = read_samples(path)
+    assert found.samples == [Sample("not True is", "False")]
+    assert "the rows are those of 'examples' (another list: --rows KEY)" in found.notes
+    path.write_text(json.dumps({"a": {"b": rows}, "c": rows, "d": rows}))
+    with pytest.raises(DataError, match="which list in it holds the rows is not clear") as e:
+        read_samples(path)
+    assert "--rows c" in str(e.value.hint)
+    assert read_samples(FileSource(path, rows="c")).samples == found.samples
+    for key in ("a", "a.b"):
+        with pytest.raises(ConfigError, match=f"--rows {key}: there is no list") as missing:
+            read_samples(FileSource(path, rows=key))
+        assert "save a list inside one of these as a file of its own" in str(missing.value.hint)
+    path.write_text(json.dumps(rows))
+    with pytest.raises(ConfigError, match="is one list already"):
+        read_samples(FileSource(path, rows="a"))

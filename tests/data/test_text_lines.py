@@ -13,7 +13,8 @@ import pytest
 from typing_extensions import override
 
 from grpo_practice.data import FileSource, read_samples, text_lines
-from grpo_practice.data.formats import Row, rows
+from grpo_practice.data.formats import rows
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import ConfigError, DataError
 
 ROWS = b'{"q": 1}\n{"q": 2}\n'

@@ -13,7 +13,7 @@ from grpo_practice.app.session import Session
 from grpo_practice.canonical import clean
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.data.formats import value_in
+from grpo_practice.data.cells import value_in
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.replies import EXPERIENCE_CHARS

@@ -6,10 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, TypedDict, cast
 
-from grpo_practice.data.formats import FileSource, Row
+from grpo_practice.data.formats import FileSource
 from grpo_practice.data.golds import Gold, Select
 from grpo_practice.data.read import Reading, ReadNotes, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import DataError
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from grpo_practice.data.formats import Row
 from grpo_practice.data.hub import Ref
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import DataError
 from grpo_practice.text import nearest
 

@@ -5,8 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.canonical import clean_json
-from grpo_practice.data.formats import value_in
+from grpo_practice.data.cells import unpacked
 from grpo_practice.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]
@@ -61,18 +60,6 @@ def is_conversation(value: object) -> bool:
         and value != []
         and all(isinstance(m, dict) and ("role" in m or "from" in m) for m in value)
     )
-
-
-def unpacked(value: object) -> object:
-    """Parse the JSON list or object that a text holds; return any other value as it is."""
-    if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
-        return value
-    text = value.strip()
-    try:
-        found, end = value_in(text, 0)
-    except json.JSONDecodeError:
-        return value
-    return clean_json(found) if end == len(text) else value
 
 
 def turns_of(value: object, key: str) -> list[ChatTurn]:

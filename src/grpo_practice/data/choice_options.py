@@ -75,6 +75,8 @@ def meant_as_options(value: object) -> bool:
             return bool(named) and all(isinstance(k, str) and _CODE.fullmatch(k) for k in named)
         case [*texts]:
             return all(text is None or isinstance(text, str | int | float) for text in texts)
+        case str() as text:  # a list that cannot be read, such as NumPy's: refused, not left out
+            return text.lstrip().startswith(("[", "{"))
         case _:
             return False
 

@@ -1,12 +1,12 @@
 """Columns of a file, by role."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
+from string import ascii_uppercase
 from typing import Any
 
 from grpo_practice.data.cells import from_cell
-from grpo_practice.data.formats import looks_like_row, naming
 from grpo_practice.errors import ConfigError, DataError
 
 ROLES = ("question", "answer", "source", "level", "cluster")
@@ -33,6 +33,8 @@ later set counts only where the earlier ones have none (a row with `answer` and 
 answer apart from the worked solution)."""
 
 MAP_HINT = "say which with --map {role}=COLUMN"
+LONG_NAME = 60
+"""Characters that no name of a column has."""
 SHOWN, CHARS = 20, 60
 """Columns a message names, and the characters it shows of each."""
 
@@ -134,6 +136,30 @@ def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) ->
     """Return how to name a table's columns whose names (or those `among` them) look like values."""
     table = 2 <= len(first) <= SHOWN and all(isinstance(value, str) for value in first.values())
     return naming(list(first)) if table and looks_like_row(among or first) else None
+
+
+def naming(cells: Sequence[str]) -> str:
+    """Return how to name the columns of a file whose first line, these cells, is a row."""
+    names = ["question", *map(str, range(2, len(cells))), "answer"]
+    if len(cells) > 3 and len(cells[-1].strip()) == 1 and cells[-1].strip().isalpha():
+        names[1:-1] = ascii_uppercase[: len(cells) - 2]  # options, and the letter of the right one
+    return f"--columns {','.join(names)}"
+
+
+def looks_like_row(names: Collection[str]) -> bool:
+    """Return whether these are values rather than names of columns."""
+    return any(
+        len(name) > LONG_NAME or name.endswith(("?", ".", "!")) or _is_number(name)
+        for name in names
+    )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def listed_columns(columns: Collection[str]) -> str:

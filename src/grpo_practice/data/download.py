@@ -11,11 +11,12 @@ from typing import TypedDict
 
 from grpo_practice.data import parquet
 from grpo_practice.data.catalog import CATALOG, SEED, Entry, plain
-from grpo_practice.data.formats import FileSource, Row, rows
+from grpo_practice.data.formats import FileSource, rows
 from grpo_practice.data.golds import Gold, Select
 from grpo_practice.data.hub import Ref, Snapshot, open_snapshot, parse_ref
 from grpo_practice.data.hub_layout import files_of
 from grpo_practice.data.read import ReadResult, read_rows
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 

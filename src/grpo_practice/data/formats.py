@@ -2,16 +2,17 @@
 
 import csv
 import json
-import math
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from string import ascii_uppercase
 from typing import Any, Literal, get_args
 
-from grpo_practice.data.text_lines import STDIN, at, lines, shown, through
+from grpo_practice.data import parquet
+from grpo_practice.data.cells import value_in
+from grpo_practice.data.columns import naming
+from grpo_practice.data.text_lines import STDIN, Row, at, lines, shown, through
 from grpo_practice.errors import ConfigError, DataError
 
 Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]
@@ -20,21 +21,8 @@ SUFFIXES: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name 
 DELIMITERS = (",", ";", "\t")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
-LONG_NAME = 60
-"""Characters that no name of a column has."""
 CUT = ("Expecting", "Unterminated", "Invalid \\")
 """Beginnings of a decoder's messages that could mean the rest is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One row as the file has it."""
-
-    place: str
-    """The line it begins on, from 1; in a JSON list, which may be all one line, `1 (row 7)`."""
-    fields: dict[str, Any]
-    within: str | None = None
-    """Key of the list that holds it, in a file that is one object."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +38,8 @@ class FileSource:
     columns: Sequence[str] = ()
     """Names of a CSV file's columns, whose first line is a row then; () takes them from it."""
     rows: str | None = None
-    """Key of the list that holds the rows of a JSON file that is one object, `a.b` in an object
-    `a`; None takes the only list of objects."""
+    """Key of the list that holds the rows of a JSON file that is one object; None takes the only
+    list of objects."""
 
     @property
     def name(self) -> str:
@@ -92,8 +80,6 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
         case "tsv":
             return _csv(path, "\t", source.columns)
         case "parquet":
-            from grpo_practice.data import parquet
-
             if path == STDIN or path.suffix.lower() == ".gz":  # its index stands at its end
                 raise DataError(f"{shown(path)}: parquet is read from a plain file only")
             return parquet.rows(path)
@@ -177,15 +163,13 @@ def _json(path: Path, key: str | None) -> Iterator[Row | DataError]:
 def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, list[Any]]:
     """Return the list of rows in a file that is one object, and its key."""
     if key is not None:
-        inner: Any = found
-        for part in key.split("."):
-            inner = inner.get(part) if isinstance(inner, dict) else None
-        if not isinstance(inner, list):
+        if not isinstance(found.get(key), list):
             raise ConfigError(
-                f"--rows {key}: there is no list in {shown(path)}",
-                hint=f"it has {', '.join(map(repr, list(found)[:20]))}",
+                f"--rows {key}: there is no list under this key in {shown(path)}",
+                hint=f"it has {', '.join(map(repr, list(found)[:20]))}; save a list inside one of"
+                " these as a file of its own",
             )
-        return key, inner
+        return key, found[key]
     lists = {
         name: value
         for name, value in found.items()
@@ -299,59 +283,3 @@ def _header(path: Path, line: int, cells: list[str]) -> list[str]:
             problem = f"the column {name!r} is there twice; rename one"
             raise at(path, line, problem, hint=f"if this line is a row: {naming(cells)}")
     return names
-
-
-def naming(cells: Sequence[str]) -> str:
-    """Return how to name the columns of a file whose first line, these cells, is a row."""
-    names = ["question", *map(str, range(2, len(cells))), "answer"]
-    if len(cells) > 3 and len(cells[-1].strip()) == 1 and cells[-1].strip().isalpha():
-        names[1:-1] = ascii_uppercase[: len(cells) - 2]  # options, and the letter of the right one
-    return f"--columns {','.join(names)}"
-
-
-def looks_like_row(names: Collection[str]) -> bool:
-    """Return whether these are values rather than names of columns."""
-    return any(
-        len(name) > LONG_NAME or name.endswith(("?", ".", "!")) or _is_number(name)
-        for name in names
-    )
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def value_in(text: str, place: int) -> tuple[Any, int]:
-    """Parse the JSON value that begins there; return it and its end, or raise JSONDecodeError."""
-    try:
-        return _DECODER.raw_decode(text, place)
-    except json.JSONDecodeError:
-        raise
-    except RecursionError as e:
-        raise json.JSONDecodeError("nested too deeply", text, place) from e
-    except ValueError as e:
-        raise json.JSONDecodeError(str(e), text, place) from e
-
-
-def _number(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        what = "too large a number" if text[-1].isdigit() else "not a number in JSON"
-        raise ValueError(f"{text} is {what}")
-    return value
-
-
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} twice in one object")
-    return fields
-
-
-_DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_pairs_hook=_object)

@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.data.columns import ALIASES
-from grpo_practice.data.formats import Row
 from grpo_practice.data.parquet_pages import pages_of
-from grpo_practice.data.text_lines import at
+from grpo_practice.data.text_lines import Row, at
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import nearest_file
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_practice.data.cells import unpacked
 from grpo_practice.data.chat_format import (
     ChatQuestion,
     is_conversation,
     question_of,
     turns_of,
-    unpacked,
 )
 from grpo_practice.data.choice_options import Options
 from grpo_practice.errors import DataError

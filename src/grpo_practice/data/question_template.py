@@ -70,7 +70,8 @@ class QuestionTemplate:
             return None
         if (found := options_in(value)) is None:
             raise DataError(
-                f"the options ({column!r}) are not two to 26 texts",
+                f"the options ({column!r}) are not two to 26 texts; a cell holds a list as JSON or"
+                " Python writes it, not as NumPy does (save it with .tolist())",
                 hint=f"--template '{{question}}' --map meta.{column}={column} leaves them out",
             )
         return found

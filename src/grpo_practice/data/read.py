@@ -8,12 +8,12 @@ from typing import TypedDict, Unpack
 from grpo_practice.canonical import clean_json
 from grpo_practice.data.answers import PLAIN, Form, form_of
 from grpo_practice.data.columns import listed_columns, names_for
-from grpo_practice.data.formats import FileSource, Row, format_of, rows
+from grpo_practice.data.formats import FileSource, format_of, rows
 from grpo_practice.data.golds import Gold, GoldMapping, Select
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.data.text_lines import at, shown
+from grpo_practice.data.text_lines import Row, at, shown
 from grpo_practice.errors import DataError
 from grpo_practice.text import count
 from grpo_practice.types import Sample

@@ -6,6 +6,7 @@ import sys
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
@@ -24,6 +25,17 @@ MAX_STREAM = 1 << 30
 """Bytes of text whose length no folder shows beforehand: unpacked, or piped in."""
 MAX_LINES = 1 << 24
 """Lines of such a text: blank ones are short, and there may be a billion of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as the file has it."""
+
+    place: str
+    """The line it begins on, from 1; in a JSON list, which may be all one line, `1 (row 7)`."""
+    fields: dict[str, Any]
+    within: str | None = None
+    """Key of the list that holds it, in a file that is one object."""
 
 
 class _Bytes(Protocol):

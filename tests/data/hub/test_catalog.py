@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from grpo_practice.data import catalog
 from grpo_practice.data.catalog import CATALOG, Prepared
-from grpo_practice.data.formats import Row
+from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import DataError
 from tests.data.hub.made import AFTER, BEFORE, REPOS
 
