@@ -142,7 +142,7 @@ def test_equal_rows_are_drawn_one_by_one() -> None:
         draw([Sample("a")] * 5, 6, seed=0)
 
 
-def test_a_seed_divides_and_draws_as_it_always_did() -> None:
+def test_a_seed_divides_and_draws_the_same_on_every_machine() -> None:
     spelt = ("question {}? ", "Question  {}?", "Question  {}?")
     rows = [
         Sample(
@@ -156,7 +156,7 @@ def test_a_seed_divides_and_draws_as_it_always_did() -> None:
     shares = {"x": 0.5, "y": 0.3, "z": 0.2}
     parts = split(rows, shares, seed=4, stratum=lambda s: s.source)
     y, z = (" ".join(str(s.answer) for s in parts[name]) for name in "yz")
-    assert (y, z) == ("8 9 16 17 18 19 24 25 34 35 36 37", "6 7 12 13 26 27 32 33")
+    assert (y, z) == ("14 15 16 17 18 19 20 21 22 23 32 33", "2 3 24 25 26 27 34 35")
     thrice = [Sample(f"q{i // 3}") for i in range(30)]
     drawn = " ".join(s.question for s in draw(thrice, 9, seed=2))
     assert drawn == "q0 q3 q4 q6 q6 q7 q7 q8 q8"

@@ -5,23 +5,15 @@ rows.
 """
 
 import hashlib
-from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import compress
 from math import isclose
-from typing import TYPE_CHECKING
 
 from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample, Samples
-
-if TYPE_CHECKING:  # slow to import
-    import numpy as np
-    from numpy.typing import NDArray
-
-NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,31 +56,28 @@ def split(
     Raises:
         DataError: A family belongs to two earlier parts, or a part comes out empty.
     """
-    import numpy as np
-
-    keys = _keys(samples)
-    family = _families(keys)
-    names = list(shares)
-    part_of = _kept_parts(keys, family, kept or {}, names)
-    sizes = np.bincount(family, minlength=len(family))
-    held = [int(sizes[part_of == part].sum()) for part in range(len(names))]
-    dealt = sum(held)
+    family = _families(samples)
+    part_of = _kept_parts(samples, family, kept or {})
+    sizes = Counter(family)
+    held = dict.fromkeys(shares, 0)
+    for first, name in part_of.items():
+        held[name] += sizes[first]
+    dealt = sum(held.values())
     for first in _order(samples, family, seed, stratum):
-        if part_of[first] != NOWHERE:
+        if first in part_of:
             continue
-        size = int(sizes[first])
-        dealt += size
-        part = max(range(len(names)), key=lambda n: shares[names[n]] * dealt - held[n])
-        held[part] += size
-        part_of[first] = part
-    for name, n in zip(names, held, strict=True):
+        dealt += sizes[first]
+        name = max(shares, key=lambda part: shares[part] * dealt - held[part])
+        held[name] += sizes[first]
+        part_of[first] = name
+    for name, n in held.items():
         if n == 0:
             raise DataError(
                 f"nothing is left for {name!r}: there are too few questions",
                 hint="ask for fewer parts, or upload more questions first",
             )
     return {
-        name: Part(samples, (part_of[family] == part).tobytes()) for part, name in enumerate(names)
+        name: Part(samples, bytes(part_of[first] == name for first in family)) for name in shares
     }
 
 
@@ -117,103 +106,60 @@ def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
     return shares
 
 
-@dataclass(frozen=True, slots=True)
-class _Keys:
-    """Texts that must not be in two parts, as hashes: they may be more than the memory holds."""
-
-    questions: "NDArray[np.int64]"
-    """Index = position."""
-    clusters: "NDArray[np.int64]"
-    clustered: "NDArray[np.int64]"
-    """Position of the sample in each of `clusters`."""
+def _keys(sample: Sample) -> list[int]:
+    """Return what no two parts may share: question and cluster, hashed to save memory."""
+    keys = [hash(("question", folded(sample.question)))]
+    return keys if sample.cluster is None else [*keys, hash(("cluster", sample.cluster))]
 
 
-def _keys(samples: Samples) -> _Keys:
-    import numpy as np
-
-    questions, clusters, clustered = array("q"), array("q"), array("q")
-    for position, sample in enumerate(samples):
-        questions.append(hash(folded(sample.question)))
-        if sample.cluster is not None:
-            clusters.append(hash(sample.cluster))
-            clustered.append(position)
-    return _Keys(np.array(questions), np.array(clusters), np.array(clustered))
-
-
-def _families(keys: _Keys) -> "NDArray[np.int64]":
+def _families(samples: Samples) -> list[int]:
     """Return the position of the first sample of each sample's family."""
-    import numpy as np
+    leader, holder = list[int](), dict[int, int]()
 
-    leader = np.arange(len(keys.questions))
+    def find(position: int) -> int:
+        while leader[position] != position:
+            leader[position] = leader[leader[position]]
+            position = leader[position]
+        return position
 
-    def find(i: int) -> int:
-        while leader[i] != i:
-            leader[i] = leader[leader[i]]
-            i = leader[i]
-        return i
-
-    places = np.arange(len(keys.questions))
-    for found, positions in ((keys.questions, places), (keys.clusters, keys.clustered)):
-        order = np.argsort(found, kind="stable")
-        again = np.flatnonzero(found[order][1:] == found[order][:-1])
-        for one, other in zip(positions[order[again]], positions[order[again + 1]], strict=True):
-            a, b = sorted((find(one), find(other)))
-            leader[b] = a
-    while (leader != leader[leader]).any():
-        leader = leader[leader]
-    return leader
+    for position, sample in enumerate(samples):
+        leader.append(position)
+        for key in _keys(sample):
+            one, other = find(holder.setdefault(key, position)), find(position)
+            leader[max(one, other)] = min(one, other)
+    return [find(position) for position in range(len(leader))]
 
 
 def _kept_parts(
-    keys: _Keys, family: "NDArray[np.int64]", kept: Mapping[str, Samples], names: Sequence[str]
-) -> "NDArray[np.int64]":
-    """Return the part (index in `names`) that holds each family, at its first sample's position."""
-    import numpy as np
-
-    of_question = np.full(len(family), NOWHERE)
-    of_cluster = of_question.copy()
-    for name, samples in kept.items():
-        old, part = _keys(samples), names.index(name)
-        of_question[np.isin(keys.questions, old.questions)] = part
-        of_cluster[keys.clustered[np.isin(keys.clusters, old.clusters)]] = part
-    of_family = np.full(len(family), NOWHERE)
-    for parts in (of_question, of_cluster):
-        there = parts != NOWHERE
-        of_family[family[there]] = parts[there]
-    for parts in (of_question, of_cluster):
-        torn = family[(parts != NOWHERE) & (parts != of_family[family])]
-        if len(torn):
-            row = int(torn.min())
-            mine = [*of_question[family == row], *of_cluster[family == row]]
-            one, other, *_ = sorted({names[part] for part in mine if part != NOWHERE})
-            raise DataError(
-                f"row {row + 1} and those like it are in {one!r} and in {other!r} already",
-                hint="split afresh with --replace, or name other parts",
-            )
-    return of_family
+    samples: Samples, family: Sequence[int], kept: Mapping[str, Samples]
+) -> dict[int, str]:
+    """Return the part that holds each family, by the position of its first sample."""
+    if not kept:
+        return {}
+    part_with = {key: name for name, held in kept.items() for row in held for key in _keys(row)}
+    part_of = dict[int, str]()
+    for sample, first in zip(samples, family, strict=True):
+        for part in (part_with[key] for key in _keys(sample) if key in part_with):
+            if part_of.setdefault(first, part) != part:
+                one, other = sorted((part, part_of[first]))
+                raise DataError(
+                    f"row {first + 1} and those like it are in {one!r} and in {other!r} already",
+                    hint="split afresh with --replace, or name other parts",
+                )
+    return part_of
 
 
 def _order(
-    samples: Samples, family: "NDArray[np.int64]", seed: int, stratum: Callable[[Sample], str]
-) -> "NDArray[np.int64]":
+    samples: Samples, family: Sequence[int], seed: int, stratum: Callable[[Sample], str]
+) -> list[int]:
     """Return the first sample's position of each family, in the order of dealing out."""
-    import numpy as np
-
-    left = np.bincount(family)
-    lots, strata = np.zeros(len(family), "S32"), np.zeros(len(family), np.int64)
-    codes, least = dict[str, int](), dict[int, str]()
-    for position, (sample, first) in enumerate(zip(samples, family.tolist(), strict=True)):
-        if position == first:
-            strata[first] = codes.setdefault(stratum(sample), len(codes))
-        # The least text, not the first row: who goes where must not depend on the rows' order.
-        text = folded(sample.question)
-        least[first] = min(text, least.get(first, text))
-        left[first] -= 1
-        if not left[first]:
-            lots[first] = _hash(seed, least.pop(first))
-    rank = np.argsort([codes[text] for text in sorted(codes)])
-    firsts = np.flatnonzero(family == np.arange(len(family)))
-    return firsts[np.lexsort((lots[firsts], rank[strata[firsts]]))]
+    lots, strata = dict[int, bytes](), dict[int, str]()
+    for sample, first in zip(samples, family, strict=True):
+        strata.setdefault(first, stratum(sample))
+        # The least, not the first: who goes where must not depend on the rows' order.
+        lot = _hash(seed, folded(sample.question))
+        lots[first] = min(lot, lots.get(first, lot))
+    return sorted(lots, key=lambda first: (strata[first], lots[first]))
 
 
 def _hash(seed: int, text: str) -> bytes:
@@ -229,16 +175,12 @@ def draw(hashes: Iterable[str], n: int, *, seed: int) -> bytes:
     Raises:
         DataError: There are not so many.
     """
-    import numpy as np
-
-    seen, lots = Counter[int](), bytearray()
+    seen, lots = Counter[str](), list[bytes]()
     for sha in hashes:
-        lots += _hash(seed, f"{sha}|{seen[hash(sha)]}")
-        seen[hash(sha)] += 1
-    there = len(lots) // 32
-    if n > there:
-        are = "is" if there == 1 else "are"
-        raise DataError(f"{n} rows are asked for, but there {are} {there}")
-    drawn = np.zeros(there, np.bool_)
-    drawn[np.argsort(np.frombuffer(lots, "S32"))[:n]] = True
-    return drawn.tobytes()
+        lots.append(_hash(seed, f"{sha}|{seen[sha]}"))
+        seen[sha] += 1
+    if n > len(lots):
+        are = "is" if len(lots) == 1 else "are"
+        raise DataError(f"{n} rows are asked for, but there {are} {len(lots)}")
+    drawn = set(sorted(range(len(lots)), key=lots.__getitem__)[:n])
+    return bytes(position in drawn for position in range(len(lots)))
