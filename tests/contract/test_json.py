@@ -7,26 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+import yaml
 
 from grpo_practice import Workspace
-from grpo_practice.cli.main import app
-from grpo_practice.config.reading.yaml_reader import parse_yaml
-from tests.cli.conftest import Gp
-from tests.cli.test_help import commands
+from tests.contract.command import Gp
+from tests.contract.help import commands, usage
 
 DB = "grpo-practice.db"
 
 
-def options(words: tuple[str, ...]) -> set[str]:
-    command: Any = typer.main.get_command(app)
-    for word in words:
-        command = command.commands[word]
-    return {name for param in command.params for name in param.opts}
-
-
 def test_every_command_but_the_demo_has_it() -> None:
-    lacking = {words for words in commands(app) if "--json" not in options(words)}
+    lacking = {words for words in commands() if "--json" not in usage(*words).options}
     assert lacking == {("demo",)}, "what it prints is the document of a report"
 
 
@@ -108,7 +99,7 @@ def test_the_exported_agent_comes_with_its_scores(demo: Gp) -> None:
 
 
 def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
-    printed = parse_yaml(demo("config", "show").out, "shown").data
+    printed = yaml.safe_load(demo("config", "show").out)
     assert demo("config", "show", "--json").document["config"] == printed
 
 
