@@ -8,9 +8,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import aiohttp
 import pytest
-from httpx_aiohttp import AiohttpTransport
 
 from grpo_practice.calls import Request
 from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
@@ -82,14 +80,6 @@ async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
 def connect(url: str, *, n: int = 8, timeout_s: float = 5, max_tries: int = 2) -> Client:
     endpoint = Endpoint(url, timeout_s=timeout_s, max_tries=max_tries)
     return Client(endpoint, Limit(n), notice=lambda _: None, sleep=FakeSleep())
-
-
-def connector_of(client: Client) -> aiohttp.BaseConnector:
-    transport = client._http._client._transport
-    assert isinstance(transport, AiohttpTransport)
-    assert isinstance(transport.client, aiohttp.ClientSession)
-    assert transport.client.connector is not None
-    return transport.client.connector
 
 
 async def closed_port() -> str:
@@ -165,37 +155,6 @@ async def test_an_answer_that_is_not_http_is_retried() -> None:
         with pytest.raises(EndpointError, match="the connection broke") as caught:
             await client.send(ASK)
     assert caught.value.tries == 2
-
-
-WRONG = b'{"choices":[{"message":{"role":"assistant","content":"of another"}}]}'
-
-
-async def test_what_comes_after_an_answer_is_not_the_next_ones() -> None:
-    connections, may_follow, followed = 0, asyncio.Event(), asyncio.Event()
-
-    async def twice(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal connections
-        connections += 1
-        await read_request(reader)
-        writer.write(OK % len(BODY) + BODY)
-        await writer.drain()
-        await may_follow.wait()
-        writer.write(OK % len(WRONG) + WRONG)
-        await writer.drain()
-        followed.set()
-        await reader.read()
-
-    async with serving(twice) as address, connect(f"http://{address}/v1") as client:
-        first = await client.send(ASK)
-        may_follow.set()
-        async with asyncio.timeout(HANG_S):
-            await followed.wait()
-            [idle] = connector_of(client)._conns.values()
-            while not idle[0][0].should_close:  # noqa: ASYNC110 - nothing else says that it came
-                await asyncio.sleep(0)
-            second = await client.send(ASK)
-    assert (first.content, second.content) == ("24", "24")
-    assert connections == 2
 
 
 @pytest.mark.parametrize("length", [len(BODY) - 10, len(BODY) - 1])

@@ -8,11 +8,17 @@ from aiohttp.connector import Connection
 from typing_extensions import override
 
 if TYPE_CHECKING:
+    from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.tracing import Trace
 
 MOST_INTERIM = 32
 """Interim answers (100 Continue, 103 Early Hints) to one request that are read over."""
+
+REST_S = 0.05
+"""Seconds between the end of an answer and the next request on its connection."""
+MOST_RESTING = 64
+"""Connections that rest at once, since each is an open file; others are used without a rest."""
 
 
 class FewInterim(aiohttp.ClientResponse):
@@ -45,6 +51,25 @@ class FewInterim(aiohttp.ClientResponse):
 
 class QuietConnector(aiohttp.TCPConnector):
     """A pool of connections on which nothing has come since they were last used."""
+
+    _resting = 0
+
+    @override
+    def _release(
+        self, key: "ConnectionKey", protocol: "ResponseHandler", *, should_close: bool = False
+    ) -> None:
+        # A second reply that comes once the next request was sent cannot be told from its own,
+        # so the connection is not used at once. A timer, not a time: what came before it runs
+        # out has then been read.
+        if should_close or protocol.should_close or self._resting >= MOST_RESTING:
+            super()._release(key, protocol, should_close=should_close)
+            return
+        self._resting += 1
+        self._loop.call_later(REST_S, self._rested, key, protocol)
+
+    def _rested(self, key: "ConnectionKey", protocol: "ResponseHandler") -> None:
+        self._resting -= 1
+        super()._release(key, protocol)
 
     @override
     async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> Connection | None:
