@@ -40,7 +40,7 @@ wheel: $(READY)  ## The wheel works without anything of development
 kill-test: $(READY)  ## SIGKILL at 60 instants of a practice run, resumed each time
 	$(BIN)/python -m tests.endurance.kill
 
-soak: $(READY)  ## 20,000 rollouts against an endpoint where one answer in ten is a fault
+soak: $(READY)  ## 100,000 rollouts against an endpoint where one answer in five is a fault of 18 kinds
 	$(BIN)/python -m tests.endurance.soak
 
 canary: $(READY)  ## Every command under every fault, and no key in anything it leaves behind

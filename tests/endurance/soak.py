@@ -1,29 +1,45 @@
 """A long evaluation against an endpoint on a bad day: is every rollout accounted for?
 
-    python -m tests.endurance.soak [--rollouts 20000] [--concurrency 64] [--seed 0]
+    python -m tests.endurance.soak [--rollouts 100000] [--concurrency 64] [--seed 0]
 
-One answer in ten is a fault: 429 with and without a header, 5xx, cut and reset bodies, broken JSON,
-empty answers, requests that hang. The command and the server are processes of their own. Prints
-what was counted and exits 1 when something does not add up.
+One answer in five is a fault of one of 18 kinds (`faults` of `tests/contract/endpoint/scripts.py`).
+The command and the server are processes of their own. Prints what was counted and exits 1 when
+something does not add up. Against the endpoint's own log,
+
+    an answer is lost       if all of a whole reply was sent in time, and it is not stored;
+    a request is paid twice if it was sent again after that;
+    an answer is mixed up   if it is stored for a request, or a rollout, that is not its own.
+
+A reply is in time that was sent within half of the deadline, as measured by the endpoint.
 """
 
 import argparse
+import hashlib
 import json
 import os
+import re
 import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import zlib
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import Any
 
+from grpo_practice.llm.sim import respond
 from grpo_practice.sim.questions import questions
+from tests.contract.endpoint.actions import Asked, Message, Script, changed, ok
+from tests.contract.endpoint.scripts import ANSWERED, faults
 from tests.contract.endpoint.server import FaultProcess
 
+SHARE = 0.2
+"""Of requests that meet a fault."""
 K = 8
 """Rollouts of each question."""
 EVERY_S = 0.25
@@ -32,8 +48,25 @@ GROWTH = 1.25
 """The most memory at the end, as a multiple of that at the beginning."""
 SETTLED = 5_000
 """Rollouts from which the memory is judged: fewer are over before it has settled."""
-GOOD = ("ok", "empty")
-"""Answers that the program takes: what the server sent of these was to be paid for."""
+DEADLINE_S = 4.0
+"""Deadline of a request. Each one that the endpoint lets hang takes as long."""
+Row = dict[str, Any]
+"""A request in the endpoint's log."""
+
+
+def mixed(seed: int) -> Script:
+    """Return a script of the simulated endpoint with faults, in an order given by the seed.
+
+    Each kind is as likely as any other. A message names the request that it answers.
+    """
+
+    def message(asked: Asked, _: Message) -> Message:
+        said = respond("POST", asked.path, asked.content)[1]["choices"][0]["message"]
+        return {**said, "answers": [asked.n, asked.request_hash]}
+
+    draw, good = Random(seed), changed(ok(""), message)
+    kinds = list(faults(good).values())
+    return lambda _: draw.choice(draw.choice(kinds)) if draw.random() < SHARE else good
 
 
 @dataclass
@@ -72,8 +105,9 @@ class Soak:
     document: dict[str, Any]
     watched: Watched
     stats: dict[str, Any]
-    asked: list[dict[str, Any]]
+    asked: list[Row]
     folder: Path
+    deadline_s: float
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
         db = sqlite3.connect(self.folder / "grpo-practice.db")
@@ -106,26 +140,92 @@ class Soak:
 
     def _calls(self) -> list[tuple[str, bool]]:
         stored = Counter(h for (h,) in self.query("SELECT lower(hex(request_hash)) FROM calls"))
-        sent = {a["hash"] for a in self.asked if a["said"] in GOOD and a["finished"]}
-        lost, extra = sent - stored.keys(), stored.keys() - sent
+        unanswered = {a["hash"] for a in self.asked} - stored.keys()
+        ((errors,),) = self.query("SELECT count(*) FROM rollouts WHERE outcome = 'error'")
+        ((failures,),) = self.query("SELECT count(*) FROM failures")
+        lost, twice, mixed = self.lost(), self.paid_twice(), self.mixed_up()
         tries, asked = self._tries(), self.stats["requests"]
         return [
-            (f"{len(lost)} answers that were sent are not stored", not lost),
-            (f"{len(extra)} calls are stored that nobody answered", not extra),
+            (f"{len(lost)} answers are lost: {lost[:3]}", not lost),
+            (f"{len(twice)} requests were paid twice: {twice[:3]}", not twice),
+            (f"{len(mixed)} answers are mixed up: {mixed[:3]}", not mixed),
             ("some calls are stored twice", set(stored.values()) == {1}),
+            (
+                f"{errors} errors and {failures} failures for {len(unanswered)} requests without"
+                " an answer",
+                errors == failures == len(unanswered),
+            ),
             (f"only {tries} tries are on record for {asked} requests", tries >= asked),
         ]
+
+    def answers(self) -> list[Row]:
+        """Return the requests of which the whole reply was sent in time."""
+        return [a for a in self._whole() if a["took_s"] <= self.deadline_s / 2]
+
+    def _whole(self) -> list[Row]:
+        return [a for a in self.asked if a["said"] in ANSWERED and a["finished"]]
+
+    def lost(self) -> list[Row]:
+        """Return the answers that are not stored."""
+        stored = {n for _, (n, _), *_ in self._stored()}
+        return [a for a in self.answers() if a["n"] not in stored]
+
+    def paid_twice(self) -> list[Row]:
+        """Return the requests that had been answered before."""
+        answered = dict[str, int]()
+        for a in self.answers():
+            answered.setdefault(a["hash"], a["n"])
+        return [a for a in self.asked if a["n"] > answered.get(a["hash"], a["n"])]
+
+    def mixed_up(self) -> list[tuple[Any, ...]]:
+        """Return the rollouts and calls whose answer is that to another request."""
+        asked = {a["n"]: a["hash"] for a in self._whole()}
+        wrong, contents = list[tuple[Any, ...]](), dict[tuple[int, ...], tuple[str, str]]()
+        for own, (n, answers), place, messages, content in self._stored():
+            if not own == answers == asked.get(n):
+                wrong.append(("call", own, n, answers))
+            contents[place] = messages, hashlib.sha256(content.encode()).hexdigest()
+        for *where, outcome, question, answer, response, reward in self.query(
+            """SELECT branch_id, step, slot, attempt, outcome, question, answer, response, reward
+                 FROM rollouts JOIN samples USING (sample_id) LEFT JOIN verdicts USING (rollout_id)
+                 JOIN rollout_bodies USING (rollout_id) ORDER BY 1, 2, 3, 4"""
+        ):
+            if outcome == "error":
+                continue
+            place = (*where,)
+            messages, content = contents.get(place, ("", ""))
+            boxed = re.findall(r"\\boxed{(.*)}", response)
+            if not (
+                question in messages
+                and content == hashlib.sha256(response.encode()).hexdigest()
+                and reward == float(boxed == [answer])
+            ):
+                wrong.append(("rollout", *place, reward, boxed, answer))
+        return wrong
+
+    def _stored(self) -> Iterator[tuple[str, tuple[int, str], tuple[int, ...], str, str]]:
+        """Yield each call's hash, what its answer answers, its place, messages and content."""
+        db = sqlite3.connect(self.folder / "grpo-practice.db")
+        try:
+            for own, request, reply, codec, *place in db.execute(
+                """SELECT lower(hex(request_hash)), request, reply, codec,
+                          branch_id, step, slot, attempt
+                     FROM calls JOIN call_bodies USING (call_id) ORDER BY call_id"""
+            ):
+                asked, said = (
+                    json.loads(zlib.decompress(raw) if codec else raw) for raw in (request, reply)
+                )
+                messages = " ".join(message["content"] for message in asked)
+                n, answers = said.get("answers", (0, ""))
+                yield own, (n, answers), (*place,), messages, said["content"]
+        finally:
+            db.close()
 
     def _tries(self) -> int:
         ((of_calls, of_failures),) = self.query(
             """SELECT (SELECT total(tries) FROM calls), (SELECT total(tries) FROM failures)"""
         )
         return int(of_calls + of_failures)
-
-    def _late(self) -> int:
-        """Answers that came when the program had given them up, and that it asked for again."""
-        sent = Counter(a["hash"] for a in self.asked if a["said"] in GOOD and a["finished"])
-        return sent.total() - len(sent)
 
     def _process(self) -> list[tuple[str, bool]]:
         rss, files = self.watched.rss_mb, self.watched.files
@@ -145,16 +245,22 @@ class Soak:
         rss, files = self.watched.rss_mb, self.watched.files
         failures = self.query("SELECT kind, http_status, count(*) FROM failures GROUP BY 1, 2")
         requests = self.stats["requests"]
+        size = (self.folder / "grpo-practice.db").stat().st_size
         return "\n".join(
             [
                 f"rollouts   {self.planned} planned; the report says {self.document['rollouts']}",
                 f"requests   {requests} made, {requests / self.planned:.3f} of the ideal;"
-                f" at most {self.stats['most_at_once']} at once; {self._late()} answered too late",
+                f" at most {self.stats['most_at_once']} at once",
+                f"replies    {len(self.answers())} whole and in time,"
+                f" {len(self._whole()) - len(self.answers())} whole and too late",
+                f"lost       {len(self.lost())}; paid twice {len(self.paid_twice())};"
+                f" mixed up {len(self.mixed_up())}",
                 f"answers    {self.stats['by_answer']}",
                 f"tries      {dict(self.query('SELECT tries, count(*) FROM calls GROUP BY 1'))}",
                 f"failures   {failures}",
                 f"memory     {tenth(rss, last=False):.1f} MB in the first tenth,"
                 f" {tenth(rss, last=True):.1f} MB in the last, at most {max(rss):.1f} MB",
+                f"database   {size / 2**20:.0f} MiB, {size / self.planned:.0f} bytes a rollout",
                 f"files      {tenth(files, last=False):.0f} open in the first tenth,"
                 f" {tenth(files, last=True):.0f} in the last, at most {max(files)}",
                 f"time       {self.seconds:.1f} s, {self.planned / self.seconds:.0f} rollouts/s",
@@ -164,18 +270,21 @@ class Soak:
 
 
 def soak(
-    folder: Path, *, rollouts: int, concurrency: int, seed: int, timeout_s: float = 2.0
+    folder: Path, *, rollouts: int, concurrency: int, seed: int, deadline_s: float = DEADLINE_S
 ) -> Soak:
     """Run the evaluation in that folder, to its end; a request that hangs is given up early."""
     samples = questions(rollouts // K, seed)
     rows = [json.dumps({"question": s.question, "answer": s.answer}) for s in samples]
     (folder / "many.jsonl").write_text("\n".join(rows))
     out, err = folder / "out.json", folder / "err.txt"
-    with FaultProcess("mixed", seed=seed, latency_s=0.01) as server, out.open("w") as stdout:
+    with (
+        FaultProcess("tests.endurance.soak:mixed", seed=seed, latency_s=0.01) as server,
+        out.open("w") as stdout,
+    ):
         start = time.monotonic()
         with err.open("w") as stderr:
             command = subprocess.Popen(
-                _command(server.url, concurrency, timeout_s),
+                _command(server.url, concurrency, deadline_s),
                 cwd=folder,
                 stdout=stdout,
                 stderr=stderr,
@@ -202,20 +311,21 @@ def soak(
             stats=server.stats(),
             asked=server.rows(),
             folder=folder,
+            deadline_s=deadline_s,
         )
 
 
-def _command(url: str, concurrency: int, timeout_s: float) -> list[str]:
+def _command(url: str, concurrency: int, deadline_s: float) -> list[str]:
     words = ["--model", "m-1", "--base-url", url, "--dataset", "many.jsonl", "--verify", "math"]
     words += ["-k", str(K), "--concurrency", str(concurrency), "--json"]
-    words += ["--set", f"agent.model.model_settings.extra_args.timeout={timeout_s}"]
+    words += ["--set", f"agent.model.model_settings.extra_args.timeout={deadline_s}"]
     return [sys.executable, "-m", "grpo_practice", "eval", *words]
 
 
 def main() -> int:
     """Run it as told on the command line; 1 when something does not add up."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--rollouts", type=int, default=20_000)
+    parser.add_argument("--rollouts", type=int, default=100_000)
     parser.add_argument("--concurrency", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     told = parser.parse_args()

@@ -9,8 +9,10 @@ from tests.contract.endpoint.scripts import FAULTS
 from tests.contract.endpoint.server import FaultServer
 from tests.fakes import FakeSleep
 
-LOST = [fault for fault in FAULTS if fault.name != "empty"]
-"""Faults that say nothing: the answer that follows is the answer."""
+OTHER = ("gzip bomb", "1 MB", "empty")
+"""Faults that change what a rollout comes to."""
+LOST = [action for kind, actions in FAULTS.items() if kind not in OTHER for action in actions]
+"""Faults that say nothing, or nothing else than the answer."""
 SHORT = "evaluation.agent.model.model_settings.extra_args.timeout=1.5"
 
 

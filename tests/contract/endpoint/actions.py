@@ -1,6 +1,7 @@
 """What an endpoint can answer, well or badly, as values: see `tests.contract.endpoint.server`."""
 
 import asyncio
+import contextlib
 import json
 import socket
 import struct
@@ -32,6 +33,8 @@ class Asked:
     """The name of the action that answered it."""
     finished: bool = False
     """True when every byte of the answer was handed to the network."""
+    took_s: float = 0.0
+    """Seconds from the request to the last byte of its answer, once it is finished."""
 
     @property
     def stage(self) -> str:
@@ -59,7 +62,7 @@ class Asked:
     def row(self) -> dict[str, Any]:
         """What is worth knowing of it, as JSON."""
         kept = {"n": self.n, "stage": self.stage, "seed": self.seed, "hash": self.request_hash}
-        return kept | {"said": self.said, "finished": self.finished}
+        return kept | {"said": self.said, "finished": self.finished, "took_s": self.took_s}
 
 
 def _canonical(value: Mapping[str, Any]) -> bytes:
@@ -171,6 +174,34 @@ def simulated() -> Action:
     return _whole("ok", answer)
 
 
+def changed(action: Action, change: Callable[[Asked, Message], Message]) -> Action:
+    """Return the completion with another message in it."""
+
+    def answer(asked: Asked) -> tuple[bytes, bytes]:
+        body = json.loads(_parts(action, asked)[1])
+        (choice,) = body["choices"]
+        choice["message"] = change(asked, choice["message"])
+        raw = json.dumps(body).encode()
+        return _head(200, {}, len(raw)), raw
+
+    return _whole(action.name, answer)
+
+
+def followed(action: Action, second: Action, *, after_s: float = 0.0) -> Action:
+    """Return the answer with another one to the same request behind it, at once or later."""
+
+    async def play(wire: Wire) -> bool:
+        first, more = (b"".join(_parts(each, wire.asked)) for each in (action, second))
+        await wire.send(first if after_s else first + more)
+        if after_s:
+            await asyncio.sleep(after_s)
+            with contextlib.suppress(ConnectionError):  # the client has its answer, and may be gone
+                await wire.send(more)
+        return True
+
+    return Action(action.name, play)
+
+
 def error(code: int, message: str, headers: Headers | None = None, /, **fields: Any) -> Action:
     return status(code, {"error": {"message": message, **fields}}, headers)
 
@@ -196,11 +227,26 @@ def sse(*chunks: Any, done: bool = True, pieces: int | None = None) -> Action:
     return Action("sse", play, lambda _: (head, raw))
 
 
-def _part(action: Action, asked: Asked, after: int) -> bytes:
+def _parts(action: Action, asked: Asked) -> tuple[bytes, bytes]:
     if action.answer is None:
         raise TypeError(f"{action.name} is no whole answer")
-    head, raw = action.answer(asked)
+    return action.answer(asked)
+
+
+def _part(action: Action, asked: Asked, after: int) -> bytes:
+    head, raw = _parts(action, asked)
     return head + raw[:after]
+
+
+def wrong_length(action: Action, by: int) -> Action:
+    """Return the answer with a Content-Length that is off by so many bytes; then the end."""
+
+    async def play(wire: Wire) -> bool:
+        raw = _parts(action, wire.asked)[1]
+        await wire.send(_head(200, {}, len(raw) + by) + raw)
+        return False
+
+    return Action("wrong_length", play)
 
 
 def cut(action: Action, after: int) -> Action:

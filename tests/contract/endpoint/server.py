@@ -14,11 +14,14 @@ A script is any function from `Asked` (n from 1, parsed body, headers, stage, co
     error(code, message, **fields)  {"error": {"message": …, **fields}} with that status
     html(text)                      200 with a page
     sse(*chunks, done=, pieces=)    server-sent events; `pieces` cuts the bytes anywhere
+    changed(action, change)         that completion with another message
+    followed(action, second, after_s=)   that answer, and another one behind it
 
 Broken ones (most take a whole answer and spoil it):
 
     cut(action, after=)             the head and so many bytes of the body, then the end
     reset(action, after=)           the same, then RST
+    wrong_length(action, by=)       its Content-Length is off by so many bytes
     hang_up()                       closes instead of answering
     stall(action, after=)           nothing more, until the client goes; stall() says nothing at all
     drip(piece, interval_s=, times=, then=, headers=)   a head, and that piece again and again
@@ -166,6 +169,7 @@ class FaultServer:
                 self._answers[asked.said] += 1
                 go_on = await action.play(Wire(reader, writer, asked))
             asked.finished = True
+            asked.took_s = asyncio.get_running_loop().time() - asked.at_s
             self._finished[asked.said] += 1
 
     @contextlib.contextmanager
