@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
@@ -73,6 +74,65 @@ def test_an_import_that_points_up_is_seen() -> None:
     assert upward("store", "run('from grpo_practice.app import x')") == {"app"}
     assert not upward("practice", "'grpo_practice.demo is no module; grpo_practice.store is one'")
     assert not upward("practice", "from grpo_practice.store import Store")
+
+
+def circles(modules: Mapping[str, str]) -> list[list[str]]:
+    """Return the modules of each circle of imports; `modules`: name → source text.
+
+    An import inside a function counts: whoever reads one file of a circle has to read all.
+    """
+    graph = {name: imported(name, source, modules) for name, source in modules.items()}
+    reached = {name: reachable(name, graph) for name in graph}
+    found = {
+        tuple(sorted(other for other in reached[name] if name in reached[other]))
+        for name in graph
+        if name in reached[name]
+    }
+    return [list(circle) for circle in sorted(found)]
+
+
+def imported(here: str, source: str, modules: Collection[str]) -> set[str]:
+    names = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                names.add(whole if whole in modules else node.module)
+        elif isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+    return (names & {*modules}) - {here}
+
+
+def reachable(start: str, graph: Mapping[str, set[str]]) -> set[str]:
+    found, todo = set[str](), [start]
+    while todo:
+        new = graph[todo.pop()] - found
+        found |= new
+        todo += new
+    return found
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(part for part in parts if part != "__init__")
+
+
+def test_no_imports_go_in_a_circle() -> None:
+    # The package itself gives everybody the version, and callers the Workspace.
+    modules = {module_of(p): p.read_text("utf-8") for p in FILES if p != ROOT / "__init__.py"}
+    assert circles(modules) == [], (
+        "move what both need into the lower of them, or into a module below both"
+    )
+
+
+def test_an_import_in_a_circle_is_seen() -> None:
+    low = "import json\nfrom p.b import x"
+    assert circles({"p.a": low, "p.b": "def f():\n    from p import a", "p.c": low}) == [
+        ["p.a", "p.b"]
+    ]
+    through_three = {"p.a": "import p.b", "p.b": "from p.c import x", "p.c": "from p.a import y"}
+    assert circles(through_three) == [["p.a", "p.b", "p.c"]]
+    assert not circles({"p": "from p.a import x", "p.a": "from p.b import x", "p.b": ""})
 
 
 SHOWN = {

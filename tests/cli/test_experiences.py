@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Gp
-from tests.cli.test_hand import query
+from tests.cli.test_edit_commands import query
 from tests.cli.test_rollouts import change
 
 

@@ -17,7 +17,6 @@ from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.experience_reports import (
-        DecisionReport,
         ExperienceReport,
         Held,
         LibraryChange,
@@ -105,106 +104,6 @@ def show(
         print_json(report.document())
     else:
         _show(report)
-
-
-HeldArgument = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="H12", help="As `experiences list` names them."),
-]
-HeldOrQuarantined = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="H12|Q12", help="As `experiences list` names them; Q is quarantined."),
-]
-HeldRunOption = Annotated[
-    str | None,
-    typer.Option(
-        "--run",
-        metavar="RUN",
-        autocompletion=run_names,
-        help="Practice run that holds them (default: the latest).",
-    ),
-]
-
-
-@app.command()
-def approve(
-    held: HeldOrQuarantined = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
-    run: HeldRunOption = None,
-    db: DbOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Let held experiences into the library.
-
-    A run with practice.approve holds what it learns. Texts that are approved while a step is under
-    way go into the library that this step makes. One that was quarantined (Q12) makes a library
-    beside the run's, whatever was wrong with it: read it first.
-
-    Example: grpo-practice experiences approve H12 H15 --run math
-    """
-    names = _names(held, "approve", all_=all_)
-    quarantined = [name for name in names or () if name[:1] in "Qq"]
-    if quarantined:
-        from grpo_practice.cli.hand import show_edited
-
-        if quarantined != names:
-            raise ConfigError(
-                "held texts go into the run's library, and quarantined ones make one beside it",
-                hint="approve them one after the other",
-            )
-        show_edited(workspace(db).edit_library(run, approve=quarantined), json=json)
-        return
-    _show_decision(workspace(db).approve(names, run), json=json)
-
-
-@app.command()
-def reject(
-    held: HeldArgument = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
-    run: HeldRunOption = None,
-    db: DbOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Keep held experiences out of the library for good.
-
-    Texts of exactly these words are not held again.
-
-    Example: grpo-practice experiences reject H12 --run math
-    """
-    names = _names(held, "reject", all_=all_)
-    _show_decision(workspace(db).reject(names, run), json=json)
-
-
-def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | None:
-    """Return the names as typed; None for all.
-
-    Raises:
-        ConfigError: There are none, or all are asked for beside some.
-    """
-    if bool(held) == all_:
-        raise ConfigError(
-            f"experiences {command} takes the names of what is held, or --all",
-            hint=f"{PROGRAM} experiences list",
-        )
-    return held or None
-
-
-def _show_decision(report: "DecisionReport", *, json: bool) -> None:
-    if json:
-        print_json(report.document())
-        return
-    for one in report.decided:
-        is_now = f" as {report.experiences[one.id]}" if one.id in report.experiences else ""
-        say(f"{one.id} {'approved' if report.approved else 'rejected'}{is_now}: {one.text}")
-    if not report.decided:
-        say(f"{report.run} holds nothing")
-    elif report.waits:
-        say("the step under way keeps its library; they enter the one that it makes")
-    elif report.approved:
-        say(f"{report.run} has L{report.library.id} now")
-    if report.left:
-        say(f"{count(report.left, 'text')} still held for approval")
-    say_next(report.next_command)
 
 
 def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:

@@ -20,12 +20,12 @@ from grpo_practice.cli import (
     demo,
     diagnose,
     doctor,
+    edit_commands,
     effect,
     evaluate,
     experiences,
     export,
     exports,
-    hand,
     init,
     practice,
     report,
@@ -80,9 +80,11 @@ runs.app.command()(diagnose.diagnose)
 runs.app.command("export")(exports.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
-experiences.app.command()(hand.diff)
-experiences.app.command()(hand.remove)
-experiences.app.command()(hand.edit)
+experiences.app.command()(edit_commands.approve)
+experiences.app.command()(edit_commands.reject)
+experiences.app.command()(edit_commands.diff)
+experiences.app.command()(edit_commands.remove)
+experiences.app.command()(edit_commands.edit)
 experiences.app.command()(effect.effect)
 experiences.app.command()(effect.prune)
 app.add_typer(experiences.app, name="experiences")

@@ -123,11 +123,13 @@ def database(db: Path | None) -> Path:
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command, which stops in order when a signal comes."""
     from grpo_practice.cli.other_words import database_hint
-    from grpo_practice.cli.terminal.formatting import note
     from grpo_practice.workspace import Workspace
 
     if db is None and (other := database_hint()):
-        note(f"note: {other}", style="yellow")
+        # Not `note`: that module imports this one.
+        from grpo_practice.cli.terminal.consoles import err, print_line
+
+        print_line(err, f"note: {other}", "yellow")
     return Workspace(database(db), command=as_typed(), signals=True)
 
 

@@ -1,0 +1,196 @@
+"""`experiences approve`, `reject`, `diff`, `remove` and `edit`: a person decides on a library."""
+
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from grpo_practice.cli.completion import run_names
+from grpo_practice.cli.experiences import RunOption
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, on_database, workspace
+from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
+from grpo_practice.cli.terminal.tables import facts
+from grpo_practice.errors import ConfigError
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.edited_library import EditedLibrary
+    from grpo_practice.reports.experience_reports import DecisionReport
+
+HeldArgument = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="H12", help="As `experiences list` names them."),
+]
+HeldOrQuarantined = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="H12|Q12", help="As `experiences list` names them; Q is quarantined."),
+]
+HeldRunOption = Annotated[
+    str | None,
+    typer.Option(
+        "--run",
+        metavar="RUN",
+        autocompletion=run_names,
+        help="Practice run that holds them (default: the latest).",
+    ),
+]
+StepOption = Annotated[
+    str, typer.Option(metavar="last|best|N", help="The library after that step.")
+]
+
+
+def approve(
+    held: HeldOrQuarantined = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    run: HeldRunOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Let held experiences into the library.
+
+    A run with practice.approve holds what it learns. Texts that are approved while a step is under
+    way go into the library that this step makes. One that was quarantined (Q12) makes a library
+    beside the run's, whatever was wrong with it: read it first.
+
+    Example: grpo-practice experiences approve H12 H15 --run math
+    """
+    names = _names(held, "approve", all_=all_)
+    quarantined = [name for name in names or () if name[:1] in "Qq"]
+    if quarantined:
+        if quarantined != names:
+            raise ConfigError(
+                "held texts go into the run's library, and quarantined ones make one beside it",
+                hint="approve them one after the other",
+            )
+        _show_edited(workspace(db).edit_library(run, approve=quarantined), json=json)
+        return
+    _show_decision(workspace(db).approve(names, run), json=json)
+
+
+def reject(
+    held: HeldArgument = None,
+    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    run: HeldRunOption = None,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Keep held experiences out of the library for good.
+
+    Texts of exactly these words are not held again.
+
+    Example: grpo-practice experiences reject H12 --run math
+    """
+    names = _names(held, "reject", all_=all_)
+    _show_decision(workspace(db).reject(names, run), json=json)
+
+
+def diff(
+    a: Annotated[str, typer.Argument(metavar="A", help="RUN, RUN:STEP or L<id>.")],
+    b: Annotated[str, typer.Argument(metavar="B", help="The library to compare with A.")],
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Show what differs between two libraries.
+
+    Example: grpo-practice experiences diff math:0 math
+    """
+    report = workspace(db).diff_libraries(a, b)
+    if json:
+        print_json(report.document())
+        return
+    for word, experiences in (("removed", report.removed), ("added", report.added)):
+        if experiences:
+            say(word, style="bold")
+            facts([(e.id, e.text) for e in experiences])
+    if report.reworded:
+        say("reworded", style="bold")
+    for one in report.reworded:
+        facts([(one.id, one.was), ("", one.now)])
+    say(f"{count(report.unchanged, 'text')} unchanged")
+    say_next(report.next_command)
+
+
+def remove(
+    experiences: Annotated[
+        list[str], typer.Argument(metavar="E12", help="As `experiences list` names them.")
+    ],
+    run: RunOption = None,
+    step: StepOption = "last",
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a library without some experiences.
+
+    The run goes on with its own library: this one is beside it.
+
+    Example: grpo-practice experiences remove E3 E7 --run math
+    """
+    _show_edited(workspace(db).edit_library(run, step, remove=experiences), json=json)
+
+
+def edit(
+    experience: Annotated[
+        str, typer.Argument(metavar="E12", help="As `experiences list` names it.")
+    ],
+    text: Annotated[str, typer.Option(help="The text it has then: 'Short name: one sentence.'")],
+    run: RunOption = None,
+    step: StepOption = "last",
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Make a library in which an experience says something else.
+
+    The run goes on with its own library: this one is beside it.
+
+    Example: grpo-practice experiences edit E3 --text 'Units: name them first.' --run math
+    """
+    _show_edited(workspace(db).edit_library(run, step, rewrite={experience: text}), json=json)
+
+
+def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | None:
+    """Return the names as typed; None for all.
+
+    Raises:
+        ConfigError: There are none, or all are asked for beside some.
+    """
+    if bool(held) == all_:
+        raise ConfigError(
+            f"experiences {command} takes the names of what is held, or --all",
+            hint=f"{PROGRAM} experiences list",
+        )
+    return held or None
+
+
+def _show_decision(report: "DecisionReport", *, json: bool) -> None:
+    if json:
+        print_json(report.document())
+        return
+    for one in report.decided:
+        is_now = f" as {report.experiences[one.id]}" if one.id in report.experiences else ""
+        say(f"{one.id} {'approved' if report.approved else 'rejected'}{is_now}: {one.text}")
+    if not report.decided:
+        say(f"{report.run} holds nothing")
+    elif report.waits:
+        say("the step under way keeps its library; they enter the one that it makes")
+    elif report.approved:
+        say(f"{report.run} has L{report.library.id} now")
+    if report.left:
+        say(f"{count(report.left, 'text')} still held for approval")
+    say_next(report.next_command)
+
+
+def _show_edited(report: "EditedLibrary", *, json: bool) -> None:
+    """Print the library that was made, and what can be done with it."""
+    if json:
+        print_json(report.document())
+        return
+    made, run = f"L{report.library.id}", quote(report.run)
+    say(f"{made}: {count(len(report.library), 'experience')}; {report.run} keeps its own library")
+    afresh = quote(f"{report.run}-{made}")
+    commands = {
+        "compare": f"{PROGRAM} experiences diff {run} {made}",
+        "export": f"{PROGRAM} export-agent --run {made} -o {made}.yaml",
+        "practise from it": f"{PROGRAM} practice --from {made} --exp-id {afresh}",
+    }
+    for label, command in commands.items():
+        say(f"  {label}: {on_database(command)}")
+    say_next(report.next_command)
