@@ -32,6 +32,11 @@ _THINK = re.compile("</?think>")
 _FILE = "file://"
 
 
+def folded(question: str) -> str:
+    """Fold case and spaces of a question."""
+    return " ".join(question.casefold().split())
+
+
 def folder_text(folder: Path) -> str:
     """Return an absolute folder as text that can be stored: a file URL where it is not UTF-8."""
     name = os.fsencode(folder)

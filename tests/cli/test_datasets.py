@@ -38,11 +38,11 @@ def sizes(gp: Gp) -> dict[str, int]:
 
 def test_the_shape_is_said_and_may_be_chosen(gp: Gp) -> None:
     ran = gp("data", "upload", put("a.jsonl", CHAT), "--name", "a")
-    assert "read as OpenAI chat: the answer is the last turn of 'messages'" in ran.out
+    assert "read as a chat: the answer is the last turn of 'messages'" in ran.out
     both = put("b.jsonl", CHAT | {"question": "3+3?", "answer": "6"})
     ran = gp("data", "upload", both, "--name", "b")
     assert ran.code == 4
-    assert "b.jsonl:1: the columns may be OpenAI chat and a table" in ran.err
+    assert "b.jsonl:1: the columns may be a chat and a table" in ran.err
     assert "--shape chat or --shape columns" in ran.err
     assert gp("data", "upload", both, "--name", "b", "--shape", "columns").code == 0
     assert questions(gp, "b") == {"3+3?"}

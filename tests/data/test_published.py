@@ -43,31 +43,35 @@ CASES: dict[str, tuple[str, dict[str, Any], Sample]] = {
         "Alpaca", {"instruction": "Twice that?", "input": "", "output": "8", "system": "Be brief.",
                    "history": [["2+2?", "4"]]},
         Sample(HISTORY, "8", meta={"system": "Be brief."})),
-    "sharegpt": ("ShareGPT", {"conversations": shared("human: 2+2?", "gpt: 4")},
+    "sharegpt": ("a chat", {"conversations": shared("human: 2+2?", "gpt: 4")},
                  Sample("2+2?", "4")),
+    "sharegpt beside messages": (
+        "a chat",
+        {"conversations": "x", "messages": messages("user: 2+2?", "assistant: 4")},
+        Sample("2+2?", "4", meta={"conversations": "x"})),
     "sharegpt, several turns": (
-        "ShareGPT",
+        "a chat",
         {"id": "x", "conversations": shared("system: Be brief.", "human: 2+2?", "gpt: 4",
                                             "human: Twice that?", "gpt: 8")},
         Sample(HISTORY, "8", meta={"id": "x", "system": "Be brief."})),
     "sharegpt, left without an answer": (
-        "ShareGPT", {"conversations": shared("human: 2+2?", "gpt: 4", "human: Twice that?")},
+        "a chat", {"conversations": shared("human: 2+2?", "gpt: 4", "human: Twice that?")},
         Sample(HISTORY, None)),
     "sharegpt with tools": (
-        "ShareGPT",
+        "a chat",
         {"conversations": shared("human: 2+2?", "function_call: add(2, 2)", "observation: 4",
                                  "gpt: It is 4.")},
         Sample("User: 2+2?\n\nAssistant: add(2, 2)\n\nTool: 4", "It is 4.")),
-    "chat": ("OpenAI chat", {"messages": messages("system: S", "user: 2+2?", "assistant: 4")},
+    "chat": ("a chat", {"messages": messages("system: S", "user: 2+2?", "assistant: 4")},
              Sample("2+2?", "4", meta={"system": "S"})),
     "chat, in parts": (
-        "OpenAI chat",
+        "a chat",
         {"messages": [{"role": "developer", "content": "S"},
                       {"role": "user", "content": [{"type": "text", "text": "2+2"}, {"text": "?"}]},
                       {"role": "assistant", "content": "4", "name": None}]},
         Sample("2+2\n?", "4", meta={"system": "S"})),
     "chat with a call": (
-        "OpenAI chat",
+        "a chat",
         {"messages": [
             {"role": "user", "content": "2+2?"},
             {"role": "assistant", "content": None, "tool_calls": [
@@ -76,9 +80,9 @@ CASES: dict[str, tuple[str, dict[str, Any], Sample]] = {
             {"role": "assistant", "content": "4"}]},
         Sample('User: 2+2?\n\nAssistant: (calls add with {"a": 2})\n\nTool: 4', "4")),
     "chat with the answer in a column": (
-        "OpenAI chat", {"messages": messages("user: 2+2?"), "answer": 4}, Sample("2+2?", 4)),
+        "a chat", {"messages": messages("user: 2+2?"), "answer": 4}, Sample("2+2?", 4)),
     "chat in a cell": (
-        "OpenAI chat", {"messages": json.dumps(messages("user: 2+2?", "assistant: 4"))},
+        "a chat", {"messages": json.dumps(messages("user: 2+2?", "assistant: 4"))},
         Sample("2+2?", "4")),
     "evals": ("OpenAI evals", {"input": messages("system: S", "user: 2+2?"), "ideal": "4"},
               Sample("S\n\n2+2?", "4")),
@@ -172,12 +176,12 @@ CHAT = {"messages": messages("user: q", "assistant: 4")}
 @pytest.mark.parametrize(
     ("row", "said", "hint"),
     [
-        (CHAT | {"problem": "p"}, "OpenAI chat and a table with the question in 'problem'",
+        (CHAT | {"problem": "p"}, "a chat and a table with the question in 'problem'",
          "--shape chat or --shape columns"),
-        (CHAT | {"answer": "5"}, "that of OpenAI chat or 'answer'",
+        (CHAT | {"answer": "5"}, "that of a chat or 'answer'",
          "--shape chat or --map answer=answer"),
         (CHAT | {"prompt": "p", "chosen": "4", "rejected": "5"},
-         "OpenAI chat and TRL preference", "--shape chat or --shape preference"),
+         "a chat and TRL preference", "--shape chat or --shape preference"),
         ({"prompt": "p", "completion": "c", "label": "good"}, "completion or 'label'",
          "--shape trl or --map answer=label"),
         ({"input": "q", "ideal": "4", "question": "q"}, "in 'question'", "--shape evals"),
@@ -208,8 +212,9 @@ def test_a_choice_ends_the_ambiguity_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_shape_that_is_none_or_does_not_fit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--shape gpt: there are alpaca, .*, columns"):
-        read(tmp_path, CHAT, shape="gpt")
+    with pytest.raises(ConfigError, match=r"--shape sharegpt: there are alpaca, .*, columns") as e:
+        read(tmp_path, CHAT, shape="sharegpt")
+    assert e.value.hint == "chat reads ShareGPT's conversations, too"
     with pytest.raises(ConfigError, match="both say which the question is"):
         read(tmp_path, CHAT, shape="chat", mapping={"question": "messages"})
     for name in SHAPES:

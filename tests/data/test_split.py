@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from grpo_practice.data import split as under_test
-from grpo_practice.data.distinct import folded
 from grpo_practice.data.split import Part
 from grpo_practice.errors import DataError
+from grpo_practice.text import folded
 from grpo_practice.types import Sample
 
 SHARES = {"train": 0.8, "test": 0.2}

@@ -19,7 +19,6 @@ from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice_text
-from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.reports.effects import EffectsReport, effects_report
 from grpo_practice.stats.effects import FEWEST, MOST
@@ -33,7 +32,7 @@ from grpo_practice.store.run_names import (
     select_variant,
     selects,
 )
-from grpo_practice.text import count
+from grpo_practice.text import count, folded
 from grpo_practice.types import Library
 
 ATTEMPTS = 8

@@ -82,9 +82,7 @@ def upload(
     select: SelectOption = None,
     shape: Annotated[
         str | None,
-        typer.Option(
-            help="alpaca, sharegpt, chat, evals, trl, preference, verl, columns; else as it looks."
-        ),
+        typer.Option(help="alpaca, chat, evals, trl, preference, verl, columns; else as it looks."),
     ] = None,
     format_: Annotated[
         str | None,

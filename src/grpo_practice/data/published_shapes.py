@@ -68,12 +68,11 @@ def _text(value: object, key: str) -> str:
     return value
 
 
-def _conversation(key: str) -> Callable[[Fields], Parts]:
-    def read(fields: Fields) -> Parts:
-        found = question_of(turns_of(fields.get(key), key), key)
-        return Parts(found, found.answer, frozenset({key}))
-
-    return read
+def _conversation(fields: Fields) -> Parts:
+    shared = "conversations" in fields and not is_conversation(fields.get("messages"))
+    key = "conversations" if shared else "messages"  # as ShareGPT, or as OpenAI
+    found = question_of(turns_of(fields.get(key), key), key)
+    return Parts(found, found.answer, frozenset({key}))
 
 
 def _alpaca(fields: Fields) -> Parts:
@@ -182,19 +181,12 @@ SHAPES: Mapping[str, Shape] = {
         lambda fields: "instruction" in fields and "output" in fields,
         _alpaca,
     ),
-    "sharegpt": Shape(
-        "ShareGPT",
-        "the answer is the last turn of 'conversations' if it is the assistant's, the question"
-        " what stands before it",
-        lambda fields: "conversations" in fields,
-        _conversation("conversations"),
-    ),
     "chat": Shape(
-        "OpenAI chat",
-        "the answer is the last turn of 'messages' if it is the assistant's, the question what"
-        " stands before it",
-        lambda fields: is_conversation(fields.get("messages")),
-        _conversation("messages"),
+        "a chat",
+        "the answer is the last turn of 'messages' or 'conversations' if it is the assistant's,"
+        " the question all before it",
+        lambda fields: "conversations" in fields or is_conversation(fields.get("messages")),
+        _conversation,
     ),
     "evals": Shape(
         "OpenAI evals",

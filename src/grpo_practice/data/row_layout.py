@@ -107,7 +107,10 @@ def find_layout(
         DataError: It cannot be told; the hint says how to choose.
     """
     if name is not None and name not in (COLUMNS, *SHAPES):
-        raise ConfigError(f"--shape {name}: there are {', '.join((*SHAPES, COLUMNS))}")
+        raise ConfigError(
+            f"--shape {name}: there are {', '.join((*SHAPES, COLUMNS))}",
+            hint="chat reads ShareGPT's conversations, too",
+        )
     if name is not None and name in SHAPES and "question" in mapping:
         raise ConfigError(
             f"--shape {name} and --map question both say which the question is",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import compress
 from math import isclose
 
-from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.text import folded
 from grpo_practice.types import Sample, Samples
 
 

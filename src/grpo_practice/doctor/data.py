@@ -10,7 +10,6 @@ from string import ascii_letters
 from grpo_practice.app.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
-from grpo_practice.data.distinct import question_hashes
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
@@ -19,7 +18,7 @@ from grpo_practice.prompts import prompts_from
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.stored_samples import StoredSamples
-from grpo_practice.text import count
+from grpo_practice.text import count, folded
 from grpo_practice.types import Sample, Samples
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
@@ -89,10 +88,9 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
 
 def look_at_questions(data: Mapping[str, Samples]) -> list[Check]:
     """Check for questions that are twice in a dataset, or in two that should share none."""
-    import numpy as np
-
     found = []
-    seen = {use: np.unique(question_hashes(samples)) for use, samples in data.items()}
+    # Hashes, not texts, which may be more than the memory holds.
+    seen = {use: {hash(folded(s.question)) for s in samples} for use, samples in data.items()}
     for use, questions in seen.items():
         twice = len(data[use]) - len(questions)
         if twice:
@@ -102,7 +100,7 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Check]:
     uses = list(seen)
     for i, use in enumerate(uses):
         for other in uses[i + 1 :]:
-            shared = len(np.intersect1d(seen[use], seen[other], assume_unique=True))
+            shared = len(seen[use] & seen[other])
             if shared:
                 of = count(len(seen[other]), "question")
                 text = f"{shared} of {of} {_are(shared)} in the {use} data too"

@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from shlex import quote
 
 from grpo_practice import stats
-from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import block_sha, without_block
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
@@ -20,7 +19,7 @@ from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.text import unlike
+from grpo_practice.text import folded, unlike
 
 MOST_TIMES = 4
 """Most times that a question is asked in one evaluation, of which answers are shown."""

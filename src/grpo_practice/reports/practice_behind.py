@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.data.distinct import folded
 from grpo_practice.prompts.system import block_sha, library_sha
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.bound_keys import INSTRUCTIONS
 from grpo_practice.store.queries import arms, runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import selects
+from grpo_practice.text import folded
 
 
 @dataclass(frozen=True, slots=True)

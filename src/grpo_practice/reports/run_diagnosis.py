@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 from typing_extensions import override
 
-from grpo_practice.data.distinct import folded
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
@@ -18,7 +17,7 @@ from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of, selects
-from grpo_practice.text import count
+from grpo_practice.text import count, folded
 
 FEW = 10
 """Groups, answers or texts below which a share says nothing."""
