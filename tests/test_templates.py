@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.fences import Fences
 from grpo_practice.prompts import (
     DIVIDER,
     FOLDER,
@@ -24,6 +23,7 @@ from grpo_practice.prompts import (
 )
 from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.stages import STAGES
+from tests.fakes import FENCES
 from tests.hostile_templates import EXPLODES, GROWS, RUNS, SHOWS
 
 
@@ -36,7 +36,7 @@ def why_refused(text: str, **values: object) -> str:
         return f"{e} ({e.hint})"
     try:
         if values:
-            prompt.render(Fences(None), **values)
+            prompt.render(FENCES, **values)
     except TemplateFault as e:
         return f"not filled: {e}"
     return ""
@@ -123,7 +123,7 @@ def test_comparisons_of_long_values_cost_work() -> None:
 def test_long_values_are_shown_whole() -> None:
     long = "word " * 1_000_000
     (message,) = compile_prompt("x", "{{ error|fenced }}", ["error"], where="").render(
-        Fences(None), error=long
+        FENCES, error=long
     )
     assert long in message["content"]
 
@@ -135,13 +135,13 @@ def test_a_fault_names_its_line_also_in_the_second_part(newline: str) -> None:
         compile_prompt("x", text, ["error"], where="x.md")
     filled = compile_prompt("x", text.replace("error()", "error.no"), ["error"], where="x.md")
     with pytest.raises(TemplateFault, match=r"line 6: 'str object' has no attribute 'no'"):
-        filled.render(Fences(None), error="e")
+        filled.render(FENCES, error="e")
 
 
 USUAL: list[tuple[str, str]] = [
     ("{{ error }}", "e<1>"),
-    ("{{ error | fenced('why') | length }}", str(len(Fences(None).around("e<1>", "why")))),
-    ("{{ error|fenced(label='why') }}", Fences(None).around("e<1>", "why")),
+    ("{{ error | fenced('why') | length }}", str(len(FENCES.around("e<1>", "why")))),
+    ("{{ error|fenced(label='why') }}", FENCES.around("e<1>", "why")),
     ("{{ error|upper|lower|trim }}", "e<1>"),
     ("{{ error|tojson }}", r'"e\u003c1\u003e"'),
     ("{{ error|replace('e', 'E') }}", "E<1>"),
@@ -174,7 +174,7 @@ VALUES: dict[str, Any] = {
 def filled(text: str, values: dict[str, Any]) -> list[str]:
     """Return the texts of the messages that our own templates make."""
     prompt = compile_prompt("x", text, plain_slots(text), where="")
-    return [str(message["content"]) for message in prompt.render(Fences(None), **values)]
+    return [str(message["content"]) for message in prompt.render(FENCES, **values)]
 
 
 def test_the_usual_forms_work() -> None:
@@ -186,7 +186,7 @@ def plain(text: str) -> jinja2.Environment:
     env = jinja2.Environment(
         undefined=jinja2.StrictUndefined, autoescape=False, trim_blocks=True, lstrip_blocks=True
     )
-    env.filters["fenced"] = Fences(None).around
+    env.filters["fenced"] = FENCES.around
     return env
 
 
@@ -274,7 +274,7 @@ def test_any_text_is_a_prompt_or_a_config_error(text: str) -> None:
     except ConfigError:
         return
     with suppress(TemplateFault):
-        prompt.render(Fences(None), error="e")
+        prompt.render(FENCES, error="e")
 
 
 def test_prompts_of_a_run_that_cannot_be_used_name_the_run_and_the_way_out() -> None:

@@ -1,6 +1,5 @@
 """Fences around text from outside in a prompt, which no such text can close."""
 
-import hashlib
 import hmac
 import re
 import secrets
@@ -31,21 +30,13 @@ _NO_LABEL = re.compile(r"[^\w .:\[\]-]")
 class Fences:
     """Fences of one run: equal texts get equal ones, so that a request made again is the same."""
 
-    key: bytes | None = field(repr=False)
-    """Secret of the run, stored with it; None for a run of schema 6 or earlier.
-
-    Those go on with codes of 32 bits of the text's own hash, byte for byte: a prompt is the key of
-    a paid answer.
-    """
+    key: bytes = field(repr=False)
+    """Secret of the run, stored with it."""
 
     @classmethod
     def with_new_key(cls) -> Self:
         """Return fences of a key that nobody has seen."""
         return cls(new_key())
-
-    def inside(self, text: str) -> str:
-        """Return the text as it stands in its fence: as long, though not in bytes."""
-        return text if self.key is None else without_marks(text)
 
     def around(self, text: object, label: str = "text") -> str:
         """Return the text between two lines with a code that only the key's holder can make.
@@ -53,10 +44,7 @@ class Fences:
         Marks of a fence in the text become quotation marks, so that it neither closes its fence
         nor seems to; so do the brackets of tags that a teacher's reply is read from.
         """
-        body = self.inside(str(text))
-        if self.key is None:
-            code = hashlib.sha256(body.encode("utf-8", "replace")).hexdigest()[:8]
-            return f"<<<{label} {code}\n{body}\n{code}>>>"
+        body = without_marks(str(text))
         label = _NO_LABEL.sub("_", label)
         # Of the label and the text: a code that was once seen is of no use around another text.
         code_of = hmac.digest(self.key, f"{label}\n{body}".encode("utf-8", "replace"), "sha256")
@@ -64,8 +52,8 @@ class Fences:
         return f"<<<{label} {code}\n{body}\n{code}>>>"
 
 
-CODE = rf"[0-9a-f]{{{2 * CODE_BYTES}}}|[0-9a-f]{{8}}"
-"""Pattern of a code; the short one is that of runs without a key."""
+CODE = rf"[0-9a-f]{{{2 * CODE_BYTES}}}"
+"""Pattern of a code."""
 
 
 def new_key() -> bytes:

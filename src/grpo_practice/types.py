@@ -74,11 +74,10 @@ Our own deadline (`limit` with the reason `time`) gives none: how far an attempt
 on how busy the endpoint is.
 """
 
-MeanOver = Literal["all", "weighted", "first_two"]
+MeanOver = Literal["all", "weighted"]
 """Rollouts that the mean reward of a step is over.
 
-`weighted`: all, twice those of groups that might have been left out; `first_two` of each group, by
-a policy of an older version.
+`weighted`: all, twice those of groups that might have been left out.
 """
 
 STRIKES = 3

@@ -53,7 +53,7 @@ evaluation:
       instructions: {json.dumps(INSTRUCTIONS)}
 """
 HIDDEN = {"evaluation.agent.model.model_settings.extra_body.nested.token": "***"}
-"""What a record of an earlier version may hold: such a body is refused by now."""
+"""A secret in a record, hidden; a configuration with such a body is refused."""
 ENV = {"UTU_LLM_MODEL": "model-a"}
 JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
 

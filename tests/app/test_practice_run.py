@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.app import practice_run, specs
 from grpo_practice.errors import (
     ConfigError,
     DataError,
@@ -43,6 +44,25 @@ async def test_the_result_does_not_depend_on_concurrency(project: Project, tmp_p
     third = Project(tmp_path / "third")
     await third.practise("practice.seed=1")
     assert third.results() != project.results()
+
+
+async def test_a_run_of_another_method_is_read_and_not_gone_on_with(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Steps of two methods in one run would be one result over two experiments."""
+    await project.practise()
+    results = project.results()
+    monkeypatch.setattr(specs, "METHOD", 2)
+    monkeypatch.setattr(practice_run, "METHOD", 2)
+    assert (await project.practise()).requests.new == 0
+    with pytest.raises(FingerprintError, match="begun by another version") as refused:
+        await project.practise("practice.epochs=5")
+    (change,) = refused.value.diff
+    assert (change.key, change.now) == ("practice.method", 2)
+    assert "--restart-step" in (refused.value.hint or "")
+    assert project.results() == results
+    afresh = await project.practise(restart_step=2)
+    assert afresh.requests.new > 0
 
 
 async def cut_off(work: Coroutine[Any, Any, object], endpoint: Served, after: int) -> None:

@@ -3,10 +3,9 @@
 import asyncio
 import json
 import shlex
-import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -264,31 +263,6 @@ def test_a_quarter_of_the_comparisons_is_worth_a_warning(
     teacher.says = None
     assert gp(*shlex.split(short["next"])[1:]).code == 0
     assert "warning" not in gp("runs", "show", "toy").out
-
-
-def test_steps_that_an_older_version_closed_are_no_failure_and_no_success_either(
-    teacher: Teacher, practise: Gp, gp: Gp, tmp_path: Path
-) -> None:
-    teacher.says = FAILING["unreadable"][0]
-    assert practise().code == 1
-    with closing(sqlite3.connect(tmp_path / "p.db")) as db, db:
-        old = "UPDATE steps SET stats = json_remove(stats, '$.distillation')"
-        db.execute(f"{old} WHERE step = 0")
-    partly = gp("practice")
-    assert partly.code == 0
-    assert "counted steps 1 to 2; an older version closed 1 more" in flat(partly.out)
-    assert "warning: all 3 comparisons failed" in flat(partly.out)
-    with closing(sqlite3.connect(tmp_path / "p.db")) as db, db:
-        db.execute(old)
-    ran = gp("practice")
-    assert ran.code == 0
-    assert "4 of 4 comparisons failed" in ran.out
-    assert "suggested nothing" not in ran.out
-    assert "warning" not in ran.out
-    document = gp("practice", "--json").document
-    assert (document["distillation"], document["shortfalls"]) == (None, [])
-    assert [step["distillation"] for step in document["steps"]] == [None] * 3
-    assert gp("runs", "show", "toy").code == 0
 
 
 def test_a_run_that_is_not_the_latest_is_gone_on_with_by_its_own_command(

@@ -216,21 +216,23 @@ def test_a_practice_report_tells_failures_by_kind(capsys: pytest.CaptureFixture[
 def test_what_was_quarantined_is_counted_with_the_way_to_see_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    rows = [step(0, "closed", 7), step(1, "closed", 8, quarantined=2)]
+    rows = [step(0, "closed", 7), step(1, "closed", 8, quarantined=2, distillation={})]
     show_practice(replace(PRACTICE, steps=rows))
     text = " ".join(capsys.readouterr().out.split())
     look = "grpo-practice experiences list --quarantined --run math"
     assert f"quarantined 2 proposed texts kept out of the library: {look}" in text
 
 
+WEIGHTED = "all rollouts, twice those of groups that might have been left out"
+
+
 def test_a_mean_that_is_not_of_all_rollouts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     show_practice(PRACTICE)
     assert "mean reward:" not in capsys.readouterr().out
-    over = "the first 2 rollouts of each group"
-    report = replace(PRACTICE, steps=[step(0, "closed", 7, mean_reward_over=over)])
+    report = replace(PRACTICE, steps=[step(0, "closed", 7, mean_reward_over="weighted")])
     show_practice(report)
-    assert f"mean reward: of {over};" in capsys.readouterr().out
-    assert [row["mean_reward_over"] for row in report.document()["steps"]] == [over]
+    assert f"mean reward: of {WEIGHTED};" in capsys.readouterr().out
+    assert [row["mean_reward_over"] for row in report.document()["steps"]] == [WEIGHTED]
     assert PRACTICE.document()["steps"][0]["mean_reward_over"] == "all rollouts"
 
 
@@ -290,15 +292,12 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     assert lines[-1] == "next: grpo-practice export-agent --run math"
 
 
-FIRST_TWO = "the first 2 rollouts of each group"
-
-
 @pytest.mark.parametrize(
     ("over", "said"),
     [
         ([None, None], None),
-        ([FIRST_TWO, FIRST_TWO], f"  mean reward: of {FIRST_TWO}; to compare"),
-        ([None, FIRST_TWO], f"  mean reward of step 1: of {FIRST_TWO}; to compare"),
+        (["weighted", "weighted"], f"  mean reward: of {WEIGHTED}"),
+        ([None, "weighted"], f"  mean reward of step 1: of {WEIGHTED}"),
     ],
 )
 def test_it_is_said_what_a_mean_reward_is_of_and_for_which_steps(

@@ -15,7 +15,6 @@ from grpo_practice.errors import (
     ContextOverflowError,
     EndpointError,
 )
-from grpo_practice.fences import Fences
 from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
@@ -35,7 +34,7 @@ from grpo_practice.types import (
     Trajectory,
     Verdict,
 )
-from tests.fakes import FakeChat
+from tests.fakes import FENCES, FakeChat
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 Q = Sample("How much is {{ 7*7 }} + 1? $x$ %s", ["50", 50], id=1)
@@ -90,9 +89,7 @@ PROMPTS = load_prompts()
 
 def teacher(said: Said, *, truth: bool = True) -> Teacher:
     goals = ("Add numbers.", "Be exact.")
-    return Teacher(
-        said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.", fences=Fences(None)
-    )
+    return Teacher(said.chat, load_prompts(), *goals, truth, 2, 0, "Add it up.", fences=FENCES)
 
 
 AT = GroupKey(1, 0, 0, 0)
@@ -325,7 +322,7 @@ async def test_the_prompts_are_what_was_reviewed() -> None:
     await merge(teacher(said), LIBRARY, proposed, on, GroupKey(1, 0, 0))
     first: dict[str, str] = {s.address.stage: shown(m) for s, m in reversed(said.asked)}
     assert first.keys() == set(distillation()), "a stage of stages.STAGES that neither asks"
-    first["reask"] = shown(load_prompts()["reask"].render(Fences(None), error="it is empty"))
+    first["reask"] = shown(load_prompts()["reask"].render(FENCES, error="it is empty"))
     for stage, text in first.items():
         path = GOLDEN / f"{stage}.txt"
         if not path.exists():

@@ -8,7 +8,6 @@ import pytest
 
 from grpo_practice import sim
 from grpo_practice.errors import ReplyError
-from grpo_practice.fences import Fences
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.untaught import (
@@ -22,6 +21,7 @@ from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.questions import TOPICS
 from grpo_practice.sim.world import Teaching, World
 from grpo_practice.types import Experience, Library
+from tests.fakes import FENCES
 from tests.practice.test_distil import GOLDEN, Said, shown
 
 AT = GroupKey(1, 3, 0)
@@ -46,7 +46,7 @@ def reply(*texts: str) -> str:
 
 async def write(said: Said, like: Library = LEARNT) -> Library:
     goals = ("Add numbers.", "Be exact.")
-    teacher = Teacher(said.chat, direct_prompts(), *goals, True, 2, 0, fences=Fences(None))
+    teacher = Teacher(said.chat, direct_prompts(), *goals, True, 2, 0, fences=FENCES)
     return await write_directly(teacher, like, AT)
 
 

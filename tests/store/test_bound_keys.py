@@ -9,10 +9,7 @@ import pytest
 from grpo_practice.practice import METHOD
 from grpo_practice.store import bound_keys
 from grpo_practice.store.bound_keys import (
-    LATER_KEYS,
     agent_of,
-    complete,
-    counts_votes,
     has_own_agent,
 )
 
@@ -57,22 +54,3 @@ def test_an_agent_is_the_same_in_a_practice_run_and_in_its_evaluation(at: str) -
     assert agent_of(identity) == {"agent.type": "python", "agent.function": "a.py:f"}
     assert has_own_agent(identity)
     assert not has_own_agent({f"{at}agent.type": "simple"})
-
-
-def test_what_was_stored_before_a_key_existed_is_known_of_it() -> None:
-    assert not counts_votes({})
-    assert counts_votes({"practice.method": 2})
-    assert LATER_KEYS["practice.overlap"] == 0.0
-
-
-@pytest.mark.parametrize("at", ["", "evaluation."])
-def test_a_later_key_of_the_other_kind_of_run_hides_no_value_of_the_agent(at: str) -> None:
-    own = {
-        f"{at}agent.function": "a.py:solve",
-        f"{at}agent.command": ["python3", "a.py"],
-        f"{at}agent.stop_at_tool_names": ["submit"],
-    }
-    assert agent_of(complete(own)) == {
-        "agent.sha256": None,
-        **{key.removeprefix(at): value for key, value in own.items()},
-    }

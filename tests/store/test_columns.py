@@ -125,8 +125,6 @@ def columns(store: Store, table: str) -> set[str]:
     return {row["name"] for row in rows}
 
 
-NO_LONGER = {"wave"}
-"""Columns of rollouts that a removed policy wrote."""
 DICT = "the dict that writes a row and the columns of its table differ"
 BACK = "a field is not stored, or not read back: its default comes in its place"
 
@@ -147,7 +145,7 @@ async def test_every_field_of_a_rollout_has_its_column_and_comes_back(tmp_path: 
         assert found[0, 0][1] == rollout, f"{BACK} (store/rollouts.py: _columns, _rollout)"
         save = rollouts.Save(branch.id, 0, rollout, prompt, branch.judge_id)
         written = save.key.keys() | rollouts._columns(save, b"", "").keys()
-        assert written | {"rollout_id", *NO_LONGER} == columns(store, "rollouts"), DICT
+        assert written | {"rollout_id"} == columns(store, "rollouts"), DICT
 
 
 async def test_every_field_of_a_call_has_its_column_and_comes_back(tmp_path: Path) -> None:

@@ -20,13 +20,11 @@ Proposed = Sequence[Operation]
 class Run:
     """A run of three questions a step; each step is closed by hand."""
 
-    def __init__(
-        self, store: Store, name: str = "r", start: Library | None = None, method: int = 2
-    ) -> None:
+    def __init__(self, store: Store, name: str = "r", start: Library | None = None) -> None:
         self.store = store
         self.data, self.ids = upload(store, 6)
         self.plan = [PlannedStep(n, 0, n, tuple((i, 2) for i in self.ids[:3])) for n in range(4)]
-        self.spec = spec(self.data, name, {"practice.method": method}, library=start)
+        self.spec = spec(self.data, name, library=start)
         self.branch = store.begin(self.spec, plan=planned(self.plan))
 
     def restart(self, step: int) -> None:
@@ -174,14 +172,6 @@ async def test_who_was_not_played_with_an_experience_cannot_speak_against_it(run
     await run.close(0, [[ADD], [], []], merged(ADD, 0))
     await run.close(1, [[], [TURN], [CONFIRM]], shown=empty)
     assert run.votes(2) == {0: 1, 2: 1}
-
-
-async def test_no_vote_is_read_of_a_version_that_counted_none(tmp_path: Path) -> None:
-    """Its proposals do not say what they found of the experience that they name."""
-    run = Run(Store(tmp_path / "old.db"), method=1)
-    await run.close(0, [[ADD], [], []], merged(ADD, 0))
-    await run.close(1, [[], [Operation("UPDATE", "E1", "x")], []])
-    assert run.votes(2) == {0: 1}
 
 
 async def test_a_rewording_keeps_the_plays_that_speak_for_what_it_says(run: Run) -> None:

@@ -7,7 +7,7 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.store import Store, branches, datasets, invocations
-from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of, complete
+from grpo_practice.store.bound_keys import INSTRUCTIONS, Identity, agent_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
 from grpo_practice.types import Library
@@ -64,7 +64,5 @@ def _with_prompt(store: Store, prompt: str) -> Iterator[tuple[str, Branch]]:
 
 def _answer_keys(identity: Identity) -> dict[str, Any]:
     """Return what an evaluation's answers depend on besides its questions and its prompt."""
-    answers = agent_of(complete(identity)) | {
-        key: identity.get(key) for key in ("seed", "batch_size")
-    }
+    answers = agent_of(identity) | {key: identity.get(key) for key in ("seed", "batch_size")}
     return {key: value for key, value in answers.items() if key != INSTRUCTIONS}

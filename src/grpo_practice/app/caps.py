@@ -70,9 +70,7 @@ class _PriceBook:
         ):
             _, endpoint = endpoint_of(model, prices=self._prices)
             name, url = model.model_provider.model, endpoint.base_url
-            price = self._known(name, url, endpoint.price(name, url))
-            # Replies of earlier versions are filed without a port.
-            self._by_place[name, host(url)] = self._by_place[name, place(url)] = price
+            self._by_place[name, place(url)] = self._known(name, url, endpoint.price(name, url))
 
     def price_of(self, row: Spent) -> Price:
         """Return the price of calls that were made."""

@@ -371,14 +371,6 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
             " over its rollouts is mostly one of the other questions",
             hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
         )
-    if any(row.going_on is not None for row in rows):
-        raise ConfigError(
-            f"{run.name} has adaptive groups: a group that stops once its rewards differ draws a"
-            " score over its rollouts to the middle",
-            hint="score what it learnt:"
-            f" `grpo-practice export-agent --run {quote(run.name)} -o agent.yaml`,"
-            f" then `grpo-practice eval --run {quote(run.name)} --agent agent.yaml`",
-        )
     planned = sum(row.plan.rollouts for row in rows)
     if missing := store.read(scores.missing, branch):
         raise ConfigError(

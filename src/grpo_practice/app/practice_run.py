@@ -249,11 +249,11 @@ def planned(
             f"practice.batch_size {settings.batch_size} with drop_last leaves no step to play",
             hint="make the batch smaller, or drop_last false",
         )
-    changed = diff({METHOD_KEY: branch.identity[METHOD_KEY]}, {METHOD_KEY: METHOD})
+    changed = diff({METHOD_KEY: branch.identity.get(METHOD_KEY)}, {METHOD_KEY: METHOD})
     # A run that is complete is only read, whichever version merged it.
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
-            f"{branch.run} was begun by an older version, which merges in another way",
+            f"{branch.run} was begun by another version, which merges in another way",
             changed,
             hint="give the new run another exp_id, or add --restart-step N to play from step N on"
             " afresh",
@@ -265,7 +265,7 @@ def planned(
 
 async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
     session = job.session
-    left = any(not row.closed for row in rows)  # a finished run may have an older version's prompts
+    left = any(not row.closed for row in rows)
     config, settings = job.config, job.config.practice
     agent = config.evaluation.agent
     # Of a finished run an evaluation may be left, which says it; tools are started here, though.
@@ -291,7 +291,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),
-            prompts=prompts_from(run.branch.prompts, run.branch.run) if left else {},
+            prompts=prompts_from(run.branch.prompts, run.branch.run),
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
             truth=settings.given_ground_truth,

@@ -23,7 +23,6 @@ from grpo_practice.store.bound_keys import (
     MODEL_SHA,
     WEIGHTS_SHA,
     agent_of,
-    complete,
 )
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
@@ -161,7 +160,7 @@ def unless_edited(
         return loaded, EvalTarget(name, library)
     branch, config = store.read(branches.load, found.head_branch), loaded.config
     sha = sha_of(config.agent, loaded.base_dir)
-    now = agent_of(complete(identity_of(config) | {AGENT_SHA: sha}))
+    now = agent_of(identity_of(config) | {AGENT_SHA: sha})
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")

@@ -173,10 +173,6 @@ class LedgeredChat:
         try:
             with span(self._emit, CallStarted(address, self.model)):
                 stored = await self._ledger.get(address, request_hash, nth)
-                # Earlier versions stored a cut stream as an empty answer.
-                while stored is not None and stored.is_cut:
-                    nth, _ = self.play.place(request_hash)
-                    stored = await self._ledger.get(address, request_hash, nth)
                 reply = await self._send(request, r, limit_s) if stored is None else stored
             self._model.bound.see(reply)
             # No await between the event and the entry's queue: a cancellation there would make

@@ -22,7 +22,7 @@ class ReplyBound:
     def bounded(self, request: Request, stage: Stage, r: int) -> Request:
         """Return the request with its bound, which is longer each time it is asked again.
 
-        Stored replies are found by the request without it, those of earlier versions too.
+        Stored replies are found by the request without it.
         """
         spec = STAGES[stage]
         own = {"max_tokens", "reasoning_effort"} & request.params.keys()

@@ -11,6 +11,7 @@ from typing import Literal, TypeVar, get_args
 
 from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.errors import ContextOverflowError, StepError, unanswered
+from grpo_practice.fences import without_marks
 from grpo_practice.groups.informative import group_advantages, status_of
 from grpo_practice.practice.lint import GivesAway
 from grpo_practice.practice.propose import propose
@@ -137,8 +138,8 @@ def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
     """Return how many characters of such texts a prompt has room for, beside the frame."""
-    said, fences = [str(message["content"]) for message in frame], task.teacher.fences
-    written = "".join([*said, *(fences.inside(text.text) for text in texts)])
+    said = [str(message["content"]) for message in frame]
+    written = "".join([*said, *(without_marks(text.text) for text in texts)])
     return chars_in(task.teacher.room, written) - chars_of(frame)
 
 

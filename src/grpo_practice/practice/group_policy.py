@@ -69,8 +69,8 @@ class AllGroups:
     def select(
         self, store: Store, branch: Branch, row: StepRow, samples: Sequence[Sample]
     ) -> Selection:
-        """Choose all groups, or those that an older version has chosen."""
-        return Selection(row.left_out)
+        """Choose all groups."""
+        return Selection()
 
     def most_left_out(self, groups: int) -> float:
         """Return 0."""

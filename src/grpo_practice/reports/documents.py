@@ -13,7 +13,6 @@ from grpo_practice.types import MeanOver
 MEAN_OVER: Mapping[MeanOver, str] = {
     "all": "all rollouts",
     "weighted": "all rollouts, twice those of groups that might have been left out",
-    "first_two": "the first 2 rollouts of each group",
 }
 """Names of the rollouts that a mean reward is over."""
 

@@ -140,19 +140,14 @@ def advice(reason: str) -> str:
 
 
 def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
-    """Return the counts of the closed steps, by step; older versions left none."""
+    """Return the counts of the closed steps of a practice run, by step."""
     found = {row.plan.step: Distillation.of(row.stats) for row in rows if row.closed}
     return {step: counts for step, counts in found.items() if counts is not None}
 
 
 def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
-    """Return what is worth a warning in the steps of a run, comparisons first.
-
-    Steps that an older version closed have no counts: with one of these it is not known that
-    nothing was learnt, and the run is no failure.
-    """
+    """Return what is worth a warning in the steps of a run, comparisons first."""
     steps = counted_steps(rows)
-    whole = len(steps) == sum(row.closed for row in rows)
     sums = Distillation.total(list(steps.values()))
     rules: list[Mapping[Any, int]] = [sums.refused, sums.quarantined]
     return [
@@ -161,7 +156,7 @@ def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
             {step: sum(counts.failed.values()) for step, counts in steps.items()},
             sums.informative,
             sums.failed,
-            may_be_total=whole,
+            may_be_total=True,
             rows=rows,
         ),
         *_shortfall(
@@ -169,7 +164,7 @@ def shortfalls(rows: Sequence[StepRow]) -> list[Shortfall]:
             {step: counts.lost for step, counts in steps.items()},
             sums.proposals,
             {r: n for r, n in added(rules).items() if r not in HARMLESS},
-            may_be_total=whole and not sums.confirmed and not sums.removed,
+            may_be_total=not sums.confirmed and not sums.removed,
             rows=rows,
         ),
     ]

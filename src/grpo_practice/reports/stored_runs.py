@@ -201,11 +201,7 @@ class RunReport(Report):
             return f"grpo-practice runs show {quote(run.name)}"
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
-            if self.played.get("group_policy") != "adaptive":
-                return self.command
-            # Removed, but a run that has closed nothing may still change its policy.
-            if not run.steps_closed:
-                return f"{self.command} --set practice.group_policy=fixed"
+            return self.command
         for short in self.shortfalls:
             if short.total:
                 return short.next_command(run.name, self.practise)
@@ -294,7 +290,6 @@ def _run_document(run: RunRow) -> dict[str, Any]:
 def _stats_document(row: StepRow) -> dict[str, Any] | None:
     stats = dict(row.stats) if row.stats else None
     if stats and "mean_reward_over" in stats:
-        # Schemas before 6 stored the sentence: a document has the same words for all steps.
         stats["mean_reward_over"] = MEAN_OVER[row.mean_over]
     return stats
 

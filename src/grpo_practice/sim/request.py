@@ -1,5 +1,6 @@
 """Reads a chat request: what it says, what stands in its fences, which tools it offers."""
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -8,7 +9,7 @@ from typing import Any
 
 from grpo_practice.calls import Message
 from grpo_practice.canonical import digest
-from grpo_practice.fences import CODE, Fences
+from grpo_practice.fences import CODE
 from grpo_practice.sim.lore import MARKER
 
 FENCE = re.compile(rf"<<<(\w+)(?: \S+)? ({CODE})\n(.*?)\n\2>>>", re.DOTALL)
@@ -124,7 +125,7 @@ def labels(text: str) -> dict[str, str]:
 
 
 def _keyless(value: Any) -> Any:
-    """Return a JSON value whose texts have fences as of a run without a key."""
+    """Return a JSON value whose fences do not depend on the key of the run."""
     match value:
         case str():
             return FENCE.sub(_keyless_fence, value) if "<<<" in value else value
@@ -138,7 +139,8 @@ def _keyless(value: Any) -> Any:
 
 def _keyless_fence(fence: re.Match[str]) -> str:
     opening, _, _ = fence[0].partition(f" {fence[2]}\n")
-    return Fences(None).around(fence[3], opening.removeprefix("<<<"))
+    code = hashlib.sha256(fence[3].encode("utf-8", "replace")).hexdigest()[:8]
+    return f"{opening} {code}\n{fence[3]}\n{code}>>>"
 
 
 def _tools(body: Mapping[str, Any]) -> frozenset[str]:

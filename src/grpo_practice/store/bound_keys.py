@@ -1,8 +1,7 @@
 """Meaning of the keys of an identity: the flat, dotted keys that a branch is bound to.
 
-Which keys of a configuration are among them says `config/identity.py`. Here is the one place that
-reads them back: stored identities are of any version, and those of practice runs have the agent's
-keys below `evaluation.`.
+`config/identity.py` chooses which keys of a configuration belong to it. Only this module reads them
+back. In the identity of a practice run, the agent's keys are below `evaluation.`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,48 +27,14 @@ MODEL = "agent.model.model_provider.model"
 _EITHER = ("", "evaluation.")
 """Prefixes of the agent's keys in the identity of an evaluation, and of a practice run."""
 
-LATER_KEYS: Identity = {
-    AGENT_SHA: None,
-    "practice.overlap": 0.0,
-    "practice.summaries": "always",
-    TEACHER_CONTEXT: 32_768,
-    METHOD: 1,
-    "practice.answer_guard": True,
-    "practice.gate": "none",
-    **{f"{at}agent.stop_at_tool_names": [] for at in _EITHER},
-    **{f"{at}agent.function": None for at in _EITHER},
-    **{f"{at}agent.command": None for at in _EITHER},
-}
-"""Keys that came with a later version, with the value that says what was done before.
-
-A new key of the identity needs an entry: without one, every stored run counts as changed. So does
-one that went (`practice.gate`): stored identities have it.
-"""
-TEACHER_KEYS = frozenset({"practice.summaries", TEACHER_CONTEXT})
-"""Later keys whose default does otherwise than before: they matter to the teacher alone."""
-REMOVED_VALUES: Identity = {"practice.group_policy": "adaptive"}
-"""Values that a stored run may be bound to and no configuration can have any more."""
-_METHODS = {
-    1: "1 (every merged proposal passes)",
-    2: "2 (what is outvoted does not pass)",
-    3: "3 (a sentence that gives an answer away is dropped)",
+_METHODS: Mapping[object, str] = {
+    1: "1 (proposals are outvoted, answers that a text gives away are dropped)",
 }
 """Values of `practice.METHOD` in words."""
 
 
-def complete(identity: Identity) -> dict[str, Any]:
-    """Return the identity with the keys that came after it was stored."""
-    if MODEL_SHA in identity:  # a training run: none of these keys was ever its own
-        return {**identity}
-    practises = any(key.startswith("evaluation.") for key in identity)
-    later = LATER_KEYS.items()
-    # An evaluation's agent has no prefix: a null under the other name would hide it in `agent_of`.
-    return {k: v for k, v in later if practises or not k.startswith("evaluation.")} | {**identity}
-
-
 def diff(was: Identity, now: Identity) -> list[Change]:
     """Return the keys whose values differ, in order of their names."""
-    was, now = complete(was), complete(now)
     keys = sorted(was.keys() | now.keys())
     return [_change(k, was, now) for k in keys if was.get(k) != now.get(k)]
 
@@ -77,7 +42,7 @@ def diff(was: Identity, now: Identity) -> list[Change]:
 def _change(key: str, was: Identity, now: Identity) -> Change:
     """Return the change as a person reads it: of a file that is another one, not two hashes."""
     if key == METHOD:
-        return Change(key, *(_METHODS.get(of[key], of[key]) for of in (was, now)))
+        return Change(key, *(_METHODS.get(of.get(key), of.get(key)) for of in (was, now)))
     if key != AGENT_SHA:
         return Change(key, was.get(key), now.get(key))
     before, after = (_program_of(identity) for identity in (was, now))
@@ -94,19 +59,9 @@ def _program_of(identity: Identity) -> str | None:
     return None
 
 
-def is_later_default(change: Change, was: Identity) -> bool:
-    """Return True when a later version made this change: a run that has ended asks nothing."""
-    return change.key == METHOD or (change.key in TEACHER_KEYS and change.key not in was)
-
-
 def is_edited_verify(changes: Sequence[Change]) -> bool:
     """Return True when nothing but the file of the verify function has changed."""
     return [change.key for change in changes] == ["verify.sha256"]
-
-
-def can_be_undone(changes: Sequence[Change]) -> bool:
-    """Return True unless no configuration of this version gives back what was there before."""
-    return not any(c.key == METHOD or REMOVED_VALUES.get(c.key) == c.was for c in changes)
 
 
 def undoing_hint(changes: Sequence[Change]) -> str:
@@ -155,8 +110,3 @@ def has_own_agent(identity: Identity) -> bool:
 def verify_of(identity: Identity) -> str:
     """Return the name of the verify function that scores."""
     return str(scoring_of(identity)["verify.name"])
-
-
-def counts_votes(identity: Identity) -> bool:
-    """Return True when proposals say what they found of the experience that they name."""
-    return bool(complete(identity)[METHOD] >= 2)

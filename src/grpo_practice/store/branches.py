@@ -8,7 +8,7 @@ from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.fences import new_key
 from grpo_practice.store import libraries
-from grpo_practice.store.bound_keys import complete, diff
+from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import get_text, insert, now, put_text
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
@@ -123,7 +123,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         library=library,
         prompts=prompts,
         fence_key=row["fence_key"],
-        identity=complete(json.loads(row["identity"])),
+        identity=json.loads(row["identity"]),
         reuses=reuses(db, branch_id),
         notices=notices,
     )
@@ -237,8 +237,7 @@ def _insert_branch(
     library_id = _start_library(db, spec, parent, from_step)
     restarted = parent is not None and spec.cause == "start"
     if lender:
-        # NULL included: the calls that the branch takes over have the prompts of before schema 7.
-        fence_key = lender["fence_key"]
+        fence_key = lender["fence_key"]  # the prompts of the calls that the branch takes over
     else:
         # One key per run, whatever is restarted: who scores the run again has the key of all of it.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None

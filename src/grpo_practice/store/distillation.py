@@ -57,7 +57,7 @@ class Distillation:
 
     @classmethod
     def of(cls, stats: Mapping[str, Any] | None) -> Self | None:
-        """Return what the stats of a step hold; None where an older version closed the step."""
+        """Return what the stats of a step hold; None for a step that is not closed."""
         stored = (stats or {}).get(DISTILLATION)
         if stored is None:
             return None

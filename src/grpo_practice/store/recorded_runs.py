@@ -10,6 +10,7 @@ from typing import Any
 from grpo_practice.calls import Message
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.fences import new_key
 from grpo_practice.store import branches
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import insert, now, put_text
@@ -106,6 +107,7 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
     branch = {
         "run_id": spec.name,
         "cause": "start",
+        "fence_key": new_key(),
         "identity_sha": digest(identity),
         "identity": json.dumps(identity, ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),

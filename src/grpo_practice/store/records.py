@@ -14,8 +14,6 @@ Cause = Literal["start", "restart", "rejudge"]
 
 EFFECT = "effect"
 """Role of an evaluation whose rollouts are each shown half of a library: its mean is no score."""
-STOPPED = 2
-"""Attempts of a group that `group_policy: adaptive` stopped, since their rewards differed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,22 +91,14 @@ class Branch:
     """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
     """Branches whose calls may answer for this one's: the same work, config or name changed."""
-    fence_key: bytes | None = field(default=None, repr=False)
-    """Secret of the fences in its prompts; None where it began in schema 6 or earlier."""
+    fence_key: bytes = field(default=b"", repr=False)
+    """Secret of the fences in its prompts."""
     notices: tuple[str, ...] = ()
     """Decisions about resuming, for a person."""
 
     def holder(self, step: int) -> int:
         """Return the branch that holds a step on this line."""
         return next(s.branch_id for s in self.line if s.first <= step < s.end)
-
-
-_MEAN_OVER_BEFORE_6: Mapping[str, MeanOver] = {
-    "all rollouts": "all",
-    "all rollouts, twice those of groups that might have been left out": "weighted",
-    "the first 2 rollouts of each group": "first_two",
-}
-"""Sentences that schemas 1 to 5 stored in place of the value; leave them when words change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +112,6 @@ class StepRow:
     library_out: int | None
     played_by: int | None
     stats: Mapping[str, Any] | None
-    going_on: frozenset[int] | None = None
-    """Slots of the groups that were played whole, in a step of `group_policy: adaptive`.
-
-    That policy was removed; None in every other step.
-    """
     left_out: frozenset[int] | None = None
     """Slots of the groups that are not played; None while that is not decided, or never is."""
 
@@ -145,8 +130,7 @@ class StepRow:
         """Return how many rollouts a group plans."""
         if self.left_out is not None and slot in self.left_out:
             return 0
-        stopped = self.going_on is not None and slot not in self.going_on
-        return STOPPED if stopped else self.plan.slots[slot][1]
+        return self.plan.slots[slot][1]
 
     @property
     def pauses(self) -> int:
@@ -156,8 +140,8 @@ class StepRow:
     @property
     def mean_over(self) -> MeanOver:
         """Rollouts that the step's mean reward is over."""
-        stored = (self.stats or {}).get("mean_reward_over", "all")
-        return _MEAN_OVER_BEFORE_6.get(stored, stored)
+        over: MeanOver = (self.stats or {}).get("mean_reward_over", "all")
+        return over
 
     @property
     def closed(self) -> bool:

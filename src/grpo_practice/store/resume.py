@@ -9,10 +9,9 @@ from typing import Any
 
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store.bound_keys import (
-    can_be_undone,
+    METHOD,
     diff,
     is_edited_verify,
-    is_later_default,
     undoing_hint,
 )
 
@@ -96,7 +95,9 @@ def resume_decision(
     changes = diff(head.identity, identity)
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
-    if not changes or (head.finished and all(is_later_default(c, head.identity) for c in changes)):
+    is_new_method = any(change.key == METHOD for change in changes)
+    # A finished run is only read, whichever version merged it.
+    if not changes or (head.finished and is_new_method and len(changes) == 1):
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
@@ -110,7 +111,7 @@ def resume_decision(
         afresh = "--restart-step N to play from step N on afresh"
     else:
         afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
-    undo = f"undo the change{undoing_hint(changes)}, " if can_be_undone(changes) else ""
+    undo = "" if is_new_method else f"undo the change{undoing_hint(changes)}, "
     raise FingerprintError(
         f"{run} was started with another configuration",
         changes,

@@ -39,8 +39,8 @@ class Sums:
     """Rollouts that our own deadline ended."""
     slots: list[list[Any]]
     """[slot, scored, correct, sum of rewards, sum of their squares]."""
-    unasked: int = 0
-    """Answers for which no model was asked; older versions did not count them."""
+    unasked: int
+    """Answers for which no model was asked."""
 
 
 def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:

@@ -91,8 +91,6 @@ def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]
 
 def row_of(row: sqlite3.Row) -> StepRow:
     """Return a row of `steps` as a value."""
-    decided = dict(row)  # not all of it in a file of an older version, which may be looked at
-    going_on, left_out = decided.get("going_on"), decided.get("left_out")
     slots = tuple((sample, attempts) for sample, attempts in json.loads(row["plan"]))
     return StepRow(
         branch_id=row["branch_id"],
@@ -102,8 +100,7 @@ def row_of(row: sqlite3.Row) -> StepRow:
         library_out=row["library_out"],
         played_by=row["played_by"],
         stats=json.loads(row["stats"]) if row["stats"] else None,
-        going_on=frozenset(json.loads(going_on)) if going_on else None,
-        left_out=frozenset(json.loads(left_out)) if left_out else None,
+        left_out=frozenset(json.loads(row["left_out"])) if row["left_out"] else None,
     )
 
 

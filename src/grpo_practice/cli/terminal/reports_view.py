@@ -143,21 +143,15 @@ def show_practice(
 
 
 def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
-    """Return what became of the informative groups, from the comparisons to the library.
-
-    A line each for what there was; steps that an older version closed have no such counts.
-    """
+    """Return what became of the informative groups, from the comparisons to the library."""
     from grpo_practice.reports.shortfalls import Distillation, counted_steps
 
-    steps_counted = counted_steps(steps)
-    if not steps_counted:
-        return [("quarantined", _quarantined(steps, run))]
-    some = steps_named(list(steps_counted))
-    others = sum(row.closed for row in steps) - len(steps_counted)
-    sums = Distillation.total(list(steps_counted.values()))
+    counted = counted_steps(steps)
+    if not counted:
+        return []
+    sums = Distillation.total(list(counted.values()))
     refused = sum(sums.refused.values())
     return [
-        ("counted", f"{some}; an older version closed {others} more" if others else ""),
         ("compared", _compared(sums)),
         ("failed", _failed(sums)),
         ("summaries", f"{sums.unsummarised} failed" if sums.unsummarised else ""),
@@ -206,9 +200,7 @@ def _shortened(sums: "Distillation") -> str:
     return f"{attempts} by {sums.cut_chars:,} characters, for the teacher's context"
 
 
-def _quarantined(
-    steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int] | None = None
-) -> str:
+def _quarantined(steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int]) -> str:
     """Return how many texts were kept out of the library, and where to see them; '' for none."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
     look = on_database(f"{PROGRAM} experiences list --quarantined --run {quote(run)}")

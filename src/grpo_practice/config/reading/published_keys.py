@@ -75,14 +75,6 @@ RULES: Mapping[str, tuple[Rule, ...]] = {
     "practice": (
         Rule("preset", _empty, "names settings of the reference; write them out"),
         Rule("gate", _unless("none"), "is none: practice.select_dataset and --step best choose"),
-        Rule(
-            "group_policy",
-            _refuse("adaptive"),
-            "was removed, since it missed its target: each step waited twice, and it saved 11 % of"
-            " the rollouts at a loss. A run that used it can be read and not gone on with; to begin"
-            " another one, add --set practice.group_policy=skip_uniform (or fixed) --exp-id NAME,"
-            " and --from RUN to keep what was learnt",
-        ),
     ),
     "evaluation": (
         Rule("db_url", _ignore, "results go to the file named by --db"),

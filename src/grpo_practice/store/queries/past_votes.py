@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store import branches, libraries
-from grpo_practice.store.bound_keys import counts_votes
-from grpo_practice.store.queries import references
 from grpo_practice.store.records import Branch, Past, Play
 from grpo_practice.types import Library, Operation, one_vote, sharpens
 
@@ -89,8 +87,6 @@ def _votes(
 ) -> dict[str, Votes]:
     """Return the votes on each experience of the library; fill `shown` with who held which."""
     imported: Mapping[str, Votes] | None = None
-    # Before votes were counted, no proposal said what it found of the experience it named.
-    counted = [s for s in line if counts_votes(references.record(db, s[0]).identity)]
     found = dict[str, Votes]()
     for label, experience_id, version in libraries.items(db, library.id):
         name, meaning = f"E{label}", _meaning(db, line, experience_id)
@@ -107,7 +103,7 @@ def _votes(
             imported = _imported(db, line)
         brought = imported.get(name, {}) if meaning.since is None and imported else {}
         votes = Counter(brought) + Counter(meaning.samples)
-        for (_, sample_id), total in _cast(db, counted, experience_id, meaning, holders).items():
+        for (_, sample_id), total in _cast(db, line, experience_id, meaning, holders).items():
             votes[sample_id] += one_vote(total)
         found[name] = dict(votes)
     return found

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.store.bound_keys import complete
 from grpo_practice.store.db import get_text
 
 
@@ -46,7 +45,7 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
 
 def play_settings(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
     """Return how a branch of a practice run plays: its group policy, and its overlap."""
-    bound = complete(record(db, branch_id).identity)
+    bound = record(db, branch_id).identity
     return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
 
 

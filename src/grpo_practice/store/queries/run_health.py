@@ -141,16 +141,11 @@ def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
 
 
 _KIND = """CASE
-  WHEN f.kind = 'TimeoutError' OR f.broken = 'deadline' THEN 'deadline'
-  WHEN f.kind IN ('CancelledError', 'KeyboardInterrupt', 'SystemExit', 'interrupted')
-    THEN 'cancelled'
-  WHEN f.kind <> lower(f.kind) THEN 'internal'
+  WHEN f.broken = 'deadline' THEN 'deadline'
+  WHEN f.kind = 'interrupted' THEN 'cancelled'
   WHEN f.kind NOT IN ('provider', 'endpoint') THEN replace(f.kind, '_', ' ')
   WHEN f.http_status >= 300 THEN 'HTTP ' || f.http_status
   WHEN f.broken = 'cut' THEN 'cut'
   WHEN f.broken IN ('tls', 'proxy', 'connect') THEN 'refused'
   ELSE 'no usable answer' END"""
-"""How a failure on record is said.
-
-In older rows, one that another exception ended has the name of its class.
-"""
+"""Words for the kind of a failure on record."""

@@ -76,7 +76,7 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   identity      TEXT NOT NULL,               -- JSON of the redacted keys that the branch is bound to
   config_sha    BLOB NOT NULL REFERENCES texts,
   prompts       TEXT NOT NULL DEFAULT '{}',  -- JSON {name: hex sha of its text}
-  fence_key     BLOB CHECK (length(fence_key) = 32), -- secret of the fences in prompts
+  fence_key     BLOB NOT NULL CHECK (length(fence_key) = 32), -- secret of the fences in prompts
   base_dir      TEXT NOT NULL,               -- folder of relative paths in the config
   dataset_id    INTEGER REFERENCES datasets,
   created_at    TEXT NOT NULL
@@ -116,7 +116,6 @@ CREATE TABLE steps (
   library_in  INTEGER REFERENCES libraries,
   library_out INTEGER REFERENCES libraries,  -- NULL until closed; library_in if the merge failed
   status      TEXT NOT NULL CHECK (status IN ('planned','open','closed','merge_failed','stopped')),
-  going_on    TEXT,                          -- JSON [slot, ...] with a second wave; NULL = not decided
   left_out    TEXT,                          -- JSON [slot, ...] not played; NULL = not decided
   stats       TEXT,                          -- JSON, written when closed
   sums        TEXT,                          -- JSON totals if every rollout has its reward; NULL = none
@@ -155,7 +154,6 @@ CREATE TABLE rollouts (
   step         INTEGER NOT NULL,
   slot         INTEGER NOT NULL,
   attempt      INTEGER NOT NULL,
-  wave         INTEGER NOT NULL DEFAULT 0 CHECK (wave IN (0, 1)),
   sample_id    INTEGER NOT NULL REFERENCES samples,
   seed         INTEGER NOT NULL,
   library_id   INTEGER REFERENCES libraries,
