@@ -14,7 +14,6 @@ from grpo_practice.practice.replies import EXPERIENCE_CHARS
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store
-from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.project import Project, finished
 from tests.export.rendered import export_agent
 
@@ -139,7 +138,7 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
 
     async def again(*sets: str, **more: Any) -> None:
         if forecast:
-            with rehearsal(project.db) as store:
+            with Store(project.db, "scratch") as store:
                 remaining_calls.forecast(
                     project.practice_job(store, "practice.epochs=1", *sets, start=hand, **more)
                 )

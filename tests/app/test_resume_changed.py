@@ -8,7 +8,6 @@ from grpo_practice.errors import FingerprintError, PausedError, RunFailedError
 from grpo_practice.forecast.remaining_calls import forecast
 from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store, datasets
-from grpo_practice.store.scratch_copy import rehearsal
 from grpo_practice.types import Sample
 from tests.app.project import Project
 
@@ -107,7 +106,7 @@ async def test_a_mended_verify_function_scores_the_stored_answers(tmp_path: Path
     assert answered
     assert project.query("SELECT count(*) FROM steps WHERE closed_at NOTNULL") != [(0,)]
     scored_by(tmp_path, HALF)
-    with rehearsal(project.db) as store:
+    with Store(project.db, "scratch") as store:
         left = forecast(project.eval_job(store, BY_FILE, "batch_size=1", "concurrency=1"))
     report = await project.evaluate(BY_FILE, "batch_size=1", "concurrency=1")
     assert (report.replayed, report.requests.new) == (answered, 12 - answered)
@@ -124,7 +123,7 @@ async def test_a_verify_function_edited_under_way_scores_all_alike(tmp_path: Pat
     with pytest.raises(PausedError):
         await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1", caps=Caps(requests=5))
     scored_by(tmp_path, HALF.replace("0.5", "0.75"))
-    with rehearsal(project.db) as store:
+    with Store(project.db, "scratch") as store:
         left = forecast(project.eval_job(store, BY_FILE, "batch_size=2", "concurrency=1"))
     assert left.document()["total"]["calls"] == [7, 7]
     report = await project.evaluate(BY_FILE, "batch_size=2", "concurrency=1")

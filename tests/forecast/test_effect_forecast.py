@@ -7,7 +7,6 @@ import pytest
 from grpo_practice.app.evaluation_run import spec_of
 from grpo_practice.forecast.effect import forecast_effect
 from grpo_practice.store import Store
-from grpo_practice.store.scratch_copy import rehearsal
 from tests.app.test_effect import HELD, Measured, measurable
 
 
@@ -37,7 +36,7 @@ async def test_a_forecast_rests_on_the_effects_that_were_measured(project: Measu
     found = await project.measure(k=4)
     errors = [one.se for one in found.found.experiences if one.se is not None]
     for k in (4, 16):
-        with rehearsal(project.db) as store:
+        with Store(project.db, "scratch") as store:
             planned = forecast_effect(project.effect_job(store, k=k)).effect
         assert planned is not None
         assert planned.measured
@@ -56,7 +55,7 @@ async def test_a_forecast_rests_on_what_the_library_did_question_by_question(
     project: Measured,
 ) -> None:
     await project.practise("exp_id=tested", "practice.do_eval=true", "evaluation.pass_k=4")
-    with rehearsal(project.db) as store:
+    with Store(project.db, "scratch") as store:
         planned = forecast_effect(project.effect_job(store, library="tested")).effect
     assert planned is not None
     assert planned.measured

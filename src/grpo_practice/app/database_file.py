@@ -73,10 +73,9 @@ class DatabaseFile:
         # Imported here, as everything below is by the method that needs it: `import grpo_practice`
         # and `grpo-practice --help` must not wait for what a run needs.
         from grpo_practice.store import Store
-        from grpo_practice.store.scratch_copy import rehearsal
 
         self._check_usable(made=not (create or scratch))
-        with rehearsal(self.path) if scratch else Store(self.path) as store:
+        with Store(self.path, "scratch" if scratch else "write") as store:
             yield store
 
     def _check_usable(self, *, made: bool) -> None:

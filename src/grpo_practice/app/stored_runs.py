@@ -4,7 +4,7 @@ The half of `Workspace` that asks nobody.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -67,14 +67,13 @@ class StoredRuns(DatabaseFile):
         Raises:
             StoreError: There is none, or it cannot be read at this moment.
         """
-        from grpo_practice.store import datasets
+        from grpo_practice.store import Store, datasets
         from grpo_practice.store.queries import runs
-        from grpo_practice.store.reading import open_to_look
 
-        with closing(open_to_look(self.path, wait_s=0.2)) as db:
+        with Store(self.path, "look", wait_s=0.2) as store:
             if kind == "datasets":
-                return [dataset.name for dataset in datasets.newest(db)]
-            return [run.name for run in reversed(runs.all_runs(db))]
+                return [dataset.name for dataset in store.read(datasets.newest)]
+            return [run.name for run in reversed(store.read(runs.all_runs))]
 
     def run(self, name: str) -> "RunReport":
         """Return the steps, scores and costs of a run.

@@ -4,14 +4,13 @@ import os
 import shutil
 import sqlite3
 import sys
-from contextlib import closing
 from pathlib import Path
 
 from grpo_practice.config import Environment
 from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import StoreError
-from grpo_practice.store.db import check_ours
-from grpo_practice.store.reading import open_to_look
+from grpo_practice.store import Store
+from grpo_practice.store.migrate import VERSION
 
 OLDEST_SQLITE = (3, 37, 0)
 """First version with STRICT tables."""
@@ -67,14 +66,13 @@ def wal_reset_bug(version: tuple[int, ...]) -> bool:
 def _database(path: Path) -> list[Check]:
     if not path.exists():
         return [ok("database", f"{path} is not there yet; the first command makes it")]
-    try:
-        with closing(open_to_look(path)) as db:
-            version = check_ours(db, path, whole=False)
-    except StoreError as e:
-        return [problem("database", e)]
-    text = (
-        f"{path}, schema {version}" if version else f"{path} is empty; the first command fills it"
-    )
+    text = f"{path} is empty; the first command fills it"
+    if path.stat().st_size:
+        try:
+            Store(path, "look").close()
+        except StoreError as e:
+            return [problem("database", e)]
+        text = f"{path}, schema {VERSION}"
     found = [ok("database", text)]
     beside = sorted(path.parent.glob(f"{path.name}*"))
     for file in beside:
@@ -87,10 +85,10 @@ def _database(path: Path) -> list[Check]:
 def current(path: Path) -> bool:
     """Return whether the database can be read as it is: it is ours, and not empty."""
     try:
-        with closing(open_to_look(path)) as db:
-            return check_ours(db, path, whole=False) > 0
+        Store(path, "look").close()
     except StoreError:
         return False
+    return True
 
 
 def _place(folder: Path) -> list[Check]:

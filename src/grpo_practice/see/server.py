@@ -24,7 +24,7 @@ from grpo_practice.reports.base import Report
 from grpo_practice.see import views
 from grpo_practice.see.address import Query, link
 from grpo_practice.see.pages import render
-from grpo_practice.store.looked_at import LookedAt
+from grpo_practice.store import Store
 from grpo_practice.text import LOOPBACK
 
 READERS = 4
@@ -121,7 +121,7 @@ def application(
     path: Path,
     door: Door,
     readers: ThreadPoolExecutor,
-    under_way: set[LookedAt],
+    under_way: set[Store],
     *,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
@@ -169,9 +169,9 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
     return guarded
 
 
-def _read(path: Path, view: views.View, query: Query, under_way: set[LookedAt]) -> str:
+def _read(path: Path, view: views.View, query: Query, under_way: set[Store]) -> str:
     """Return a page: all of it is read at one moment, and the database is let go at once."""
-    with LookedAt(path) as store:
+    with Store(path, "look") as store:
         under_way.add(store)
         try:
             made = view(store, query)
@@ -216,9 +216,9 @@ async def serve_pages(
         ConfigError: The port cannot be listened on.
         StoreError: The database cannot be looked at.
     """
-    with LookedAt(path):
+    with Store(path, "look"):
         pass  # what is wrong with the file is said here, not on each page
-    door, under_way = Door(), set[LookedAt]()
+    door, under_way = Door(), set[Store]()
     with ThreadPoolExecutor(READERS, "view") as readers:
         app = application(
             path,

@@ -2,72 +2,77 @@
 
 import sqlite3
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, cast
 
-from grpo_practice.store.db import (
-    WAIT_S,
-    Connection,
-    check_ours,
-    connect,
-    explained,
-    make,
-    prepare,
-)
+from grpo_practice.store import steps
+from grpo_practice.store.db import WAIT_S, check_ours, connect, explained, make, prepare
 from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.reading import empty, is_writable, open_to_look, read_only
+from grpo_practice.store.records import StepRow
 from grpo_practice.store.writer import Writer
 
 T = TypeVar("T")
 
 
+Mode = Literal["write", "look", "scratch"]
+"""How a database is opened.
+
+`write`: to read and to write it; it is made if it is missing, and only read if this user may not
+write it. `look`: as it stands at this moment, never written or locked. `scratch`: a private copy,
+which need not have an original, and is deleted when it is closed.
+"""
+
+
 class OpenStore:
     """An open database. Reads are plain calls; writes go through the one writer thread."""
 
-    def __init__(
-        self, path: Path, *, wait_s: float = WAIT_S, scratch_of: Path | None = None
-    ) -> None:
-        """Open the database; make it first where there is none.
+    def __init__(self, path: Path, mode: Mode = "write", *, wait_s: float = WAIT_S) -> None:
+        """Open the database; see `Mode`.
 
-        `scratch_of` is the database that this one is a copy of, and its name in messages; nothing
-        that is written here waits for the disk.
+        Close one that is only looked at soon: while it is open, the log of a run that is going on
+        cannot shrink.
 
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
         """
-        self.path = scratch_of or path
-        self._file = path
+        self.path = self._file = path
+        """Name in messages, and the file: another one for a scratch copy."""
         self._writes: Writer | None = None
-        """None where this user may only read the database."""
+        """None if the database is only read."""
         self._locks: RunLocks | None = None
-        make(path)
-        if not is_writable(path):
-            self._db = self._open_unwritable(path, wait_s)
-            return
-        # First of all: it has the file open as long as SQLite has.
-        self._locks = RunLocks(path)
-        try:
-            prepare(path, wait_s=wait_s)
-            with explained(path):
-                self._db = connect(path, wait_s=wait_s)
-                self._db.path = self.path
-                # A write by this connection would pass by the queue, and could
-                # overtake what it rests on.
+        self._lines: dict[int, list[StepRow]] | None = {} if mode == "look" else None
+        """Steps of the lines that were read: most of a page's time, and the same for all of it."""
+        with explained(path), ExitStack() as opened:
+            if mode == "scratch":
+                folder = opened.enter_context(TemporaryDirectory(prefix="grpo-practice-"))
+                self._file = Path(folder) / "scratch.db"
+                _copy(path, self._file)
+            if mode != "look":
+                make(self._file)
+            if mode == "look" or not is_writable(self._file):
+                self._db = opened.enter_context(closing(open_to_look(self._file, wait_s=wait_s)))
+                if check_ours(self._db, path, whole=False) == 0:
+                    raise empty(path)
+                if mode == "look":
+                    self._db.execute("BEGIN")
+            else:
+                # First of all: it has the file open as long as SQLite has.
+                self._locks = RunLocks(self._file)
+                # Released last: as long as rows are written, no other process may take the run.
+                opened.callback(self._locks.close)
+                prepare(self._file, wait_s=wait_s)
+                self._db = opened.enter_context(closing(connect(self._file, wait_s=wait_s)))
+                # A write by this connection would pass by the queue, and could overtake what it
+                # rests on.
                 self._db.execute("PRAGMA query_only = ON")
-            self._writes = Writer(path, wait_s=wait_s, durable=scratch_of is None)
-        except BaseException:
-            self._locks.close()
-            raise
-
-    def _open_unwritable(self, path: Path, wait_s: float) -> Connection:
-        db = open_to_look(path, wait_s=wait_s)
-        db.path = self.path
-        if check_ours(db, path, whole=False) == 0:
-            db.close()
-            raise empty(self.path)
-        return db
+                self._writes = Writer(self._file, wait_s=wait_s, durable=mode != "scratch")
+                opened.callback(self._writes.close)
+            self._db.path = path
+            self._opened = opened.pop_all()
 
     @property
     def _writer(self) -> Writer:
@@ -88,19 +93,21 @@ class OpenStore:
 
     def close(self) -> None:
         """Write everything to disk and release the locks; raise StoreError if the file is gone."""
-        try:
-            if self._writes is not None:
-                self._writes.close()
-        finally:
-            self._db.close()
-            # Last: as long as rows are written, no other process may take the run.
-            if self._locks is not None:
-                self._locks.close()
+        self._opened.close()
+
+    def interrupt(self) -> None:
+        """End the query that another thread has under way."""
+        self._db.interrupt()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return what a query of this package gives, on the reading connection."""
         with explained(self.path):
-            return question(self._db, *args, **kwargs)
+            if self._lines is None or question is not steps.on_line:
+                return question(self._db, *args, **kwargs)
+            (branch,) = args
+            if branch.id not in self._lines:
+                self._lines[branch.id] = cast(list[StepRow], question(self._db, branch))
+            return cast(T, [*self._lines[branch.id]])
 
     def each(self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> Iterator[T]:
         """Yield what a query of this package finds, one by one, on the reading connection."""
@@ -127,3 +134,13 @@ class OpenStore:
 
     async def _write_soon(self, work: Callable[[sqlite3.Connection], T]) -> T:
         return await self._writer.write(work)
+
+
+def _copy(path: Path, target: Path) -> None:
+    """Copy a database, if there is one, to a new file that nobody reads after a crash."""
+    if path.exists():
+        with closing(open_to_look(path)) as source, closing(sqlite3.connect(target)) as made:
+            # To wait for the disk would take far longer.
+            made.execute("PRAGMA synchronous = OFF")
+            made.execute("PRAGMA journal_mode = OFF")
+            source.backup(made)

@@ -2,14 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.reports.trace_report import TraceReport
-from grpo_practice.store.db import explained
+from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.queries.traced import (
     MERGE,
@@ -18,7 +17,6 @@ from grpo_practice.store.queries.traced import (
     traced_group,
     traced_steps,
 )
-from grpo_practice.store.reading import open_to_look
 from grpo_practice.telemetry.collector import VARIABLES, collector_of, variables_of
 from grpo_practice.telemetry.spans import Span, sampled, spans_of
 from grpo_practice.telemetry.tracer import AT_ONCE, NOT_INSTALLED, Tracing
@@ -42,10 +40,10 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
         from grpo_practice.telemetry.sender import Sender
     except ImportError as e:
         raise ConfigError("traces need OTLP, which is not installed", hint=NOT_INSTALLED) from e
-    with closing(open_to_look(path)) as db, explained(path):
-        name = runs.get(db, run).name
-        steps = traced_steps(db, name)
-        slots = [(step, [*played_slots(db, step), MERGE]) for step in steps]
+    with Store(path, "look") as store:
+        name = store.read(runs.get, run).name
+        steps = store.read(traced_steps, name)
+        slots = [(step, [*store.read(played_slots, step), MERGE]) for step in steps]
     if collector is None:
         raise ConfigError(
             "no collector of traces is named",
@@ -74,9 +72,9 @@ def _batches(
         chosen = [slot for slot in there if sampled(step, slot, tracing.share)]
         for start in range(0, len(chosen), AT_ONCE):
             # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
-            with closing(open_to_look(path)) as db, explained(path):
+            with Store(path, "look") as store:
                 groups = [
-                    traced_group(db, step, slot, content=tracing.content)
+                    store.read(traced_group, step, slot, content=tracing.content)
                     for slot in chosen[start : start + AT_ONCE]
                 ]
             roots = [spans_of(group, content=tracing.content) for group in groups]

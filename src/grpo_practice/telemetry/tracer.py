@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from shlex import quote
@@ -11,9 +11,7 @@ from time import monotonic
 from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
 from grpo_practice.store import Store
-from grpo_practice.store.db import explained
 from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
-from grpo_practice.store.reading import open_to_look
 from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
 from grpo_practice.telemetry.spans import Span, sampled, spans_of
 from grpo_practice.text import count
@@ -170,24 +168,22 @@ class Tracer:
     def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
         """Return the spans of the groups; a run that was deleted meanwhile has none."""
         self._store.flush()  # a rollout's row may still be queued
-        path = self._store.path
         # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
-        with closing(open_to_look(path)) as db, explained(path):
+        with Store(self._store.path, "look") as store:
             steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
             for group in groups:
                 place = (group.run, group.step)
                 if place not in steps:
                     try:
-                        steps[place] = traced_step(db, *place)
+                        steps[place] = store.read(traced_step, *place)
                     except StoreError:
                         steps[place] = None
                 step = steps[place]
                 if step is None or not sampled(step, group.slot, self._tracing.share):
                     continue
                 content = self._tracing.content
-                root = spans_of(
-                    traced_group(db, step, group.slot, content=content), content=content
-                )
+                read = store.read(traced_group, step, group.slot, content=content)
+                root = spans_of(read, content=content)
                 spans += root.each() if root is not None else ()
         return spans
 

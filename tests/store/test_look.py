@@ -6,7 +6,6 @@ import pytest
 
 from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.store import Store
-from grpo_practice.store.looked_at import LookedAt
 from grpo_practice.store.queries import runs
 from tests.app.project import finished
 
@@ -15,25 +14,28 @@ def test_an_empty_file_has_no_runs(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
     with pytest.raises(StoreError, match="is empty: there are no runs in it"):
-        LookedAt(path)
+        Store(path, "look")
     assert path.read_bytes() == b""
 
 
 async def test_what_is_read_is_of_one_moment(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p")
-    with LookedAt(project.db) as looked:
+    with Store(project.db, "look") as looked:
         assert looked.read(runs.get, "toy").status == "done"
         with Store(project.db) as store:
             store.delete_runs(["toy"])
         assert looked.read(runs.get, "toy").status == "done"
-    with LookedAt(project.db) as looked, pytest.raises(ConfigError, match="there is no run 'toy'"):
+    with (
+        Store(project.db, "look") as looked,
+        pytest.raises(ConfigError, match="there is no run 'toy'"),
+    ):
         looked.read(runs.get, "toy")
 
 
 async def test_nothing_is_written_and_nothing_left(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p")
     before, names = project.db.read_bytes(), sorted(project.folder.iterdir())
-    with LookedAt(project.db) as looked:
+    with Store(project.db, "look") as looked:
         assert not looked.is_worked_on("toy")
         with pytest.raises(StoreError, match="is read-only"):
             looked.delete_runs(["toy"])
