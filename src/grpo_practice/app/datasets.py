@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import Any, Literal, Unpack
 
 from grpo_practice.app.dataset_lines import DatasetLines
 from grpo_practice.app.recorded_samples import stage_run
@@ -15,15 +15,14 @@ from grpo_practice.app.upload import (
     families_notes,
     file_source,
     leave_unusable_out,
-    reading_of,
     stage_python_rows,
     suited,
 )
 from grpo_practice.config.schema.base import check_name
-from grpo_practice.data.download import DownloadRequest, defaults, download
+from grpo_practice.data.download import DownloadOptions, defaults, download
 from grpo_practice.data.formats import FileSource
-from grpo_practice.data.golds import Ask, Gold, Select, SeveralRightError, nobody
-from grpo_practice.data.read import ReadNotes, join_held, stage_file
+from grpo_practice.data.golds import Ask, SeveralRightError, nobody
+from grpo_practice.data.read import ReadNotes, join_held, reading_of, stage_file
 from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import ConfigError, DataError
@@ -47,22 +46,6 @@ from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"
 Stratum = Literal["source", "level"]
-
-
-class DownloadOptions(TypedDict, total=False):
-    """Part of a dataset to download, and how its rows are read; see `DownloadRequest`."""
-
-    split: str | None
-    revision: str | None
-    limit: int | None
-    seed: int | None
-    mapping: Mapping[str, str]
-    template: str | None
-    gold: Gold | None
-    select: Select | None
-    shape: str | None
-    dedup: bool
-    skip_bad: bool
 
 
 class Datasets:
@@ -188,11 +171,10 @@ class Datasets:
             ConfigError: There is no such dataset, an extra is missing, or an option is wrong.
             DataError: The hub does not give it, its rows cannot be used, or the name holds others.
         """
-        wanted = DownloadRequest(what, **options)
-        usual = defaults(wanted)
+        usual = defaults(what, options)
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
-        found = download(wanted, tell=lambda text: tee(on_event)(Notice(text)))
+        found = download(what, options, tell=lambda text: tee(on_event)(Notice(text)))
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
             return StoredDataset(

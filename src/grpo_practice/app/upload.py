@@ -4,11 +4,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, TypedDict, cast
+from typing import Any, Literal
 
 from grpo_practice.data.formats import FileSource
-from grpo_practice.data.golds import Gold, Select
-from grpo_practice.data.read import Reading, ReadNotes, stage_rows
+from grpo_practice.data.read import Reading, ReadNotes, reading_of, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import DataError
@@ -28,19 +27,12 @@ IfExists = Literal["fail", "replace", "append"]
 """Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
 
 
-class UploadOptions(TypedDict, total=False):
-    """How rows are read; each may be left out."""
+class UploadOptions(Reading, total=False):
+    """How rows are read from a source; each may be left out.
 
-    mapping: Mapping[str, str]
-    """Role → column, where the column names do not say it; slot → columns, with commas."""
-    template: str | None
-    """Text of a question, with slots such as `{question}` and `{options}`; None: by the columns."""
-    gold: Gold | None
-    """Form of the answers among options; None: as they look."""
-    select: Select | None
-    """Meaning of several right options: `any` of them, or `all`; None refuses such answers."""
-    shape: str | None
-    """Published shape of the rows; None: recognised by their columns."""
+    With `skip_bad`, rows whose answer the verify function cannot use are left out, too.
+    """
+
     format: str | None
     """Format of a file; None: as its name ends."""
     delimiter: str | None
@@ -49,11 +41,6 @@ class UploadOptions(TypedDict, total=False):
     """Names of a CSV file's columns, where its first line is a row."""
     rows: str | None
     """Key of the list that holds the rows, where a JSON file is one object."""
-    dedup: bool
-    """Whether only the first of rows with the same question is kept."""
-    skip_bad: bool
-    """Whether bad rows are left out, instead of refusing the file, and so are rows with an answer
-    that the verify function cannot use."""
     no_answers: bool
     """Whether no row needs an answer, since a judge will score."""
 
@@ -67,12 +54,6 @@ def file_source(path: Path, options: UploadOptions) -> FileSource:
         options.get("columns", ()),
         options.get("rows"),
     )
-
-
-def reading_of(options: UploadOptions) -> Reading:
-    """Return the options that say how rows become samples."""
-    names = Reading.__annotations__
-    return cast("Reading", {name: value for name, value in options.items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TypedDict, Unpack, cast
 
 from grpo_practice.canonical import clean_json
 from grpo_practice.data.answers import PLAIN, Form, form_of
@@ -43,6 +43,12 @@ class Reading(TypedDict, total=False):
     skip_bad: bool
     """Whether bad rows are left out, and told, instead of refusing the file. A fault of the whole
     file (its encoding, say) still refuses it."""
+
+
+def reading_of(options: Mapping[str, object]) -> Reading:
+    """Return those of the options that say how rows are read."""
+    names = Reading.__annotations__
+    return cast("Reading", {name: value for name, value in options.items() if name in names})
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
-from grpo_practice.data.download import DownloadRequest, DownloadResult, download
+from grpo_practice.data.download import DownloadOptions, DownloadResult, download
 from grpo_practice.errors import ConfigError, DataError
 from tests.data.hub import made
 from tests.data.hub.server import Hub, Trouble
@@ -17,8 +18,8 @@ TOKEN = "hf_A1b2C3d4E5f6G7h8I9j0"
 ROW = b'{"question": "1+1?", "answer": "2"}\n'
 
 
-def get(what: str, **wanted: object) -> DownloadResult:
-    return download(DownloadRequest(what, **wanted), tell=lambda text: None)  # type: ignore[arg-type]
+def get(what: str, **wanted: Any) -> DownloadResult:
+    return download(what, cast(DownloadOptions, wanted), tell=lambda text: None)
 
 
 def refused(what: str, **wanted: object) -> DataError:
