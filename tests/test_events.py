@@ -18,7 +18,6 @@ from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
-    CapWaits,
     Event,
     Notice,
     RetryWaits,
@@ -38,7 +37,7 @@ from tests.app.project import Project, served
 from tests.app.test_caps import Capped
 from tests.fakes import cancelling
 
-ELSEWHERE = {Aborted, CapWaits, Notice, RetryWaits, WeightsUpdated}
+ELSEWHERE = {Aborted, Notice, RetryWaits, WeightsUpdated}
 """Events that a run of practice in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")

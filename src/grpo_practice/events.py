@@ -269,13 +269,6 @@ class RetryWaits(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class CapWaits(_Timed):
-    """The number of requests has changed that a cap leaves no room until others have ended."""
-
-    requests: int
-
-
-@dataclass(frozen=True, slots=True)
 class Notice(_Timed):
     """A sentence that a person should read, emitted once."""
 
@@ -301,7 +294,6 @@ Event = (
     | StepFinished
     | WeightsUpdated
     | RetryWaits
-    | CapWaits
     | Notice
 )
 Emit = Callable[[Event], None]

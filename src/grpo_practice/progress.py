@@ -10,7 +10,6 @@ from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
-    CapWaits,
     Event,
     GroupDistilled,
     GroupFinished,
@@ -117,8 +116,6 @@ class Activity:
     """Stage → requests to the teacher that are under way."""
     teacher_step: int = 0
     """Step of the latest of these."""
-    cap_waits: int = 0
-    """Requests that wait for room under the caps."""
     _retries: list[tuple[float, RetryWaits]] = field(default_factory=list)
     """Waits before another try, with the times at which they end."""
     timed_out: Counter[float] = field(default_factory=Counter)
@@ -150,8 +147,6 @@ class Activity:
                 if event.timed_out_s is not None:
                     self.timed_out[event.timed_out_s] += 1
                 self._retries = [*self.retries(), (self.clock() + event.seconds, event)]
-            case CapWaits():
-                self.cap_waits = event.requests
             case _:
                 pass
 
@@ -301,7 +296,6 @@ class Tally:
                 | ScoringStarted()
                 | ScoringFinished()
                 | RetryWaits()
-                | CapWaits()
                 | Aborted()
                 | RunFinished()
                 | Notice()

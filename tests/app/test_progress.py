@@ -1,6 +1,5 @@
 """The bar of a command covers all that it plays, ends full, and never goes back."""
 
-import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,10 +8,8 @@ import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
-from grpo_practice.calls import Usage
 from grpo_practice.events import (
     CallFinished,
-    CapWaits,
     Event,
     RetryWaits,
     RolloutFinished,
@@ -23,8 +20,6 @@ from grpo_practice.events import (
     StepStarted,
 )
 from grpo_practice.llm import retry_wait
-from grpo_practice.llm.admission import Admission
-from grpo_practice.llm.budget import Account, Ask, Caps
 from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
@@ -177,22 +172,3 @@ async def test_a_request_that_is_tried_again_is_an_event_of_the_command(
     (wait,) = [event for event in project.events if isinstance(event, RetryWaits)]
     assert (wait.status, wait.asked) == (503, False)
     finishes(project.events)
-
-
-async def test_requests_that_a_cap_holds_back_are_counted_until_they_go_on() -> None:
-    admission, events, go = Admission(Account(Caps(tokens=150))), list[Event](), asyncio.Event()
-    admission.emit = events.append
-
-    async def ask() -> None:
-        async with admission.enter(Ask("m", 0, 100)) as tried:
-            tried.sent()
-            await go.wait()
-            tried.answered(Usage(10, None, 10))
-
-    tasks = [asyncio.create_task(ask()) for _ in range(3)]
-    for _ in range(5):
-        await asyncio.sleep(0)
-    assert events == [CapWaits(1), CapWaits(2)]
-    go.set()
-    await asyncio.gather(*tasks)
-    assert events[-1] == CapWaits(0)

@@ -12,7 +12,6 @@ from grpo_practice.calls import Address, Usage
 from grpo_practice.events import (
     CallFinished,
     CallStarted,
-    CapWaits,
     Event,
     GroupDistilled,
     GroupFinished,
@@ -201,7 +200,6 @@ SCENES: dict[str, list[Event]] = {
         RetryWaits("127.0.0.1:8000", 429, 25.0, asked=True),
         RetryWaits("127.0.0.1:8001", 503, 7.0, asked=False),
         RetryWaits("127.0.0.1:8001", None, 9.0, asked=False),
-        CapWaits(3),
     ],
     "an evaluation on the way": [
         *begun(),

@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.errors import GrpoPracticeError
-from grpo_practice.events import CapWaits, Emit, silent
+from grpo_practice.events import Emit, silent
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.rate_limit import Paces
 
@@ -59,7 +59,7 @@ class Admission:
         """Reason why no further request is sent."""
         self._finishing = set[asyncio.Task[Any] | None]()
         self.emit: Emit = silent
-        """Told of requests that wait, for room under the caps or for another try."""
+        """Told of requests that wait for another try."""
         self._waiting: list[tuple[Amount, asyncio.Future[None]]] = []
         self._empty = asyncio.Event()
         self._empty.set()
@@ -91,7 +91,6 @@ class Admission:
             raise self.account.paused(need)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((need, turn))
-        self.emit(CapWaits(len(self._waiting)))
         try:
             await turn
         except asyncio.CancelledError:
@@ -115,7 +114,6 @@ class Admission:
         # Who waits is cancelled by the stop; to admit it would send a new request.
         if self.stopped is not None:
             return
-        before = len(self._waiting)
         waiting = [(n, turn) for n, turn in self._waiting if not turn.done()]
         self._waiting = []
         for need_, turn in waiting:
@@ -129,8 +127,6 @@ class Admission:
             for need_, turn in self._waiting:
                 turn.set_exception(self.account.paused(need_))
             self._waiting = []
-        if len(self._waiting) != before:
-            self.emit(CapWaits(len(self._waiting)))
 
     @contextmanager
     def finishing(self) -> Iterator[None]:

@@ -199,8 +199,6 @@ def _waits(tally: Tally) -> Iterator[str]:
             "connection failed" if wait.status is None else f"HTTP {wait.status}" for wait in others
         )
         yield f"{len(others)} waiting to retry ({', '.join(kinds)})"
-    if tally.now.cap_waits:
-        yield f"{tally.now.cap_waits} waiting for room under the caps"
 
 
 def _part(tally: Tally, part: Part) -> list[Text]:

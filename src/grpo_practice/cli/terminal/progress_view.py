@@ -16,7 +16,6 @@ from grpo_practice.events import (
     Aborted,
     CallFinished,
     CallStarted,
-    CapWaits,
     Emit,
     Event,
     GroupDistilled,
@@ -219,7 +218,6 @@ def _line(event: Event, tally: Tally) -> tuple[str, str | None] | None:
             | ScoringStarted()
             | ScoringFinished()
             | RetryWaits()
-            | CapWaits()
             | Aborted()
             | RunFinished()
         ):
