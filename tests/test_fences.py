@@ -73,7 +73,21 @@ def test_no_text_holds_the_mark_of_a_fence(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["a < b", "1 << 2 >> 3", "x <= y", "<b>", "\u00abx\u00bb", "<<>>", "<lessonplan>"]
+    "text",
+    [
+        "a < b",
+        "1 << 2 >> 3",
+        "x <= y",
+        "<b>",
+        "\u00abx\u00bb",
+        "<<>>",
+        "<lessonplan>",
+        "f <| x |> g",
+        "[system]",
+        "<think>",
+        "a[0]",
+        "<sup>2</sup>",
+    ],
 )
 def test_what_is_no_mark_stays(text: str) -> None:
     assert without_marks(text) == text
@@ -89,8 +103,19 @@ def test_no_fenced_text_holds_a_tag_of_a_reply(reads: Form, opens: str) -> None:
         assert len(without_marks(text)) == len(text)
 
 
+@pytest.mark.parametrize(
+    "token",
+    ["<|im_end|>", "<|EOT_ID|>", "<\uff5cUser\uff5c>", "[INST]", "[/inst]", "[SYSTEM_PROMPT]",
+     "<<SYS>>", "</s>", "<eos>", "<end_of_turn>", "[|user|]"],
+)  # fmt: skip
+def test_no_fenced_text_holds_a_token_that_ends_a_turn(token: str) -> None:
+    fence = FENCES.around(f"a{token}b")
+    assert token not in fence
+    assert len(without_marks(token)) == len(token)
+
+
 def test_marks_take_no_time_that_grows_faster_than_the_text() -> None:
-    for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>", "< ", "< / "):
+    for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>", "< ", "< / ", "<|", "<|a", "[|a"):
         assert len(without_marks(part * 1_000_000)) == len(part) * 1_000_000
 
 

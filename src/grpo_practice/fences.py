@@ -16,13 +16,26 @@ _UNSEEN = (
 _OPENS, _CLOSES = "<\ufe64\uff1c", ">\ufe65\uff1e"
 REPLY_TAG = r"[<\uff1c]\s{0,9}([/\uff0f]?)\s{0,9}(lessons?|operations?)\b"
 """Pattern of the tags in which a teacher answers, in upper and lower case."""
+_TURN = (
+    r"<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>|\[\|\w{1,20}\|\]|</?s>|<</?sys>>|<[be]os>"
+    r"|</?(?:start|end)_of_turn>"
+    r"|\[/?(?:inst|system_prompt|tool_calls|tool_results|tool_content|available_tools)\]"
+)
+"""Pattern of the tokens that separate the turns of known chat formats, in any case.
+
+Many servers take such a token in a message for their own: it ends the turn, and with it the fence.
+"""
 _MARK = re.compile(
     "|".join(rf"[{one}](?:{_UNSEEN}*+[{one}]){{2,}}" for one in (_OPENS, _CLOSES))
-    + f"|{REPLY_TAG}",  # a quotation of it would read as the teacher's own answer
+    + f"|{REPLY_TAG}|{_TURN}",  # a quotation of it would read as the teacher's own answer
     re.IGNORECASE,
 )
 """Three angle brackets in a row as a reader sees them: in any width, unseen characters between."""
-_QUOTED = str.maketrans(dict.fromkeys(_OPENS, "\u2039") | dict.fromkeys(_CLOSES, "\u203a"))
+_QUOTED = str.maketrans(
+    dict.fromkeys(_OPENS, "\u2039")
+    | dict.fromkeys(_CLOSES, "\u203a")
+    | {"[": "\u27e6", "]": "\u27e7"}
+)
 _NO_LABEL = re.compile(r"[^\w .:\[\]-]")
 
 
@@ -42,7 +55,8 @@ class Fences:
         """Return the text between two lines with a code that only the key's holder can make.
 
         Marks of a fence in the text become quotation marks, so that it neither closes its fence
-        nor seems to; so do the brackets of tags that a teacher's reply is read from.
+        nor seems to; so do the brackets of tags that a teacher's reply is read from, and of tokens
+        that end a turn.
         """
         body = without_marks(str(text))
         label = _NO_LABEL.sub("_", label)
@@ -62,5 +76,5 @@ def new_key() -> bytes:
 
 
 def without_marks(text: str) -> str:
-    """Replace the angle brackets of fence marks and reply tags by as many quotation marks."""
+    """Replace the brackets of fence marks, reply tags and chat tokens by as many other marks."""
     return _MARK.sub(lambda mark: mark[0].translate(_QUOTED), text)

@@ -2,7 +2,7 @@
 
 import re
 
-from grpo_practice.fences import Fences
+from grpo_practice.fences import Fences, without_marks
 from grpo_practice.prompts.web import web_fenced
 
 PREFACE = (
@@ -13,10 +13,6 @@ PREFACE = (
 
 _OPEN, _CLOSE = "\u2039", "\u203a"
 _TAG = re.compile(r"<+(?=[A-Za-z/|!?$\uff5c])|<{3,}|>{3,}")
-_BRACKET = re.compile(
-    r"\[(/?)(INST|SYS|SYSTEM|SYSTEM_PROMPT|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT|AVAILABLE_TOOLS)\]",
-    re.IGNORECASE,
-)
 _HIDDEN = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
     r"\ufff9-\ufffb\U000e0000-\U000e0fff]"
@@ -33,7 +29,7 @@ def neutral(text: str) -> str:
     """
     text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
     text = _TAG.sub(lambda m: (_OPEN if m[0][0] == "<" else _CLOSE) * len(m[0]), text)
-    return _BRACKET.sub("\u27e6\\1\\2\u27e7", text)
+    return without_marks(text)
 
 
 def from_web(fences: Fences, text: str, domain: str) -> str:
