@@ -26,10 +26,11 @@ TEMPLATE = FOLDER / "judge.md"
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
 """Criteria for known kinds of questions, by name."""
 
-# It begins the line or a sentence, and no quote closes it: what is quoted is the answer's own.
+_QUOTES = r"\"'\u2018-\u201f\u2039\u203a\u00ab\u00bb\u300c-\u300f>|\uff1e\uff5c"
+# It begins the line or a sentence, and nothing quotes it: what is quoted is the answer's own.
 _GRADE = re.compile(
-    r"(?:^|[.!?\u3002])[^\w\"'\u201c]{0,9}GRADE\s*[:=\uff1a]\s*(CORRECT|INCORRECT)"
-    r"[^\w\"'\u2019\u201d\u00bb\u300d]{0,9}$",
+    r"(?:^|[.!?\u3002])[^\w" + _QUOTES + r"]{0,9}GRADE\s*[:=\uff1a]\s*(CORRECT|INCORRECT)"
+    r"[^\w" + _QUOTES + r"]{0,9}$",
     re.IGNORECASE,
 )
 _CRITIQUE = 2_000
@@ -244,9 +245,17 @@ async def judged(
 
 
 def read_grade(text: str) -> bool | None:
-    """Return True or False for the grade that ends the judge's last line; None without one."""
-    found = _GRADE.search((_visible(text).strip().splitlines() or [""])[-1])
-    return found[1].upper() == "CORRECT" if found else None
+    """Return True or False for the grade that ends the judge's last line; None without one.
+
+    CORRECT behind a line with INCORRECT is no grade: answers ask to be quoted last.
+    """
+    lines = _visible(text).strip().splitlines()
+    *before, last = [m[1].upper() if (m := _GRADE.search(line)) else None for line in lines] or [
+        None
+    ]
+    if last is None or (last == "CORRECT" and "INCORRECT" in before):
+        return None
+    return last == "CORRECT"
 
 
 def empty_answer(text: str) -> bool:
