@@ -41,6 +41,7 @@ QuarantineRule = Literal[
     "mixed_scripts",
     "gives_answer_away",
     "one_site",
+    "repeats_attempt",
 ]
 """Kinds of reasons for which a text is kept out of a library until a person has looked at it."""
 QUARANTINE = frozenset(get_args(QuarantineRule))

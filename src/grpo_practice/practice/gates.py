@@ -16,6 +16,8 @@ from grpo_practice.practice.context import Practice
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import Proposal, fitting, pruned, within, without_outvoted
+from grpo_practice.practice.repetition import without_repeated
+from grpo_practice.practice.transcript import transcript_of
 from grpo_practice.practice.web_provenance import Source, read_in, supported
 from grpo_practice.store.queries.held import texts_outside
 from grpo_practice.types import Group, Library, Operation, Quarantine
@@ -75,18 +77,44 @@ def answer_given_away(
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
     """Quarantine text of one web site alone, unless the site is trusted or a person decides."""
+    tools, settings = step.job.page_tools, step.job.settings
+    groups = [Source(said, read_in(step.groups[i], tools)) for i, said in _proposed(step).items()]
+    check = partial(supported, trusted=settings.trusted_sites, hold=settings.approve)
+    # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
+    return replace(
+        change, merged=await asyncio.to_thread(check, change.merged, groups, _own_texts(step))
+    )
+
+
+async def quarantine_repeated(step: Merge, change: Change) -> Change:
+    """Quarantine sentences of an attempt that only comparisons which read it came to."""
+    proposed = _proposed(step)
+
+    def check() -> tuple[Operation, ...]:
+        attempts = {
+            slot: [transcript_of(rollout).text for rollout in step.groups[slot].teachable]
+            for slot in proposed
+        }
+        hold = step.job.settings.approve
+        return without_repeated(change.merged, attempts, proposed, _own_texts(step), hold=hold)
+
+    return replace(change, merged=await asyncio.to_thread(check))
+
+
+def _proposed(step: Merge) -> Mapping[int, Sequence[str]]:
+    """Return the proposed texts by slot, '' for an operation without text."""
     texts = defaultdict[int, list[str]](list)
     for proposal in step.proposed:
         texts[proposal.slot].append(proposal.operation.text or "")
-    tools, teacher = step.job.page_tools, step.job.teacher
-    groups = [Source(said, read_in(step.groups[slot], tools)) for slot, said in texts.items()]
+    return texts
+
+
+def _own_texts(step: Merge) -> list[str]:
+    """Return the texts that anybody may repeat: questions, instructions, the library."""
+    teacher = step.job.teacher
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]
-    own = [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
-    settings = step.job.settings
-    check = partial(supported, trusted=settings.trusted_sites, hold=settings.approve)
-    # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
-    return replace(change, merged=await asyncio.to_thread(check, change.merged, groups, own))
+    return [*filter(None, told), *questions, *(e.text for e in step.library.experiences)]
 
 
 async def refuse_outvoted(step: Merge, change: Change) -> Change:
@@ -130,6 +158,7 @@ async def keep_within_tokens(step: Merge, change: Change) -> Change:
 GATES: Sequence[Gate] = (
     quarantine_unsafe,
     quarantine_one_site,
+    quarantine_repeated,
     refuse_outvoted,
     hold_for_approval,
     remove_disproved,

@@ -31,7 +31,7 @@ UNSPACED = 8
 CARRIED = 0.25
 """Least share of a merged text, relative to the group with most of it, that a group carries."""
 
-_UNSPACED = re.compile(f"[{CJK}]")
+UNSPACED_WORD = re.compile(f"[{CJK}]")
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 Phrase = tuple[str, ...]
@@ -121,7 +121,7 @@ def supported(
     known = set[Phrase]().union(*map(phrases, own))
     wanted = [phrases(op.text or "") - known for op in merged]
     texts = {text for group in groups for page in group.pages.values() for text in page}
-    found = _phrases_by_text(texts, set[Phrase]().union(*wanted))
+    found = phrases_by_text(texts, set[Phrase]().union(*wanted))
     step = _Step(groups, found, frozenset(map(site_of, trusted)), hold)
     return tuple(_checked(op, step, sorted(said)) for op, said in zip(merged, wanted, strict=True))
 
@@ -143,9 +143,9 @@ class _Step:
         Each word counts one, divided among the groups that proposed it. A group with less than a
         share of what the first of them has only uses the same language.
         """
-        words = [set(_words(" ".join(group.texts))) for group in self.groups]
+        words = [set(words_of(" ".join(group.texts))) for group in self.groups]
         counts = [0.0] * len(words)
-        for word in set(_words(text)):
+        for word in set(words_of(text)):
             users = [i for i, used in enumerate(words) if word in used]
             for i in users:
                 counts[i] += 1 / len(users)
@@ -172,7 +172,7 @@ class _Step:
 
 def phrases(text: str) -> set[Phrase]:
     """Return the runs of words in a text by which it can be known again."""
-    words = _words(text)
+    words = words_of(text)
     runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
     short = (_run(words, i, PRECISE) for i in range(len(words)))
     precise = {run for run in short if any(c.isdigit() for word in run for c in word)}
@@ -185,10 +185,10 @@ def _run(words: Sequence[str], i: int, n: int) -> Phrase:
 
 
 def _long(word: str) -> int:
-    return UNSPACED if _UNSPACED.match(word) else PHRASE
+    return UNSPACED if UNSPACED_WORD.match(word) else PHRASE
 
 
-def _words(text: str) -> list[str]:
+def words_of(text: str) -> list[str]:
     """Split into words without case, compatibility forms and characters that show nothing."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
@@ -196,14 +196,16 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.casefold())
 
 
-def _phrases_by_text(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
+def phrases_by_text(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
     """Return text → which of the phrases stand in it."""
-    first = {phrase[0] for phrase in wanted}
+    lengths = defaultdict[str, set[int]](set)
+    for phrase in wanted:
+        lengths[phrase[0]].add(len(phrase))
     found = {}
     for text in texts:
-        words = _words(text)
-        starts = [i for i, word in enumerate(words) if word in first]
-        runs = (_run(words, i, n) for i in starts for n in (_long(words[i]), PRECISE))
+        words = words_of(text)
+        starts = ((i, n) for i, word in enumerate(words) for n in lengths.get(word, ()))
+        runs = (tuple(words[i : i + n]) for i, n in starts)
         found[text] = {run for run in runs if run in wanted}
     return found
 
