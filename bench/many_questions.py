@@ -50,7 +50,9 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
 
 
 def _target(name: str, values: list[float]) -> tuple[str, list[float], Callable[[float], bool]]:
-    most = 250 if name.endswith("MB") else 1 if name.endswith("of 3") else 40
+    usual = 250 if name.endswith("MB") else 1 if name.endswith("of 3") else 40
+    # A split holds its families in dictionaries.
+    most = 400 if name == "data split, peak MB" else usual
     return f"≤ {most}", values, at_most(most)
 
 

@@ -8,6 +8,7 @@ import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import nsmallest
 from itertools import compress
 from math import isclose
 
@@ -175,12 +176,16 @@ def draw(hashes: Iterable[str], n: int, *, seed: int) -> bytes:
     Raises:
         DataError: There are not so many.
     """
-    seen, lots = Counter[str](), list[bytes]()
-    for sha in hashes:
-        lots.append(_hash(seed, f"{sha}|{seen[sha]}"))
-        seen[sha] += 1
-    if n > len(lots):
-        are = "is" if len(lots) == 1 else "are"
-        raise DataError(f"{n} rows are asked for, but there {are} {len(lots)}")
-    drawn = set(sorted(range(len(lots)), key=lots.__getitem__)[:n])
-    return bytes(position in drawn for position in range(len(lots)))
+    seen = Counter[int]()  # hashes of hashes: a million texts of 64 characters take 100 MB more
+
+    def lots() -> Iterator[tuple[bytes, int]]:
+        for position, sha in enumerate(hashes):
+            yield _hash(seed, f"{sha}|{seen[hash(sha)]}"), position
+            seen[hash(sha)] += 1
+
+    drawn = {position for _, position in nsmallest(n, lots())}
+    there = seen.total()
+    if n > there:
+        are = "is" if there == 1 else "are"
+        raise DataError(f"{n} rows are asked for, but there {are} {there}")
+    return bytes(position in drawn for position in range(there))
