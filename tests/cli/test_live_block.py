@@ -109,7 +109,8 @@ def test_a_terminal_that_is_resized_shows_one_block_in_its_new_width(
 def test_a_terminal_that_is_gone_does_not_end_the_run(shell: Shell, slow: Slow) -> None:
     terminal = Terminal(100, 30)
     with practising(shell, terminal, slow.words()) as process:
-        until(lambda: slow.asked() >= 8, process)
+        # A terminal that nobody reads is full after 4 kB, and the program waits to write.
+        until(lambda: terminal.shown and slow.asked() >= 8, process)
         os.close(terminal.ours)  # from here on every write is EIO
         os.close(terminal.theirs)
         slow.release()
