@@ -18,7 +18,8 @@ from grpo_practice.config.schema.provider import WORKED_OUT, ModelParams, ModelS
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.sim import stage_of
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 SOURCES = str(Path(__file__).parents[1] / "src/grpo_practice")
 UNREAD = {

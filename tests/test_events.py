@@ -33,8 +33,9 @@ from grpo_practice.events import (
 from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
-from tests.app.project import Project, served
+from tests.app.project import Project
 from tests.app.test_caps import Capped
+from tests.contract.project import served
 from tests.fakes import cancelling
 
 ELSEWHERE = {Aborted, Notice, RetryWaits, WeightsUpdated}

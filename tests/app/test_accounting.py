@@ -8,7 +8,8 @@ import pytest
 
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 
 @pytest.fixture

@@ -11,8 +11,9 @@ from grpo_practice.errors import FingerprintError
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store, datasets
 from grpo_practice.types import Answer, Sample
-from tests.app.project import Hook, Project, served
+from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import Hook, served
 
 SETTINGS = ("evaluation.verify=contains", "practice.epochs=1", "practice.batch_size=12")
 LABEL = "Detail: When the hypothesis adds a detail, answer undetermined."

@@ -23,7 +23,8 @@ from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store, branches
 from grpo_practice.types import Experience, Library
-from tests.app.project import CONFIG, Project, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import CONFIG, served
 
 OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be exact.")
 

@@ -12,8 +12,9 @@ from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
 from grpo_practice.store.migrate import migrate
-from tests.app.project import Project, served
+from tests.app.project import Project
 from tests.app.test_before_and_after import evaluation, exported
+from tests.contract.project import served
 
 
 async def test_the_exported_agent_was_evaluated_on_the_way(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ from grpo_practice.errors import PausedError
 from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from tests.app.project import CONFIG, Project
+from tests.app.project import Project
+from tests.contract.project import CONFIG
 from tests.export.rendered import export_agent
 
 

@@ -12,7 +12,8 @@ from grpo_practice.config import load_eval, load_practice, read_environment
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.llm.budget import NO_CAPS, Amount, Caps
 from grpo_practice.store import Store
-from tests.app.project import Hook, Project, served
+from tests.app.project import Project
+from tests.contract.project import Hook, served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
 """Dollars per million tokens: a request of the toy costs some hundred micro-dollars."""

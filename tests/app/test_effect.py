@@ -31,7 +31,8 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.types import Experience, Library, Sample
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import served
 
 HELD = 30
 

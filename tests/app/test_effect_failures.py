@@ -13,9 +13,9 @@ from grpo_practice.reports.effects import EffectsReport
 from grpo_practice.see.report import _effect
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import solve
-from tests.app.project import Hook, served
 from tests.app.test_effect import HELD, Measured, measurable
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import Hook, served
 
 SCORE = """
 def score(sample, timeout_score=0, **kwargs):

@@ -9,7 +9,8 @@ import pytest
 from grpo_practice.errors import FingerprintError, RunFailedError
 from grpo_practice.events import RolloutFinished
 from grpo_practice.store import Store
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 from tests.fakes import cancelling
 
 

@@ -14,8 +14,9 @@ from grpo_practice.events import RunStarted
 from grpo_practice.rollout import SAID_CHARS
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
-from tests.app.project import Project, served
+from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import served
 
 WHOEVER = """
 import sys, time, zlib

@@ -9,7 +9,8 @@ from grpo_practice.errors import RunFailedError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.types import PlannedStep
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 
 def step(number: int, ids: str, attempts: int) -> PlannedStep:

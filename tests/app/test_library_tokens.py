@@ -15,7 +15,8 @@ from grpo_practice.prompts.system import library_tokens
 from grpo_practice.store import Store
 from grpo_practice.store.libraries import edited
 from grpo_practice.types import Experience, Library, Operation
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import served
 from tests.practice.test_distil import GOLDEN, Said, shown, teacher
 
 MOST = 150

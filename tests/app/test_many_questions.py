@@ -25,7 +25,8 @@ from grpo_practice.store.db import connect
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 N = 5_000
 FEW = 500

@@ -9,9 +9,10 @@ from grpo_practice.errors import FingerprintError, PausedError
 from grpo_practice.llm.budget import Caps
 from grpo_practice.progress import Tally
 from grpo_practice.store.check import check
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
 from tests.app.test_caps import Capped
 from tests.app.test_practice_run import cut_off
+from tests.contract.project import served
 from tests.forecast.test_estimate import pilot
 
 HALF = "practice.overlap=0.5"

@@ -18,7 +18,8 @@ from grpo_practice.errors import (
 from grpo_practice.events import Notice
 from grpo_practice.store import Store, datasets
 from grpo_practice.types import Experience, Library, Sample
-from tests.app.project import Project, Served, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import Served, served
 
 
 @pytest.fixture

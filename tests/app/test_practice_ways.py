@@ -10,7 +10,8 @@ from grpo_practice.errors import ConfigError, RunFailedError
 from grpo_practice.reports.stored_runs import run_report
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 
 @pytest.fixture

@@ -23,10 +23,11 @@ from grpo_practice.llm import retry_wait
 from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
 from tests.app.test_effect import Measured
 from tests.app.test_practice_run import cut_off
 from tests.app.test_skipping import SKIPS
+from tests.contract.project import served
 
 TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
 SELECTED = "practice.select_dataset=pick"

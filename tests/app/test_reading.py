@@ -16,8 +16,8 @@ from grpo_practice.errors import EndpointRefusedError, FingerprintError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from tests.agents.custom.test_run import Own
-from tests.app.project import Hook, served
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import Hook, served
 
 WHOLE = ("practice.epochs=1", "practice.batch_size=12")
 """One step."""

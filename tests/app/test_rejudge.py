@@ -17,8 +17,9 @@ from grpo_practice.store import Store, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Unscored
 from grpo_practice.types import Verdict
-from tests.app.project import Project, served
+from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import served
 from tests.fakes import cancelling
 
 FLAKY = """

@@ -18,7 +18,8 @@ from grpo_practice.config import load_practice
 from grpo_practice.errors import ConfigError, FingerprintError, StoppedError
 from grpo_practice.events import silent
 from grpo_practice.store import Store
-from tests.app.project import CONFIG, Project
+from tests.app.project import Project
+from tests.contract.project import CONFIG
 
 
 @pytest.fixture

@@ -16,9 +16,10 @@ from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
 from tests.app.test_caps import Capped
 from tests.app.test_practice_run import cut_off
+from tests.contract.project import served
 from tests.forecast.test_estimate import ahead, calls, pilot
 
 SKIPS = (

@@ -12,7 +12,8 @@ import pytest
 from grpo_practice import Workspace
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import HEADING
-from tests.app.project import CONFIG, Project, finished
+from tests.app.project import Project, finished
+from tests.contract.project import CONFIG
 
 INSTRUCTIONS = "Solve it. Put the answer in \\boxed{}."
 

@@ -9,7 +9,8 @@ from grpo_practice.events import Notice
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 FEW = "practice.max_failed_share=0.1"
 

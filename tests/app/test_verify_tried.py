@@ -6,7 +6,8 @@ import pytest
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Notice
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 MISSPELT = "def f(sample):\n    return sample.responze == sample.correct_answer\n"
 OWN = "verify=mine.py:f"

@@ -5,8 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.sim import stage_of
-from tests.app.project import Hook, Project, served
+from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import Hook, served
 
 Said = tuple[int, dict[str, Any]]
 KEPT = "Units: When units differ, convert them first."

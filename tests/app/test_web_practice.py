@@ -10,7 +10,8 @@ import pytest
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS
 from grpo_practice.errors import ConfigError, PausedError
-from tests.app.project import CONFIG, Project
+from tests.app.project import Project
+from tests.contract.project import CONFIG
 from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
 

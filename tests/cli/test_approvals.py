@@ -9,7 +9,7 @@ import pytest
 
 from grpo_practice import Workspace
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
+from tests.contract.advice import next_words
 
 WORDS = ("practice", "--config", "practice.yaml", "--exp-id", "held", "--set")
 PRACTISE = (*WORDS, "practice.do_eval=false", "--set", "practice.approve=true")

@@ -10,7 +10,7 @@ from grpo_practice.practice.untaught import size
 from grpo_practice.store import Store, libraries
 from tests.cli.conftest import Gp
 from tests.cli.test_arms import arms, asked, query
-from tests.cli.test_next_commands import next_words
+from tests.contract.advice import next_words
 
 
 def test_a_changed_agent_file_is_another_arm(demo: Gp) -> None:

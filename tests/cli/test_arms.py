@@ -17,8 +17,8 @@ from grpo_practice import Workspace
 from grpo_practice.practice.untaught import AS_LONG, size
 from grpo_practice.store import Store, libraries
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
 from tests.cli.test_run_commands import SERVER, Shell, shell
+from tests.contract.advice import next_words
 from tests.processes import until
 
 __all__ = ["shell"]

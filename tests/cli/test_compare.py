@@ -11,8 +11,8 @@ import statsmodels.api as sm
 
 from grpo_practice import Workspace
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
-from tests.cli.test_rollouts import change
+from tests.contract.advice import next_words
+from tests.contract.project import change
 
 AFTER = "demo/eval/L"
 

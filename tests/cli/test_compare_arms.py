@@ -14,7 +14,7 @@ from grpo_practice import Workspace
 from grpo_practice.stats.paired import Moved
 from tests.cli.conftest import Gp
 from tests.cli.test_compare import document
-from tests.cli.test_rollouts import DB, change
+from tests.contract.project import DB, change
 
 ARMS = ("eval", "--arms", "none,full", "--run")
 PAIR = ("demo/eval", "demo")

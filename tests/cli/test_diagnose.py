@@ -12,9 +12,9 @@ import pytest
 from grpo_practice.reports import run_diagnosis
 from grpo_practice.sim.questions import questions
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
-from tests.cli.test_rollouts import change
 from tests.cli.test_run_commands import Shell, shell
+from tests.contract.advice import next_words
+from tests.contract.project import change
 
 __all__ = ["shell"]
 

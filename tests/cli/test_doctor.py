@@ -14,10 +14,10 @@ from grpo_practice.cli.terminal.consoles import out
 from grpo_practice.config import load_practice
 from grpo_practice.doctor import machine
 from grpo_practice.doctor.endpoints import models_of
-from tests.app.project import CONFIG
 from tests.cli.conftest import Gp, Ran, gp
 from tests.contract.endpoint.actions import Script, always, error, ok
 from tests.contract.endpoint.server import serving
+from tests.contract.project import CONFIG
 
 __all__ = ["gp"]
 

@@ -11,9 +11,8 @@ import pytest
 
 from tests.app.project import Project, finished
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
-from tests.cli.test_rollouts import change
-from tests.contract.advice import commands_in
+from tests.contract.advice import commands_in, next_words
+from tests.contract.project import change
 
 
 def query(sql: str, *values: object) -> list[tuple[Any, ...]]:

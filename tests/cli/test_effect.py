@@ -9,7 +9,7 @@ import pytest
 from grpo_practice import Workspace
 from grpo_practice.sim.questions import questions
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
+from tests.contract.advice import next_words
 
 DB = "grpo-practice.db"
 EFFECT = ("experiences", "effect", "--dataset", "held")

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.conftest import Gp
 from tests.cli.test_edit_commands import query
-from tests.cli.test_rollouts import change
+from tests.contract.project import change
 
 
 def labels(gp: Gp, *words: str) -> list[str]:

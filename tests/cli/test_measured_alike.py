@@ -8,7 +8,7 @@ import pytest
 
 from tests.app.project import Project
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
+from tests.contract.advice import next_words
 
 PRACTISE = ("practice", "-c", "c.yaml", "--epochs", "1", "--set", "evaluation.pass_k=3")
 EVALUATE = ("eval", "-c", "c.yaml", "--set", "evaluation.pass_k=3")

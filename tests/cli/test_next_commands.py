@@ -18,14 +18,7 @@ from grpo_practice.cli.options import forget_database, on_database
 from grpo_practice.errors import PausedError
 from tests.app.project import Project
 from tests.cli.conftest import Gp
-
-
-def next_words(text: str, after: str = "next: ") -> list[str]:
-    """Return the words after `grpo-practice` on the last line that says what to type."""
-    line = next(x for x in reversed(text.splitlines()) if after in x)
-    program, *words = shlex.split(line.partition(after)[2])
-    assert program == "grpo-practice"
-    return words
+from tests.contract.advice import next_words
 
 
 @pytest.fixture

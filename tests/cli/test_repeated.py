@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Gp
 from tests.cli.test_compare import document
-from tests.cli.test_rollouts import change
+from tests.contract.project import change
 
 PAIR = ("demo/eval", "demo")
 

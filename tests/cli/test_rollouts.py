@@ -4,7 +4,6 @@ import json
 import re
 import shlex
 import sqlite3
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,9 @@ from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow, Wanted
 from grpo_practice.types import Sample
 from tests.cli.conftest import Gp
-from tests.cli.test_next_commands import next_words
+from tests.contract.advice import next_words
+from tests.contract.project import DB, change
 
-DB = "grpo-practice.db"
 END = re.compile(r": |^\d+ of ")
 """Beginning of the lines below a table."""
 
@@ -39,11 +38,6 @@ def last_library(gp: Gp) -> str:
     """Return the evaluation of the demo's last library."""
     name: str = gp("runs", "list", "--json").document["runs"][-1]["run"]
     return name
-
-
-def change(sql: str) -> None:
-    with closing(sqlite3.connect(DB)) as db, db:
-        db.execute(sql)
 
 
 def test_the_list_of_runs_says_dataset_model_and_score(demo: Gp) -> None:

@@ -18,9 +18,9 @@ from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
 from grpo_practice.workspace import Workspace
-from tests.app.project import CONFIG
 from tests.cli.conftest import Gp
 from tests.cli.test_practice_end import serving
+from tests.contract.project import CONFIG
 from tests.fakes import FakeSleep
 from tests.processes import until
 

@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from tests.app.project import CONFIG, Project
+from tests.app.project import Project
 from tests.cli.conftest import Gp
+from tests.contract.project import CONFIG
 
 CACHED = """
 import json, urllib.request

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.sim.questions import questions
-from tests.app.project import CONFIG
 from tests.cli.conftest import Gp
+from tests.contract.project import CONFIG
 
 SMALL = CONFIG.replace("epochs: 2, batch_size: 6", "epochs: 1, batch_size: 4")
 

@@ -57,3 +57,11 @@ def why_not(command: str) -> str | None:
     if shape := next((word for word in words if _PLACEHOLDER.fullmatch(word)), None):
         return f"{shape} stands for something"
     return refusal(words)
+
+
+def next_words(text: str, after: str = "next: ") -> list[str]:
+    """Return the words after `grpo-practice` on the last line that says what to type."""
+    line = next(x for x in reversed(text.splitlines()) if after in x)
+    program, *words = shlex.split(line.partition(after)[2])
+    assert program == "grpo-practice"
+    return words

@@ -23,7 +23,8 @@ from grpo_practice.pilot import run_pilot
 from grpo_practice.stages import STAGES
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.types import Library
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import served
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
 ALWAYS = "practice.summaries=always"

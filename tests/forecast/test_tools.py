@@ -9,7 +9,8 @@ import pytest
 from grpo_practice.cli.terminal.forecast_view import show_forecast
 from grpo_practice.forecast.estimate import TURN_TOKENS
 from tests.agents.custom.test_run import ONCE, Own
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 from tests.forecast.test_estimate import ahead, calls, pilot
 from tests.tools.mcp.test_run import calling, overrides, project_of
 

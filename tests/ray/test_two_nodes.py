@@ -14,8 +14,9 @@ import pytest
 from grpo_practice.errors import ConfigError, RunFailedError
 from tests.agents.custom.test_executors import FUNCTION, THREADS, keys, project
 from tests.agents.custom.test_kill import AGENT
-from tests.app.project import Project, served
+from tests.app.project import Project
 from tests.chat_server.certificates import certificate
+from tests.contract.project import served
 from tests.processes import until
 from tests.ray.__main__ import DRIVER, OTHER
 

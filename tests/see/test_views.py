@@ -13,7 +13,8 @@ import pytest
 
 from grpo_practice.see import list_views, rollout_views
 from grpo_practice.store import Store
-from tests.app.project import Project, finished, served
+from tests.app.project import Project, finished
+from tests.contract.project import served
 from tests.see.hostile import fill
 from tests.see.test_report import EVALUATED, Page
 from tests.see.viewer import Viewer, viewing

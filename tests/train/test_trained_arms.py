@@ -11,7 +11,7 @@ from grpo_practice.errors import ConfigError, FingerprintError
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from tests.app.project import Served, served
+from tests.contract.project import Served, served
 from tests.train.fake_trainer import TrainProject
 
 ARMS = ("base", "practised", "trained", "trained+practised")

@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.errors import PausedError
 from grpo_practice.events import StepStarted
 from tests.agents.custom.test_run import ONCE, Own
-from tests.app.project import served
+from tests.contract.project import served
 
 DEAF = """
 async def solve(question, system, context):

@@ -8,8 +8,8 @@ import pytest
 
 from grpo_practice.redact import ROLLOUT_TOKEN
 from tests.agents.custom.test_run import Own
-from tests.app.project import served
 from tests.canary.keys import _rows
+from tests.contract.project import served
 
 KEY = re.compile(rf"{ROLLOUT_TOKEN}[A-Za-z0-9_-]{{43}}".encode())
 TELLS = """

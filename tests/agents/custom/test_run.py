@@ -17,7 +17,8 @@ from grpo_practice.events import Notice
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
 from tests.agents.custom.test_docs import BLOCK, PAGE
-from tests.app.project import Project, served
+from tests.app.project import Project
+from tests.contract.project import served
 
 ASK = """
 import asyncio, json

@@ -13,7 +13,8 @@ import pytest
 from grpo_practice.errors import ConfigError, EndpointRefusedError, GrpoPracticeError
 from grpo_practice.events import CallFinished, ToolFinished
 from grpo_practice.tools.mcp import server
-from tests.app.project import CONFIG, Project, Served, served
+from tests.app.project import Project
+from tests.contract.project import CONFIG, Served, served
 from tests.tools.mcp.kits import HERE, alive
 from tests.tools.mcp.test_stateful import pids
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError
-from tests.app.project import served
+from tests.contract.project import served
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.mcp.kits import HERE, opened
 from tests.tools.mcp.test_run import calling, overrides, project_of

@@ -9,7 +9,8 @@ import pytest
 from grpo_practice.app.agents import UNCONFINED
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Notice, ToolFinished
-from tests.app.project import CONFIG, Project, Served, served
+from tests.app.project import Project
+from tests.contract.project import CONFIG, Served, served
 from tests.tools.python.running import ALL, bwrap_works
 
 CODE = "import time\nprint('run at', time.time())\n6 * 7"
