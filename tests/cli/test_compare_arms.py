@@ -13,8 +13,8 @@ import pytest
 from grpo_practice import Workspace
 from grpo_practice.stats.paired import Moved
 from tests.cli.conftest import Gp
-from tests.cli.test_compare import document
 from tests.contract.project import DB, change
+from tests.contract.test_compare import document
 
 ARMS = ("eval", "--arms", "none,full", "--run")
 PAIR = ("demo/eval", "demo")

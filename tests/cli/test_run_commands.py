@@ -19,8 +19,8 @@ from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
 from grpo_practice.workspace import Workspace
 from tests.cli.conftest import Gp
-from tests.cli.test_practice_end import serving
 from tests.contract.project import CONFIG
+from tests.contract.test_practice_end import serving
 from tests.fakes import FakeSleep
 from tests.processes import until
 

@@ -17,7 +17,7 @@ from grpo_practice.llm.sim import respond
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions as sim_questions
 from grpo_practice.sim.world import Difficulty, Rule, Teaching, World
-from tests.app.project import Hook, served
+from tests.contract.project import Hook, served
 from tests.hostile.injections import (
     FORMATS,
     TEXTS,

@@ -6,12 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.sim import stage_of
-from tests.app.project import Project
-from tests.cli.conftest import Gp, Ran
-from tests.cli.test_practice_end import FAILING, HOSTILE, Said, Teacher, flat, operations, serving
+from tests.contract.command import Gp, Ran
 from tests.contract.endpoint.actions import completion
-from tests.contract.project import Served
+from tests.contract.endpoint.simulated import stage_of
+from tests.contract.project import Project, Served
+from tests.contract.test_practice_end import (
+    FAILING,
+    HOSTILE,
+    Said,
+    Teacher,
+    flat,
+    operations,
+    serving,
+)
 
 NO_LESSON: Said = (200, completion("<lessons></lessons>"))
 

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.app.project import Project, finished
-from tests.cli.conftest import Gp
 from tests.contract.advice import commands_in, next_words
-from tests.contract.project import change
+from tests.contract.command import Gp
+from tests.contract.project import Project, change, finished
 
 
 def query(sql: str, *values: object) -> list[tuple[Any, ...]]:

@@ -10,8 +10,8 @@ import pytest
 import statsmodels.api as sm
 
 from grpo_practice import Workspace
-from tests.cli.conftest import Gp
 from tests.contract.advice import next_words
+from tests.contract.command import Gp
 from tests.contract.project import change
 
 AFTER = "demo/eval/L"

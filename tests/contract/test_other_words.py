@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
 
 CONFIG = """
 exp_id: mine

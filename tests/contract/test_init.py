@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
 from tests.contract.endpoint.actions import always, ok
 from tests.contract.endpoint.server import serving
 

@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from tests.app.project import Project
-from tests.cli.conftest import Gp
-from tests.contract.project import CONFIG
+from tests.contract.command import Gp
+from tests.contract.project import CONFIG, Project
 
 CACHED = """
 import json, urllib.request

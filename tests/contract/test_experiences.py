@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Gp
-from tests.cli.test_edit_commands import query
+from tests.contract.command import Gp
 from tests.contract.project import change
+from tests.contract.test_edit_commands import query
 
 
 def labels(gp: Gp, *words: str) -> list[str]:

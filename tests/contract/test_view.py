@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
 from tests.processes import HANG_S, program
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.project import Project
-from tests.cli.conftest import Gp
 from tests.contract.advice import next_words
+from tests.contract.command import Gp
+from tests.contract.project import Project
 
 PRACTISE = ("practice", "-c", "c.yaml", "--epochs", "1", "--set", "evaluation.pass_k=3")
 EVALUATE = ("eval", "-c", "c.yaml", "--set", "evaluation.pass_k=3")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
 
 ROWS = [{"problem": "2+2?", "answer": "4"}, {"problem": "Who?\x1b[2J", "answer": None}]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice import Workspace
-from tests.cli.conftest import Gp
 from tests.contract.advice import next_words
+from tests.contract.command import Gp
 
 WORDS = ("practice", "--config", "practice.yaml", "--exp-id", "held", "--set")
 PRACTISE = (*WORDS, "practice.do_eval=false", "--set", "practice.approve=true")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Gp
-from tests.cli.test_compare import document
+from tests.contract.command import Gp
 from tests.contract.project import change
+from tests.contract.test_compare import document
 
 PAIR = ("demo/eval", "demo")
 

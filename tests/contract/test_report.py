@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
 
 
 def test_a_page_is_written_and_its_size_is_said(demo: Gp) -> None:
