@@ -1,15 +1,16 @@
 """Whatever comes on a connection besides an answer is not the answer to the next request."""
 
 import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
-from aiohttp.client_proto import ResponseHandler
 from httpx_aiohttp import AiohttpTransport
 
 from grpo_practice.llm import connections
 from grpo_practice.llm.client import Client
-from tests.llm.test_http import ASK, BODY, OK, answer, connect, read_request, serving
+from tests.llm.test_http import ASK, BODY, OK, connect, read_request, serving
 from tests.processes import HANG_S
 
 WRONG = b'{"choices":[{"message":{"role":"assistant","content":"of another"}}]}'
@@ -23,42 +24,45 @@ def connector_of(client: Client) -> aiohttp.BaseConnector:
     return transport.client.connector
 
 
-class Twice:
-    """A server that sends another reply behind the first one of a connection, when it may."""
+class Server:
+    """Answers every request; with `surplus`, another reply follows its first one, when it may."""
 
-    def __init__(self) -> None:
-        self.connections, self.may_follow, self.followed = 0, asyncio.Event(), asyncio.Event()
+    def __init__(self, *, surplus: bool = True) -> None:
+        self.connections, self.may_follow, self._surplus = 0, asyncio.Event(), surplus
 
     async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
-        await read_request(reader)
-        writer.write(OK % len(BODY) + BODY)
-        await self.may_follow.wait()
-        writer.write(OK % len(WRONG) + WRONG)
-        await writer.drain()
-        self.followed.set()
-        await reader.read()
+        while True:
+            await read_request(reader)
+            writer.write(OK % len(BODY) + BODY)
+            if self._surplus:
+                self._surplus = False
+                await self.may_follow.wait()
+                writer.write(OK % len(WRONG) + WRONG)
+                await writer.drain()
 
 
-async def idle(client: Client) -> ResponseHandler:
-    """Return the one connection that has rested, once there is one."""
+@asynccontextmanager
+async def asking(server: Server) -> AsyncIterator[Client]:
+    async with serving(server) as address, connect(f"http://{address}/v1") as client:
+        yield client
+
+
+async def until(is_so: Callable[[], object]) -> None:
     async with asyncio.timeout(HANG_S):
-        while not connector_of(client)._conns:  # noqa: ASYNC110 - nothing else says so
+        while not is_so():  # noqa: ASYNC110 - nothing else says that it is
             await asyncio.sleep(0.001)
-    [[(found, _)]] = connector_of(client)._conns.values()
-    return found
 
 
 async def test_what_comes_on_an_idle_connection_is_not_the_next_answer() -> None:
-    server = Twice()
-    async with serving(server) as address, connect(f"http://{address}/v1") as client:
+    server = Server()
+    async with asking(server) as client:
         first = await client.send(ASK)
-        connection = await idle(client)
+        idle = connector_of(client)._conns
+        await until(lambda: idle)
+        [[(connection, _)]] = idle.values()
         server.may_follow.set()
-        async with asyncio.timeout(HANG_S):
-            await server.followed.wait()
-            while not connection.should_close:  # noqa: ASYNC110 - nothing else says that it came
-                await asyncio.sleep(0)
+        await until(lambda: connection.should_close)
         second = await client.send(ASK)
     assert (first.content, second.content, server.connections) == ("24", "24", 2)
 
@@ -67,8 +71,8 @@ async def test_what_may_come_behind_an_answer_is_waited_for_before_the_next_requ
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connections, "REST_S", HANG_S)
-    server = Twice()
-    async with serving(server) as address, connect(f"http://{address}/v1") as client:
+    server = Server()
+    async with asking(server) as client:
         await client.send(ASK)
         server.may_follow.set()
         second = await client.send(ASK)
@@ -76,24 +80,32 @@ async def test_what_may_come_behind_an_answer_is_waited_for_before_the_next_requ
 
 
 async def test_a_connection_is_used_again_after_its_rest() -> None:
-    made = 0
-
-    async def counted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        nonlocal made
-        made += 1
-        await answer(reader, writer)
-
-    async with serving(counted) as address, connect(f"http://{address}/v1") as client:
+    server = Server(surplus=False)
+    async with asking(server) as client:
         for _ in range(3):
             await client.send(ASK)
-            await idle(client)
-    assert made == 1
+            await until(lambda: connector_of(client)._conns)
+    assert server.connections == 1
 
 
-async def test_few_connections_rest_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_few_connections_rest_and_then_the_oldest_is_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(connections, "REST_S", HANG_S)
     monkeypatch.setattr(connections, "MOST_RESTING", 2)
-    async with serving(answer) as address, connect(f"http://{address}/v1") as client:
+    server = Server(surplus=False)
+    async with asking(server) as client:
+        for _ in range(9):
+            await client.send(ASK)
+    assert server.connections == 3
+
+
+async def test_a_server_that_said_too_much_gets_a_connection_for_each_request() -> None:
+    server = Server()
+    async with asking(server) as client:
+        await client.send(ASK)
+        server.may_follow.set()
+        await until(lambda: connector_of(client)._force_close)
         for _ in range(3):
             await client.send(ASK)
-        await idle(client)
+    assert server.connections == 4

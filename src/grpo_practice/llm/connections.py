@@ -1,5 +1,6 @@
 """aiohttp's connections, without what an odd or hostile server may do with them."""
 
+import asyncio
 import itertools
 from typing import TYPE_CHECKING, Any, Self
 
@@ -8,6 +9,8 @@ from aiohttp.connector import Connection
 from typing_extensions import override
 
 if TYPE_CHECKING:
+    from ssl import SSLContext
+
     from aiohttp.client_proto import ResponseHandler
     from aiohttp.client_reqrep import ConnectionKey
     from aiohttp.tracing import Trace
@@ -15,10 +18,10 @@ if TYPE_CHECKING:
 MOST_INTERIM = 32
 """Interim answers (100 Continue, 103 Early Hints) to one request that are read over."""
 
-REST_S = 0.05
+REST_S = 0.25
 """Seconds between the end of an answer and the next request on its connection."""
-MOST_RESTING = 64
-"""Connections that rest at once, since each is an open file; others are used without a rest."""
+MOST_RESTING = 32
+"""Connections that rest at once, since each is an open file; above it, the oldest is used."""
 
 
 class FewInterim(aiohttp.ClientResponse):
@@ -50,25 +53,34 @@ class FewInterim(aiohttp.ClientResponse):
 
 
 class QuietConnector(aiohttp.TCPConnector):
-    """A pool of connections on which nothing has come since they were last used."""
+    """A pool of connections on which nothing has come since they were last used.
 
-    _resting = 0
+    Once a server has sent a reply that nobody asked for, no connection is used twice.
+    """
+
+    def __init__(self, ssl: "SSLContext", kept_s: float) -> None:
+        # No limit here: a wait for it would count as time to connect.
+        super().__init__(ssl=ssl, limit=0, keepalive_timeout=kept_s)
+        self._resting = dict["ResponseHandler", tuple["ConnectionKey", asyncio.TimerHandle]]()
 
     @override
     def _release(
         self, key: "ConnectionKey", protocol: "ResponseHandler", *, should_close: bool = False
     ) -> None:
-        # A second reply that comes once the next request was sent cannot be told from its own,
-        # so the connection is not used at once. A timer, not a time: what came before it runs
-        # out has then been read.
-        if should_close or protocol.should_close or self._resting >= MOST_RESTING:
-            super()._release(key, protocol, should_close=should_close)
+        if should_close or protocol.should_close:
+            super()._release(key, protocol, should_close=True)
             return
-        self._resting += 1
-        self._loop.call_later(REST_S, self._rested, key, protocol)
+        # A second reply that comes once the next request was sent cannot be told from its own, so
+        # that one has to wait. A timer: what came before its end has been read by then.
+        self._resting[protocol] = key, self._loop.call_later(REST_S, self._rested, protocol)
+        if len(self._resting) > MOST_RESTING:
+            self._rested(next(iter(self._resting)))
 
-    def _rested(self, key: "ConnectionKey", protocol: "ResponseHandler") -> None:
-        self._resting -= 1
+    def _rested(self, protocol: "ResponseHandler") -> None:
+        key, timer = self._resting.pop(protocol)
+        timer.cancel()
+        # Next time, the second reply may come later.
+        self._force_close |= bool(protocol._buffer)
         super()._release(key, protocol)
 
     @override

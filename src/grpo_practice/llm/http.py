@@ -198,12 +198,7 @@ class Http:
             # Not in __init__: a session belongs to the event loop that runs when it is made.
             # Its own, since the transport's reuses any connection.
             transport.client = aiohttp.ClientSession(
-                connector=QuietConnector(
-                    # No limit here: a wait for it would count as time to connect.
-                    ssl=transport.ssl_context,
-                    limit=0,
-                    keepalive_timeout=KEPT_S,
-                ),
+                connector=QuietConnector(transport.ssl_context, KEPT_S),
                 response_class=FewInterim,
             )
         async with self._room, transport.client.post(url, data=content, **options) as response:
