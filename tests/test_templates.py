@@ -195,9 +195,8 @@ def plain_slots(text: str) -> set[str]:
 
 
 def own_prompts() -> Iterator[tuple[str, str, str]]:
-    """The shipped prompts, and the sets that the tests practise with."""
-    sets = Path(__file__).parent / "sim/prompt_sets"
-    for path in [*FOLDER.glob("*.md"), *sets.glob("*/*.md")]:
+    """Folder, name and text of the shipped prompts."""
+    for path in FOLDER.glob("*.md"):
         yield path.parent.name, path.stem, path.read_text("utf-8")
 
 

@@ -38,6 +38,8 @@ def said(ran: Ran) -> str:
 
 
 OWN = ("--config", "practice.yaml", "--set", "practice.prompts_dir=prompts")
+PROVIDER = '{model: m, base_url: "http://127.0.0.1:9/v1", api_key: EMPTY}'
+TEACHER = ("--set", f"practice.teacher_model={{model_provider: {PROVIDER}}}")
 JUDGED = ("--config", "practice.yaml", "--set", "evaluation.verify={name: judge, template: t.md}")
 
 
@@ -53,10 +55,20 @@ JUDGED = ("--config", "practice.yaml", "--set", "evaluation.verify={name: judge,
 )
 def test_a_prompt_of_ones_own_that_runs_python_is_refused(cold: Gp, words: tuple[str, ...]) -> None:
     before = calls()
-    ran = cold(*words, *OWN)
+    ran = cold(*words, *OWN, *TEACHER)
     assert ran.code == 2
     assert f"prompts/reask.md: not a valid prompt template: {FAULT}" in said(ran)
     assert "a prompt may have {{ slot }}" in said(ran)
+    assert calls() == before
+
+
+@pytest.mark.parametrize("words", [("practice", "--exp-id", "new"), ("config", "validate")])
+def test_a_simulated_teacher_takes_no_other_prompts(cold: Gp, words: tuple[str, ...]) -> None:
+    before = calls()
+    ran = cold(*words, *OWN)
+    assert ran.code == 2
+    assert "prompts_dir: the simulated teacher reads the shipped prompts alone" in said(ran)
+    assert "name a real model in practice.teacher_model" in said(ran)
     assert calls() == before
 
 

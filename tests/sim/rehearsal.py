@@ -1,9 +1,8 @@
-"""A practice of the demo's size with the real stages and any prompts, on the simulated endpoint."""
+"""A practice of the demo's size with the real stages, on the simulated endpoint."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from grpo_practice.calls import Message, Reply, Scope
@@ -19,7 +18,7 @@ from grpo_practice.practice.merge import (
     without_outvoted,
 )
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import SLOTS, Prompt, compile_prompt, load_prompts
+from grpo_practice.prompts import load_prompts
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.lore import keys_in
@@ -27,26 +26,14 @@ from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store.records import Past
 from grpo_practice.types import Distilled, Group, Library, Rollout, Sample, Trajectory, Verdict
 
-SETS = Path(__file__).parent / "prompt_sets"
 QUESTIONS, TESTS, BATCH, SIZE = 24, 200, 12, 5
 INSTRUCTIONS = "Solve the problem. Put the answer, and nothing else, into \\boxed{}."
-
-
-def prompts_of(name: str) -> dict[str, Prompt]:
-    """The shipped prompts with those of a set in their place."""
-    loaded = load_prompts()
-    for path in (SETS / name).glob("*.md"):
-        text = path.read_text("utf-8")
-        used = [slot for slot in SLOTS[path.stem] if slot in text]
-        loaded[path.stem] = compile_prompt(path.stem, text, used, where=str(path))
-    return loaded
 
 
 @dataclass
 class Rehearsal:
     """A practice under way, and what the endpoint took each of its requests for."""
 
-    prompts: Mapping[str, Prompt]
     world: World = DEFAULT
     truth: bool = True
     seed: int = 16
@@ -84,7 +71,7 @@ class Rehearsal:
 
     async def _step(self, batch: Sequence[Sample], step: int) -> None:
         teacher = Teacher(
-            self._chat, self.prompts, "Solve sums.", "Get better.", self.truth, 2, self.seed
+            self._chat, load_prompts(), "Solve sums.", "Get better.", self.truth, 2, self.seed
         )
         done = list[Distilled]()
         for slot, sample in enumerate(batch):

@@ -81,16 +81,6 @@ def test_a_heading_inside_a_fence_does_not_make_a_stage() -> None:
     assert stage_of({"messages": MESSAGES}) == "play"
 
 
-@pytest.mark.parametrize("stage", ["summarise", "compare", "propose", "merge"])
-def test_a_stage_of_other_prompts_is_known_by_its_fences(stage: Stage) -> None:
-    name = {"summarise": "attempt", "compare": "summary", "propose": "lesson"}.get(
-        stage, "proposal"
-    )
-    messages = [{"role": "user", "content": f"Look:\n{FENCES.around('x', name)}"}]
-    assert stage_of({"messages": messages}) == stage
-    assert ask(messages)
-
-
 @pytest.mark.parametrize(
     ("gold", "response", "grade"),
     [

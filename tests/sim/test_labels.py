@@ -13,7 +13,7 @@ from grpo_practice.types import Sample
 from grpo_practice.verify.math import at_once
 from tests.sim.agents import play as play_with_tools
 from tests.sim.agents import run_code
-from tests.sim.rehearsal import Rehearsal, prompts_of
+from tests.sim.rehearsal import Rehearsal
 from tests.sim.stages import EMPTY, ask, play, reward
 
 WORLD = World(task="labels", teacher=Teaching(top=1.0, miss=0.0))
@@ -76,6 +76,6 @@ def test_with_a_tool_it_stays_with_its_label() -> None:
 
 
 def test_practice_learns_labels() -> None:
-    done = Rehearsal(prompts_of("shipped"), WORLD).practise()
+    done = Rehearsal(WORLD).practise()
     assert done.kinds["help"] >= 7
     assert done.gain() > 0.1

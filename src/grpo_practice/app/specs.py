@@ -11,6 +11,7 @@ from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of, train_identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
+from grpo_practice.errors import ConfigError
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
@@ -37,6 +38,11 @@ FORMAT = 1
 def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prompt]:
     """Return the prompts of distillation of a new run; raise ConfigError if one cannot be used."""
     own = config.practice.prompts_dir
+    if own and config.teacher.model_provider.simulated:
+        raise ConfigError(
+            "practice.prompts_dir: the simulated teacher reads the shipped prompts alone",
+            hint="leave prompts_dir out, or name a real model in practice.teacher_model",
+        )
     return load_prompts(base_dir / own if own else None)
 
 

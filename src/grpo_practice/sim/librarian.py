@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 from grpo_practice.sim import material
 from grpo_practice.sim.lore import about, named
-from grpo_practice.sim.material import Proposal, Votes, key_of
+from grpo_practice.sim.material import Proposal, key_of
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.world import World, unit
 from grpo_practice.sim.writing import Entry, written
@@ -37,7 +37,7 @@ class Edit:
 def propose(asked: SimRequest, world: World) -> str:
     """Write one operation per lesson, in the form asked for."""
     library = {label: key_of(text) for label, text in material.library(asked).items()}
-    edits = [_edit(lesson, library) for lesson in material.lessons(asked)]
+    edits = [_edit(lesson, library) for lesson in asked.fenced("lesson")]
     return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
 
 
@@ -64,16 +64,15 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
 def merge(asked: SimRequest, world: World) -> str:
     """Write one consistent list from all proposals, in the form asked for.
 
-    The prompt may say whether an experience stays, or how many questions stand behind it: that
-    decides whether it is changed; else whoever asks for a change gets it. An update comes before a
-    deletion. Among additions about one situation the one asked for most often is made.
+    An experience that stays is not changed; one on which nothing was decided is. An update comes
+    before a deletion. Among additions about one situation the one asked for most often is made.
     """
-    proposals, votes = material.proposals(asked), material.votes(asked)
+    proposals, stays = material.proposals(asked), material.decided(asked)
     taken: set[str | None] = {*map(key_of, material.library(asked).values())}
     edits: list[Edit] = []
     for target in dict.fromkeys(p.target for p in proposals if p.target):
         about_it = [p for p in proposals if p.target == target]
-        if _passes(target, len(about_it), votes.get(target, Votes()), asked, world):
+        if _passes(target, stays.get(target), asked, world):
             edit = _settle(about_it, taken)
             taken.add(key_of(edit.text or ""))
             edits.append(edit)
@@ -95,16 +94,12 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
     return written
 
 
-def _passes(target: str, proposed: int, votes: Votes, asked: SimRequest, world: World) -> bool:
-    """Return True when an experience goes, or more speaks against it; a confused librarian errs."""
-    if votes.stays is not None:
-        outvoted = votes.stays
-    elif votes.behind is not None:
-        outvoted = votes.behind >= (proposed if votes.against is None else votes.against)
-    else:
+def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) -> bool:
+    """Return True when an experience goes, or nothing says; a confused librarian errs."""
+    if stays is None:
         return True
     confused = unit(world.seed, "outvoted", target, asked.sha) < world.teacher.noise
-    return outvoted == confused
+    return stays == confused
 
 
 def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:

@@ -46,7 +46,7 @@ class Sides:
 
 def summarise(asked: SimRequest, world: World) -> str:
     """Report on the attempt shown: its telling lines, its answer, how it was judged."""
-    attempt = material.witness(None, material.transcript(asked))
+    attempt = material.witness(None, "\n".join(asked.fenced("attempt")))
     followed = ", ".join(sorted(attempt.followed, key=lambda label: int(label[1:])))
     lines = [REPORT]
     shows = f"Method {attempt.method}: {attempt.do}."
@@ -68,7 +68,7 @@ def compare(asked: SimRequest, world: World) -> str:
     opposite of the truth.
     """
     sides = _sides(material.witnesses(asked), world)
-    question = find("\n".join(asked.fenced("task")) or material.material(asked))
+    question = find("\n".join(asked.fenced("task")))
     seen = (topic_of(w.method) for w in (*sides.better, *sides.worse) if w.method)
     topic = question.topic if question else next(seen, None)
     if topic is None:

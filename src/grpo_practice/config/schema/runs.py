@@ -242,7 +242,7 @@ class PracticeSettings(Model):
     shortened: thinking first, then old results of tools.
     """
     prompts_dir: Texts[str | None] = None
-    """Folder whose files replace the shipped prompts of the teacher."""
+    """Folder whose files replace the shipped prompts of the teacher; not for a simulated one."""
     do_eval: Extend[bool] = False
     """Evaluate during practice, and the agent without experiences before it."""
     eval_strategy: Extend[Literal["epoch", "steps"]] = "epoch"
