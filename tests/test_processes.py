@@ -1,3 +1,5 @@
+import os
+import signal
 import subprocess
 import sys
 from importlib import import_module
@@ -7,7 +9,7 @@ import pytest
 
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
-from tests.processes import HANG_S
+from tests.processes import HANG_S, until
 
 SCRIPT = """
 import asyncio, os, pathlib
@@ -36,6 +38,22 @@ def test_a_script_that_runs_whenever_it_is_imported_is_not_run_again_by_workers(
         [sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True, timeout=120
     )
     assert done.stdout == "the script runs\n1.0\n", done.stderr
+
+
+KILLED = """
+import asyncio, os, signal
+from grpo_practice.processes import Pool, isolate
+
+asyncio.run(Pool(isolate, workers=1, timeout_s=None, preload=[]).run(os.getpid))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_killed_command_leaves_no_folder_of_its_workers(tmp_path: Path) -> None:
+    environment = os.environ | {"TMPDIR": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
+    assert done.returncode == -signal.SIGKILL
+    until(lambda: not any(tmp_path.iterdir()))
 
 
 @pytest.mark.parametrize("name", ["math", "exact"])

@@ -1,12 +1,15 @@
 """Worker processes that can be killed one by one: the killed one is replaced, the rest goes on."""
 
 import asyncio
+import atexit
 import fcntl
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import wait
 from contextlib import suppress
@@ -127,8 +130,7 @@ def _start_python(
 _spawn = SimpleNamespace(**vars(spawn) | {"get_preparation_data": _preparation})
 
 
-def _util(environment: Mapping[str, str] | None) -> SimpleNamespace:
-    starts = partial(_start_python, environment)
+def _util(starts: Callable[..., int]) -> SimpleNamespace:
     return SimpleNamespace(
         **vars(util) | {"_args_from_interpreter_flags": _flags, "spawnv_passfds": starts}
     )
@@ -136,6 +138,10 @@ def _util(environment: Mapping[str, str] | None) -> SimpleNamespace:
 
 def _with_globals(function: Any, **changed: Any) -> FunctionType:
     return FunctionType(function.__code__, function.__globals__ | changed)
+
+
+_SERVES = "try: {code}\nfinally: import shutil; shutil.rmtree({folder!r}, ignore_errors=True)"
+"""Program of the process that workers are copied from."""
 
 
 class _ForkServer(forkserver.ForkServer):
@@ -146,11 +152,26 @@ class _ForkServer(forkserver.ForkServer):
         self.environment: Mapping[str, str] | None = None
         """Environment of it and of its workers; None: ours."""
 
+        self._folder = ""
+        """Folder of its socket. Not an abstract one: any user could have code run there."""
+
     @override
     def ensure_running(self) -> None:
         """Start the process, unless it runs."""
         start = forkserver.ForkServer.ensure_running
-        _with_globals(start, spawn=_spawn, util=_util(self.environment))(self)
+        named = SimpleNamespace(arbitrary_address=self._address)
+        _with_globals(start, spawn=_spawn, connection=named, util=_util(self._start))(self)
+
+    def _address(self, family: str) -> str:
+        """Return the path of a socket in a new private folder."""
+        self._folder = tempfile.mkdtemp(prefix="grpo-practice-")
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
+        return str(Path(self._folder, "socket"))
+
+    def _start(self, path: bytes, args: Sequence[str], fds: Sequence[int]) -> int:
+        """Start the process so that it removes the folder: a killed command cannot."""
+        serves = _SERVES.format(code=args[-1], folder=self._folder)
+        return _start_python(self.environment, path, [*args[:-1], serves], fds)
 
 
 _server, _user_server = _ForkServer(), _ForkServer()
@@ -315,7 +336,7 @@ class Pool:
         os.set_blocking(report.fileno(), False)  # nobody reads it once the pool has started
         # The one patch of a module: this process of the library's imports nothing of a user's, so
         # that a program which comes to need it as well finds it started as it should be.
-        resource_tracker.util = _util(None)  # type: ignore[attr-defined]
+        resource_tracker.util = _util(partial(_start_python, None))  # type: ignore[attr-defined]
         # Unless something is named, the process that workers are copied from preloads `__main__`.
         self._server.set_forkserver_preload(self._preload)
         secrets = frozenset[str]() if self._of_user else redactor.known
