@@ -20,8 +20,8 @@ from grpo_practice.agents.called import (
     command_environment,
     ended,
 )
-from grpo_practice.agents.reaper import Reaper
 from grpo_practice.errors import AgentError
+from grpo_practice.reaper import Reaper
 from grpo_practice.redact import redactor
 from grpo_practice.text import brief, visible
 

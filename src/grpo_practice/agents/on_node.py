@@ -16,9 +16,9 @@ from tempfile import TemporaryDirectory
 from grpo_practice.agents import reach, worker
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.command import CommandProgram
-from grpo_practice.agents.reaper import end_together
 from grpo_practice.agents.worker import FunctionSource
 from grpo_practice.errors import AgentError
+from grpo_practice.reaper import end_together
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from grpo_practice.agents.called import (
     raised,
 )
 from grpo_practice.agents.reach import begin
-from grpo_practice.agents.reaper import end_together
 from grpo_practice.errors import AgentError
 from grpo_practice.processes import isolate
+from grpo_practice.reaper import end_together
 from grpo_practice.user_code import UserFunction
 
 _source: "FunctionSource | None" = None

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.agents.command import CommandProgram
-from grpo_practice.agents.reaper import Reaper
+from grpo_practice.reaper import Reaper
 from tests.agents.custom.helpers import CONTEXT, PYTHON
 from tests.agents.custom.test_worker import running
 from tests.processes import until

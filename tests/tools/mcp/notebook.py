@@ -18,6 +18,12 @@ def write(line: str) -> str:
 
 
 @server.tool()
+def read() -> str:
+    """Reads all lines."""
+    return file.read_text()
+
+
+@server.tool()
 def where() -> str:
     """Where it runs."""
     return str(Path.cwd())

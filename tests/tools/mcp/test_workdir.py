@@ -1,6 +1,8 @@
 """`workdir: rollout`: a server whose state is a file has a folder for each rollout."""
 
 import asyncio
+import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,9 @@ from pydantic import ValidationError
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError
 from tests.contract.project import served
+from tests.processes import until as wait_until
 from tests.tools.fakes import SCOPE, FakeLedger, box
-from tests.tools.mcp.kits import HERE, opened
+from tests.tools.mcp.kits import HERE, alive, opened
 from tests.tools.mcp.test_run import calling, overrides, project_of
 from tests.tools.mcp.test_stateful import OTHER
 
@@ -107,6 +110,47 @@ async def test_a_killed_evaluation_goes_on_and_every_rollout_begins_with_nothing
         await project.evaluate(*overrides(endpoint), limit=4)
     (answers,) = zip(*project.query("SELECT response FROM rollout_bodies"), strict=True)
     assert [a.partition("} ")[2].split() for a in answers] == [["x", "x", "x"]] * 4
+
+
+DRIVER = """
+import asyncio, sys
+from pathlib import Path
+from tests.tools.fakes import SCOPE, FakeLedger, box
+from tests.tools.mcp.kits import opened
+from tests.tools.mcp.test_workdir import notebook
+
+async def main():
+    async with opened(notebook(workdir="rollout", command=sys.argv[2], args=sys.argv[3:])) as tools:
+        async with box(*tools.values(), ledger=FakeLedger()).open(SCOPE) as play:
+            print((await play("where", "{}")).text, flush=True)
+            await asyncio.Event().wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_killed_command_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
+    # As `npx` does, the program starts the server, and here another that hears of nothing.
+    deaf = (
+        "import os, time; open(os.environ['PIDS'], 'a').write(f'{os.getpid()} '); time.sleep(600)"
+    )
+    script = f'{sys.executable} -c "{deaf}" & {sys.executable} {HERE / "notebook.py"}'
+    pids = tmp_path / "pids"
+    words = ["sh", "-c", f"export PIDS={pids}; {script}"]
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER, str(tmp_path), *words],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as driver:
+        assert driver.stdout is not None
+        folder = Path(driver.stdout.readline().strip())
+        assert folder.parent == tmp_path
+        assert folder.is_dir()
+        deaf_pids = [int(pid) for pid in pids.read_text().split()]
+        driver.kill()
+    wait_until(lambda: not folder.exists())
+    wait_until(lambda: not any(map(alive, deaf_pids)))
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from grpo_practice.calls import Scope
 from grpo_practice.canonical import clean, clean_json
 from grpo_practice.errors import AgentError, ConfigError
+from grpo_practice.reaper import Reaper
 from grpo_practice.tools import Output, Tool
 
 if TYPE_CHECKING:
@@ -45,24 +46,25 @@ async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[To
 
     for name in ("mcp", "client"):  # what the library logs of a bad server is not for the terminal
         logging.getLogger(name).addHandler(logging.NullHandler())
-    checker = ResultChecker()
+    checker, reaper = ResultChecker(), Reaper()
     try:
-        async with _opened(toolkit, folder, checker) as tools:
+        async with _opened(toolkit, folder, checker, reaper) as tools:
             yield tools
     finally:
+        reaper.close()
         await checker.close()
 
 
 @asynccontextmanager
 async def _opened(
-    toolkit: "McpToolkit", folder: Path, checker: "ResultChecker"
+    toolkit: "McpToolkit", folder: Path, checker: "ResultChecker", reaper: Reaper
 ) -> AsyncIterator[list[Tool]]:
     from grpo_practice.tools.mcp.connection import Connection, UnreachableError
     from grpo_practice.tools.mcp.listing import usable, version_of
     from grpo_practice.tools.mcp.server import Server
     from grpo_practice.tools.mcp.transport import reaching
 
-    reach, timeout_s = reaching(toolkit, folder), toolkit.mcp_client_session_timeout_seconds
+    reach, timeout_s = reaching(toolkit, folder, reaper), toolkit.mcp_client_session_timeout_seconds
     connect = partial(Connection.open, toolkit.name, reach, timeout_s, checker)
     try:
         first = await connect()

@@ -14,6 +14,9 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
+from grpo_practice.reaper import Reaper
+from grpo_practice.tools.mcp.limited_body import MOST
+
 Received = SessionMessage | Exception
 _CHUNK = 64 * 1024
 _FLUSH_S = 0.5
@@ -28,15 +31,15 @@ async def open_program(
     env: Mapping[str, str],
     cwd: Path,
     stderr: TextIO,
+    reaper: Reaper,
     *,
-    most: int,
     on_oversize: Callable[[], None],
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
 ]:
     """Start a program in a group of its own, and yield the messages from it and to it.
 
-    A line of more than `most` bytes ends it: `on_oversize` is called, and the messages end.
+    A line of more than `MOST` bytes ends it: `on_oversize` is called, and the messages end.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -46,7 +49,7 @@ async def open_program(
         env=env,
         cwd=cwd,
         start_new_session=True,
-        limit=most,
+        limit=MOST,
     )
     # No await between here and the task group: a cancellation there would leave the program.
     to_client, received = anyio.create_memory_object_stream[Received](0)
@@ -56,6 +59,7 @@ async def open_program(
         tasks.start_soon(_receive, process, to_client, on_oversize)
         tasks.start_soon(_send, process, from_client, to_client, written)
         try:
+            reaper.add(process.pid)
             yield received, sent
         finally:
             # Shielded: whoever is cancelled must not leave a program behind. Each wait is bounded.
@@ -65,6 +69,7 @@ async def open_program(
                 with suppress(TimeoutError):
                     await asyncio.wait_for(written.wait(), _FLUSH_S)
                 await _end(process)
+                reaper.discard(process.pid)
             tasks.cancel_scope.cancel()
 
 
@@ -129,6 +134,8 @@ async def _end(process: Process) -> None:
             _signal(process, number)
         if await _ended(process):
             break
+    # What it has started is in its group, whose number stays taken while any of the group lives.
+    _signal(process, signal.SIGKILL)
     # The transport stays open while a descendant holds the pipe; nothing public names it.
     process._transport.close()  # type: ignore[attr-defined]
 

@@ -6,9 +6,15 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    asynccontextmanager,
+    contextmanager,
+    nullcontext,
+)
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TextIO
 
 import anyio
@@ -21,6 +27,7 @@ from grpo_practice import __version__
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError
 from grpo_practice.llm.size_limit import ENCODINGS, MEBIBYTE
+from grpo_practice.reaper import Reaper
 from grpo_practice.redact import redactor, url_secrets, variable_secrets
 from grpo_practice.tools.mcp.limited_body import MOST, limit_body
 from grpo_practice.tools.mcp.program import open_program
@@ -125,19 +132,22 @@ Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
 """Speaks to the server for a block."""
 
 
-def reaching(toolkit: McpToolkit, folder: Path) -> Reach:
-    """Return how to reach the toolkit's server; raise ConfigError without its program or folder."""
+def reaching(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
+    """Return how to reach the toolkit's server; raise ConfigError without its program or folder.
+
+    The reaper ends programs and removes folders where this process cannot.
+    """
     config = toolkit.config
     for name, value in config.env.items():
         redactor.know(variable_secrets(name, value.get_secret_value()))
     redactor.know(value.get_secret_value() for value in config.headers.values())
     redactor.know(url_secrets(config.url or ""))
     if toolkit.mcp_transport == "stdio":
-        return _by_program(toolkit, folder)
+        return _by_program(toolkit, folder, reaper)
     return _by_address(toolkit)
 
 
-def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
+def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
     config, key = toolkit.config, f"toolkits.{toolkit.name}.config"
     cwd = (folder / (config.cwd or "")).resolve()
     if not cwd.is_dir():
@@ -161,7 +171,7 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
 
     @asynccontextmanager
     async def reach(notes: Notes) -> AsyncIterator[Client]:
-        async with _folder(cwd, own=own) as where:
+        async with _folder_of_its_own(reaper) if own else nullcontext(cwd) as where:
             named = str(where) if own else WORKDIR
             with notes.stderr() as errors:
                 program = open_program(
@@ -169,7 +179,7 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
                     {name: value.replace(WORKDIR, named) for name, value in env.items()},
                     where,
                     errors,
-                    most=MOST,
+                    reaper,
                     on_oversize=notes.see_oversize,
                 )
                 async with _client(program, notes, toolkit) as client:
@@ -180,17 +190,17 @@ def _by_program(toolkit: McpToolkit, folder: Path) -> Reach:
 
 
 @asynccontextmanager
-async def _folder(usual: Path, *, own: bool) -> AsyncIterator[Path]:
-    """Yield the usual folder, or an empty one that is removed with all that is in it then."""
-    if not own:
-        yield usual
-        return
-    folder = Path(tempfile.mkdtemp(prefix="grpo-practice-"))
+async def _folder_of_its_own(reaper: Reaper) -> AsyncIterator[Path]:
+    """Yield an empty folder that is removed with all that is in it then."""
+    folder = Path(tempfile.gettempdir(), f"grpo-practice-{token_hex(8)}")
+    reaper.add(folder)  # first: a kill after it was made would leave it
     try:
+        await asyncio.to_thread(folder.mkdir, 0o700)
         yield folder
     finally:
         with anyio.CancelScope(shield=True):
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        reaper.discard(folder)
 
 
 def _by_address(toolkit: McpToolkit) -> Reach:

@@ -1,15 +1,18 @@
-"""A process that ends the commands of a run whose own process was killed.
+"""A process that ends the programs of a run whose own process was killed, and removes its folders.
 
 `kill -9` leaves no time to end anything, and the system tells a child nothing. The pipe that is
 closed then does: whoever reads it knows, and ends what is left.
 """
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 
 ENDING_S = 1.0
 """Seconds for a command to end by itself."""
@@ -17,13 +20,13 @@ _LOOK_S = 0.1
 
 
 class Reaper:
-    """Process groups that end with this process, in whatever way it ends."""
+    """Process groups and folders that end with this process, in whatever way it ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def add(self, group: int) -> None:
-        """Let the group end with this process."""
+    def add(self, what: int | Path) -> None:
+        """Let a process group end with this process, or a folder that may not be there yet."""
         if self._process is None:
             # Of its own session: a Ctrl-C is not for it. Of the standard library alone: 15 ms.
             self._process = subprocess.Popen(
@@ -35,11 +38,11 @@ class Reaper:
             )
             assert self._process.stdin is not None
             os.set_blocking(self._process.stdin.fileno(), False)  # no rollout waits for it
-        self._tell(f"+{group}")
+        self._tell("+", what)
 
-    def discard(self, group: int) -> None:
-        """Forget the group, which has ended: its number may become another's."""
-        self._tell(f"-{group}")
+    def discard(self, what: int | Path) -> None:
+        """Forget a group that has ended, since its number may become another's, or a folder."""
+        self._tell("-", what)
 
     def close(self) -> None:
         """End the process; every group has to have ended."""
@@ -50,11 +53,12 @@ class Reaper:
             self._process.wait()
             self._process = None
 
-    def _tell(self, line: str) -> None:
+    def _tell(self, sign: str, what: int | Path) -> None:
         assert self._process is not None, "add() starts it"
         assert self._process.stdin is not None
         with suppress(OSError):  # somebody has ended it; the rollouts go on
-            self._process.stdin.write(f"{line}\n".encode())
+            named = what if isinstance(what, int) else str(what)
+            self._process.stdin.write(f"{sign}{json.dumps(named)}\n".encode())
 
 
 def end_together() -> None:
@@ -96,11 +100,13 @@ def _main() -> None:
     if len(sys.argv) > 1:
         _watch(int(sys.argv[1]))
         return
-    groups = set[int]()
+    left = set[int | str]()
     for line in sys.stdin.buffer:
-        number = int(line[1:])
-        (groups.add if line.startswith(b"+") else groups.discard)(number)
-    _end(groups)
+        (left.add if line.startswith(b"+") else left.discard)(json.loads(line[1:]))
+    _end({group for group in left if isinstance(group, int)})
+    for folder in left:
+        if isinstance(folder, str):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
