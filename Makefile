@@ -37,7 +37,7 @@ wheel: $(READY)  ## The wheel works without anything of development
 	cd .wheel && venv/bin/grpo-practice config validate --config math.yaml --set evaluation.agent.model.model_provider.model=sim
 	rm -rf .wheel
 
-kill-test: $(READY)  ## SIGKILL at 60 instants of a practice run, resumed each time
+kill-test: $(READY)  ## SIGKILL at 160 instants of commands that pay, resumed each time
 	$(BIN)/python -m tests.endurance.kill
 
 soak: $(READY)  ## 100,000 rollouts against an endpoint where one answer in five is a fault of 18 kinds

@@ -10,32 +10,53 @@ import os
 import signal
 import sqlite3
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Container, Iterator
+from contextlib import contextmanager
+from random import Random
+from threading import Timer
+from typing import Any, get_args
 
 from grpo_practice.calls import Reply, Request
 from grpo_practice.cli.main import main
 from grpo_practice.llm.ledgered import LedgeredChat
 from grpo_practice.processes import Pool
-from grpo_practice.store import branches, close_step
+from grpo_practice.stages import Stage
+from grpo_practice.store import branches, close_step, writer
+from grpo_practice.store.db import transaction
 from grpo_practice.store.store import Store
 
 Hit = Callable[[], None]
+SOON_S = 0.08
+"""The longest from a visit to the kill: two replies of the endpoint."""
 
 
-def countdown(n: int) -> Hit:
-    """Kills this process, as nothing can prevent, when it is called for the n-th time."""
+def die() -> None:
+    """End this process, as nothing can prevent."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def countdown(n: int, then: Hit = die) -> Hit:
+    """Return a function that kills this process when it is called for the n-th time."""
     left = [n]
 
     def hit() -> None:
         left[0] -= 1
         if not left[0]:
-            os.kill(os.getpid(), signal.SIGKILL)
+            then()
 
     return hit
 
 
-def at_requests(hit: Hit, stages: set[str]) -> None:
+def soon(n: int) -> Hit:
+    """Return a function that kills this process at its n-th call, or at an instant soon after.
+
+    The instant follows from `n`; for half of all numbers it is the call itself.
+    """
+    delay_s = Random(n).uniform(-SOON_S, SOON_S)
+    return countdown(n) if delay_s < 0 else countdown(n, Timer(delay_s, die).start)
+
+
+def at_requests(hit: Hit, stages: Container[str]) -> None:
     """Before a request is sent; with its reply at hand; and once that is committed."""
     send, call = LedgeredChat._send, LedgeredChat.__call__
 
@@ -92,12 +113,34 @@ def at_closing(hit: Hit) -> None:
     Store.close_practice = after  # type: ignore[assignment,method-assign]
 
 
+def at_commits(hit: Hit) -> None:
+    """Before, within and after each transaction."""
+
+    @contextmanager
+    def hit_around(db: sqlite3.Connection) -> Iterator[None]:
+        hit()
+        with transaction(db):
+            yield
+            hit()
+        hit()
+
+    writer.transaction = hit_around  # type: ignore[attr-defined]
+
+
+def anywhere(hit: Hit) -> None:
+    """At all that a command waits for."""
+    at_requests(hit, get_args(Stage))
+    at_verification(hit)
+    at_commits(hit)
+
+
 PLACES: dict[str, Callable[[Hit], None]] = {
     "rollouts": lambda hit: at_requests(hit, {"play"}),
     "verification": at_verification,
     "distillation": lambda hit: at_requests(hit, {"summarise", "compare", "propose"}),
     "merge": lambda hit: at_requests(hit, {"merge"}),
     "closing": at_closing,
+    "anywhere": anywhere,
     "nowhere": lambda hit: None,
 }
 
@@ -105,5 +148,5 @@ if __name__ == "__main__":
     place, n, key, *words = sys.argv[1:]
     if key != "-":
         branches.new_key = lambda: bytes.fromhex(key)  # type: ignore[attr-defined]
-    PLACES[place](countdown(int(n)))
+    PLACES[place]((soon if place == "anywhere" else countdown)(int(n)))
     main(words)
