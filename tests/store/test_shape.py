@@ -40,6 +40,13 @@ def test_a_signal_ends_a_query(tmp_path: Path) -> None:
             db.execute(ENDLESS).fetchone()
 
 
+def test_an_expression_may_be_named_like_a_column(tmp_path: Path) -> None:
+    path = tmp_path / "a.db"
+    Store(path).close()
+    with closing(connect(path)) as db:
+        assert tuple(db.execute("SELECT 1.5 AS step, 'x' AS n").fetchone()) == (1.5, "x")
+
+
 async def test_a_page_that_is_being_read_does_not_keep_the_viewer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

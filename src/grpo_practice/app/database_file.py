@@ -73,9 +73,11 @@ class DatabaseFile:
         # Imported here, as everything below is by the method that needs it: `import grpo_practice`
         # and `grpo-practice --help` must not wait for what a run needs.
         from grpo_practice.store import Store
+        from grpo_practice.store.check import damage_explained
 
         self._check_usable(made=not (create or scratch))
-        with Store(self.path, "scratch" if scratch else "write") as store:
+        opened = Store(self.path, "scratch" if scratch else "write")
+        with damage_explained(self.path), opened as store:
             yield store
 
     def _check_usable(self, *, made: bool) -> None:

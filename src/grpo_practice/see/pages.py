@@ -40,6 +40,7 @@ def _environment() -> Environment:
         loader=PackageLoader("grpo_practice.see"),
         # By the name's ending would be the custom: a fragment without one would not be escaped.
         autoescape=True,
+        finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

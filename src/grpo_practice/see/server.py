@@ -25,6 +25,7 @@ from grpo_practice.see import views
 from grpo_practice.see.address import Query, link
 from grpo_practice.see.pages import render
 from grpo_practice.store import Store
+from grpo_practice.store.check import damage_explained
 from grpo_practice.text import LOOPBACK
 
 READERS = 4
@@ -171,13 +172,14 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
 
 def _read(path: Path, view: views.View, query: Query, under_way: set[Store]) -> str:
     """Return a page: all of it is read at one moment, and the database is let go at once."""
-    with Store(path, "look") as store:
-        under_way.add(store)
-        try:
-            made = view(store, query)
-        finally:
-            under_way.discard(store)
-    return render(made.template, **SHARED, query=query, **made.values)
+    with damage_explained(path):
+        with Store(path, "look") as store:
+            under_way.add(store)
+            try:
+                made = view(store, query)
+            finally:
+                under_way.discard(store)
+        return render(made.template, **SHARED, query=query, **made.values)
 
 
 SHARED: Mapping[str, Any] = {"link": link}

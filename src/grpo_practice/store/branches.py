@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from itertools import chain
 
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.errors import Change, ConfigError, FingerprintError
@@ -144,12 +145,13 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
 
 
 def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
-    """Yield the rows of a query over each segment of a branch's line, the newest first.
+    """Return the rows of a query over each segment of a branch's line, the newest first.
 
     `sql` has three parameters: branch, first step, end.
     """
-    for segment in branch.line:
-        yield from db.execute(sql, (segment.branch_id, segment.first, segment.end))
+    # No generator: one that an error left open would be closed after the connection, and warn.
+    found = (db.execute(sql, (s.branch_id, s.first, s.end)) for s in branch.line)
+    return chain.from_iterable(found)
 
 
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:

@@ -3,8 +3,9 @@
 import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 
@@ -12,11 +13,13 @@ from grpo_practice.canonical import text_sha
 from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.prompts import SLOTS, prompts_from, template_fault
 from grpo_practice.prompts.system import library_sha
+from grpo_practice.stages import STAGES
 from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
+from grpo_practice.store.typed_rows import CHECK_HINT
 from grpo_practice.text import brief
 
 MOST = 20
@@ -42,8 +45,39 @@ class Note(str):
     __slots__ = ()
 
 
+_SIGNS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration)
+"""Errors that values raise which this program would not have stored."""
+_JSON: dict[str, type] = {
+    "answer": object,
+    "domains": list,
+    "from_ops": list,
+    "identity": dict,
+    "left_out": list,
+    "meta": dict,
+    "plan": list,
+    "prompts": dict,
+    "spec": dict,
+    "stats": dict,
+    "sums": dict,
+}
+"""Columns of JSON, and the type of each value."""
 Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 """For each thing looked at: None, or what is wrong with it, or a note."""
+
+
+@contextmanager
+def damage_explained(path: Path) -> Iterator[None]:
+    """Raise StoreError in place of an error of the block if the database is damaged.
+
+    The check runs only after an error; if it finds nothing, the error is a defect of this program.
+    """
+    try:
+        yield
+    except _SIGNS as e:
+        wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
+        if wrong is None:
+            raise
+        raise StoreError(f"the database {path} is damaged: {wrong[0]}", hint=CHECK_HINT) from e
 
 
 def check(path: Path) -> list[Finding]:
@@ -52,16 +86,19 @@ def check(path: Path) -> list[Finding]:
     A schema that is not ours, or a branch that descends from itself, ends the check at once: what
     the other looks read could be without end.
     """
-    findings = list[Finding]()
+    return list(_findings(path))
+
+
+def _findings(path: Path) -> Iterator[Finding]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
         looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
         for name, look in looks.items():
-            findings.append(_find(db, name, look))
-            if look in (_schema, ancestor_faults) and findings[-1].wrong:
+            finding = _find(db, name, look)
+            yield finding
+            if look in (_schema, ancestor_faults) and finding.wrong:
                 break
-    return findings
 
 
 def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
@@ -72,7 +109,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
             told = notes if isinstance(said, Note) else wrong
             if said is not None and len(told) < MOST:
                 told.append(said)
-    except (sqlite3.Error, StoreError, ValueError, TypeError) as e:
+    except (sqlite3.Error, StoreError, *_SIGNS) as e:
         if is_interrupted(e):
             raise
         # A damaged page ends this look and not the others.
@@ -96,11 +133,37 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
     yield from (None for _ in tables)
     for table, row, parent, _ in db.execute("PRAGMA foreign_key_check"):
         yield f"row {row} of {table} refers to a row of {parent} that is not there"
+    if db.execute("SELECT count(*) FROM address_salt").fetchone()[0] != 1:
+        yield "address_salt does not have one row"
 
 
 def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
     for sha, body in db.execute("SELECT sha256, body FROM texts"):
         yield None if text_sha(body) == sha else f"text {sha.hex()[:8]} has other contents"
+
+
+def _values(db: sqlite3.Connection) -> Iterator[str | None]:
+    """Look whether each text that is stored as a time or as JSON can be read as that."""
+    columns = db.execute(
+        """SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
+            WHERE t.type = 'table' AND t.name NOT GLOB '_sqlite*' AND c.type = 'TEXT'"""
+    ).fetchall()
+    for table, column in columns:
+        if column in _JSON or column.endswith("_at"):
+            rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
+            for (stored,) in rows:
+                wrong = f"{table}.{column} cannot be read: {brief(stored, 40)}"
+                yield None if _is_readable(column, stored) else wrong
+
+
+def _is_readable(column: str, stored: str) -> bool:
+    try:
+        if column in _JSON:
+            return isinstance(json.loads(stored), _JSON[column])
+        datetime.fromisoformat(stored)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -250,11 +313,13 @@ def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
 
 def _calls(db: sqlite3.Connection) -> Iterator[str | None]:
     rows = db.execute(
-        """SELECT call_id, request, reply, codec FROM calls
+        """SELECT call_id, stage, request, reply, codec FROM calls
              LEFT JOIN call_bodies USING (call_id)"""
     )
     for row in rows:
         wrong = None if row["reply"] is not None else f"call {row['call_id']} has no body"
+        if row["stage"] not in STAGES:
+            wrong = f"call {row['call_id']} has an unknown stage: {brief(row['stage'], 40)}"
         try:
             for body in (row["request"], row["reply"]) if wrong is None else ():
                 unpack(body, row["codec"])
@@ -286,14 +351,14 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
     differ = f"SELECT * FROM ({each} EXCEPT {kept}) UNION SELECT * FROM ({kept} EXCEPT {each})"
     wrong = {(row[0], row[1]) for row in db.execute(differ)}
     rows = db.execute(
-        """SELECT branch_id, step, run_id, sums ->> '$.rollouts' AS sums,
+        """SELECT branch_id, step, run_id, sums ->> '$.rollouts' AS summed,
              (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
                AS rollouts
              FROM steps s JOIN branches USING (branch_id)"""
     )
     for row in rows:
         where = f"step {row['step']} of {row['run_id']} has sums that are not those of its"
-        if row["sums"] not in (None, row["rollouts"]):
+        if row["summed"] not in (None, row["rollouts"]):
             yield f"{where} rollouts"
         else:
             yield f"{where} calls" if (row["branch_id"], row["step"]) in wrong else None
@@ -304,6 +369,7 @@ _LOOKS: dict[str, Look] = {
     "ancestors of branches and libraries": ancestor_faults,
     "pages of the file": _pages,
     "tables, and what refers to them": _references,
+    "times and JSON": _values,
     "texts": _texts,
     "datasets": _datasets,
     "runs": _runs,

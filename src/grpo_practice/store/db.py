@@ -16,6 +16,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
 from grpo_practice.store.migrate import APPLICATION_ID, VERSION, migrate
 from grpo_practice.store.shape import check_shape
+from grpo_practice.store.typed_rows import TypedConnection
 
 DEVELOPED = 12
 """Largest schema number of development versions; their files are refused, not migrated."""
@@ -37,15 +38,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
-class Connection(sqlite3.Connection):
+class Connection(TypedConnection):
     """A connection that replaces secrets in every text it is given to store or to look for."""
-
-    path: Path
-    """Name of the file for messages."""
 
     @override
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
-        return super().execute(sql, _private(parameters))
+        return self.typed(super().execute(sql, _private(parameters)))
 
     @override
     def executemany(self, sql: str, parameters: Iterable[Any], /) -> sqlite3.Cursor:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store.db import WAIT_S, Connection, check_ours, connect, explained
+from grpo_practice.store.typed_rows import CHECK_HINT
 
 _AS_IT_STANDS = "mode=ro&immutable=1"
 """Query of an SQLite address: neither locks nor a log are asked for."""
@@ -79,7 +80,10 @@ def _part(path: Path, end: str) -> Path:
 
 def deleted_meanwhile() -> StoreError:
     """Return the error of a read that found a run at first, and then nothing of it."""
-    return StoreError("the run is no longer there: it was deleted while it was read")
+    return StoreError(
+        "the run is no longer there: it was deleted while it was read",
+        hint=f"if nobody deleted it, {CHECK_HINT}",
+    )
 
 
 def read_only(path: Path) -> StoreError:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store.migrate import migrate
+from grpo_practice.store.typed_rows import CHECK_HINT
 
 DIGEST = "a944b7b9b5c92eb6b426840b84b6322c9134e64f65bbbf25f4678d4da7067046"
 """`digest` of the current schema. A file that has it needs no comparison, which takes 15 ms."""
@@ -27,8 +28,7 @@ def check_shape(db: sqlite3.Connection, path: Path) -> None:
         if fault is not None:
             raise StoreError(
                 f"the database {path} is not as this program makes it: {fault}",
-                hint="to see what is wrong: grpo-practice db check; a file of a development version"
-                " opens with that version alone",
+                hint=f"{CHECK_HINT}; a file of a development version opens with that version alone",
             )
 
 

@@ -25,21 +25,22 @@ WITH played AS (
          (SELECT min(w.invocation_id) FROM invocations w JOIN runs o USING (run_id)
            WHERE w.pid = i.pid AND w.host = i.host AND o.exp_id = r.exp_id
              AND w.branch_id IS NOT NULL AND w.started_at <= i.started_at
-             AND coalesce(w.ended_at, '9') >= i.started_at) AS command
+             AND coalesce(w.ended_at, '9') >= i.started_at) AS asked_by
     FROM runs r JOIN invocations i USING (run_id) JOIN branches b USING (branch_id)
    WHERE r.exp_id IN (SELECT value FROM json_each(:experiments)) AND r.simulated = :simulated
      AND r.kind = 'eval' AND r.role <> '{EFFECT}'
      AND (b.rebinds IS NULL OR EXISTS (
        SELECT 1 FROM call_sums c WHERE c.branch_id = i.branch_id
           AND c.invocation_id = i.invocation_id AND c.stage = 'play')))
-SELECT c.branch_id AS command, (SELECT count(*) FROM invocations
+SELECT c.branch_id AS asked_by, (SELECT count(*) FROM invocations
          WHERE branch_id = c.branch_id AND invocation_id < c.invocation_id
            AND exit_code = 0 AND reason IS NULL) AS nth,
-       (SELECT count(*) FROM played a WHERE a.command = p.command AND o.kind = 'eval') AS arms,
+       (SELECT count(*) FROM played a WHERE a.asked_by = p.asked_by AND o.kind = 'eval') AS arms,
        p.run_id, p.branch_id, max(p.ended) AS ended,
        max(p.complete) AS complete,
        count(DISTINCT sample_id) FILTER (WHERE rollout_id > p.known) AS questions
-  FROM played p JOIN invocations c ON c.invocation_id = p.command JOIN runs o ON o.run_id = c.run_id
+  FROM played p JOIN invocations c ON c.invocation_id = p.asked_by
+  JOIN runs o ON o.run_id = c.run_id
   JOIN rollouts ON rollouts.branch_id = p.branch_id
    AND finished_at BETWEEN p.started_at AND p.ended
  WHERE sample_id IN (SELECT value FROM json_each(:samples))
@@ -93,7 +94,7 @@ def _measured(
         "samples": json.dumps(sorted(samples)),
     }
     for row in db.execute(_MEASURED, asked):
-        look = found.setdefault((row["command"], row["nth"]), _Measured(row["arms"]))
+        look = found.setdefault((row["asked_by"], row["nth"]), _Measured(row["arms"]))
         look.ended = max(look.ended, row["ended"])
         look.complete |= bool(row["complete"])
         look.runs.add(row["run_id"])

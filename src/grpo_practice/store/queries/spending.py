@@ -170,7 +170,7 @@ def _figures(
     db: sqlite3.Connection, of: Likeness, which: str, asked: dict[str, object]
 ) -> Figures | None:
     columns = ("tokens_in", "tokens_out", "seconds")
-    parts = ", ".join(f"avg({c}) AS {c}, avg({c} * {c} * 1.0) AS {c}_squared" for c in columns)
+    parts = ", ".join(f"avg({c}) AS {c}_mean, avg({c} * {c} * 1.0) AS {c}_squared" for c in columns)
     row = db.execute(
         f"""SELECT count(*) AS calls, {parts},
               coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in) AS cached_share,
@@ -185,13 +185,14 @@ def _figures(
     ).fetchone()
     if not row["calls"]:
         return None
-    spreads = {c: max(row[f"{c}_squared"] - row[c] ** 2, 0.0) ** 0.5 for c in columns}
+    means = {c: row[f"{c}_mean"] for c in columns}
+    spreads = {c: max(row[f"{c}_squared"] - means[c] ** 2, 0.0) ** 0.5 for c in columns}
     return Figures(
         of=of,
         calls=row["calls"],
-        tokens_in=(row["tokens_in"], spreads["tokens_in"]),
-        tokens_out=(row["tokens_out"], spreads["tokens_out"]),
-        seconds=(row["seconds"], spreads["seconds"]),
+        tokens_in=(means["tokens_in"], spreads["tokens_in"]),
+        tokens_out=(means["tokens_out"], spreads["tokens_out"]),
+        seconds=(means["seconds"], spreads["seconds"]),
         cached_share=row["cached_share"] or 0.0,
         experiences=row["experiences"],
     )

@@ -1,0 +1,87 @@
+"""Checks the types of values as rows are read: STRICT tables of strangers can hold any type."""
+
+import sqlite3
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.errors import StoreError
+from grpo_practice.text import brief
+
+CHECK_HINT = "to see what is wrong: grpo-practice db check"
+_TYPES: dict[str, tuple[type, ...]] = {
+    "INTEGER": (int,),
+    "REAL": (float, int),
+    "TEXT": (str,),
+    "BLOB": (bytes,),
+}
+_NAMES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
+_COLUMNS = """SELECT t.name, c.name, c.type, c.pk FROM sqlite_schema t, pragma_table_info(t.name) c
+    WHERE t.type = 'table' AND t.name NOT GLOB '_sqlite*'"""
+
+RowMaker = Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]
+
+
+class TypedConnection(sqlite3.Connection):
+    """A connection whose rows have the declared types, by the names of their columns.
+
+    Values of expressions are not checked. One that is named like a column costs a search of the
+    tables if its type is another, so give it a name of its own.
+    """
+
+    path: Path
+    """Name of the file for messages."""
+
+    def typed(self, cursor: sqlite3.Cursor) -> sqlite3.Cursor:
+        """Let the cursor of a statement raise StoreError for a value of a wrong type."""
+        if cursor.description:
+            names = tuple(column[0] for column in cursor.description)
+            if names not in self._makers:
+                self._makers[names] = self._maker(names)
+            cursor.row_factory = self._makers[names]
+        return cursor
+
+    @cached_property
+    def _makers(self) -> dict[tuple[str, ...], RowMaker]:
+        return {}
+
+    @cached_property
+    def _kinds(self) -> dict[str, tuple[type, ...]]:
+        """Name of each column → its types in Python; of both, if two tables use the name."""
+        kinds = dict[str, tuple[type, ...]]()
+        for _, name, declared, _ in sqlite3.Connection.execute(self, _COLUMNS):
+            kinds[name] = kinds.get(name, (type(None),)) + _TYPES.get(declared, ())
+        return kinds
+
+    def _maker(self, names: tuple[str, ...]) -> RowMaker:
+        kinds, right = self._kinds, set[tuple[type, ...]]()
+
+        def made(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
+            types = (*map(type, values),)
+            if types not in right:  # few combinations occur: rows after the first ones cost little
+                for name, found in zip(names, types, strict=True):
+                    if name in kinds and found not in kinds[name]:
+                        self._check_stored(name, found)
+                right.add(types)
+            return sqlite3.Row(cursor, values)
+
+        return made
+
+    def _check_stored(self, name: str, found: type) -> None:
+        """Raise StoreError if a column of this name holds a value of this type."""
+        columns = sqlite3.Connection.execute(self, _COLUMNS).fetchall()
+        for table in [of for of, column, *_ in columns if column == name]:
+            keys = [key for of, key, _, pk in columns if of == table and pk] or ["rowid"]
+            row = sqlite3.Connection.execute(
+                self,
+                f"SELECT {', '.join(keys)} FROM {table} WHERE typeof({name}) = ? LIMIT 1",
+                (_NAMES[found].lower(),),
+            ).fetchone()
+            if row:
+                key = ", ".join(f"{k} {brief(str(v), 40)}" for k, v in zip(keys, row, strict=True))
+                raise StoreError(
+                    f"the database {self.path} is damaged: {table}.{name} of {key} is"
+                    f" {_NAMES[found]}",
+                    hint=CHECK_HINT,
+                )
