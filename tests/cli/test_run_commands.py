@@ -19,8 +19,8 @@ from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
 from grpo_practice.workspace import Workspace
 from tests.cli.conftest import Gp
-from tests.contract.project import CONFIG
-from tests.contract.test_practice_end import serving
+from tests.contract.endpoint.server import on_a_thread
+from tests.contract.project import CONFIG, served
 from tests.fakes import FakeSleep
 from tests.processes import until
 
@@ -138,7 +138,7 @@ def test_an_eval_whose_questions_failed_names_the_command_that_asks_only_those(
     def second(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
         return (400, {"error": {"message": "odd"}}) if n == 2 else None
 
-    with serving(second) as endpoint:
+    with on_a_thread(served(second)) as endpoint:
         url = f"evaluation.agent.model.model_provider.base_url={endpoint.url}"
         words = ["eval", "--config", "math.yaml", "--set", url, "--restart-step", "0"]
         monkeypatch.setattr("sys.argv", ["grpo-practice", *words])

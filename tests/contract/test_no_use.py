@@ -8,8 +8,9 @@ import pytest
 
 from tests.contract.command import Gp, Ran
 from tests.contract.endpoint.actions import completion
+from tests.contract.endpoint.server import on_a_thread
 from tests.contract.endpoint.simulated import stage_of
-from tests.contract.project import Project, Served
+from tests.contract.project import Project, Served, served
 from tests.contract.test_practice_end import (
     FAILING,
     HOSTILE,
@@ -17,7 +18,6 @@ from tests.contract.test_practice_end import (
     Teacher,
     flat,
     operations,
-    serving,
 )
 
 NO_LESSON: Said = (200, completion("<lessons></lessons>"))
@@ -43,7 +43,7 @@ def project(tmp_path: Path) -> Project:
 def asked(project: Project, gp: Gp, monkeypatch: pytest.MonkeyPatch) -> Iterator[Asked]:
     monkeypatch.setenv("GRPO_PRACTICE_DB", str(project.db))
     teacher = Teacher()
-    with serving(teacher.hook) as endpoint:
+    with on_a_thread(served(teacher.hook)) as endpoint:
         teacher.url = endpoint.url
         yield Asked(teacher, endpoint)
 

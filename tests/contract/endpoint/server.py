@@ -55,9 +55,10 @@ import threading
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from tests.contract.endpoint.actions import RESET, Asked, Greet, Script, Wire, abort, late, status
 from tests.contract.endpoint.scripts import SCRIPTS
@@ -241,34 +242,29 @@ class FaultProcess:
             return json.load(answer)
 
 
+T = TypeVar("T")
+
+
 @contextlib.contextmanager
-def serving(
-    script: Script,
-    *,
-    greet: Greet = lambda _: None,
-    tls: Path | None = None,
-) -> Iterator[FaultServer]:
-    """The server on a thread of its own, for commands that have their own loop."""
-    server, ready, done = FaultServer(script, greet, tls), threading.Event(), asyncio.Event()
+def on_a_thread(server: AbstractAsyncContextManager[T]) -> Iterator[T]:
+    """Serve from a thread of its own: a command runs its own event loop in this one."""
     loop = asyncio.new_event_loop()
-
-    async def serve() -> None:
-        async with server:
-            ready.set()
-            await done.wait()
-
-    def run() -> None:
-        with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            runner.run(serve())
-
-    thread = threading.Thread(target=run)
+    thread = threading.Thread(target=loop.run_forever)
     thread.start()
-    ready.wait()
     try:
-        yield server
+        yield asyncio.run_coroutine_threadsafe(server.__aenter__(), loop).result()
     finally:
-        loop.call_soon_threadsafe(done.set)
+        asyncio.run_coroutine_threadsafe(server.__aexit__(None, None, None), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
         thread.join()
+        loop.close()
+
+
+def serving(
+    script: Script, *, greet: Greet = lambda _: None, tls: Path | None = None
+) -> AbstractContextManager[FaultServer]:
+    """Return the server on a thread of its own."""
+    return on_a_thread(FaultServer(script, greet, tls))
 
 
 def named(name: str, seed: int) -> Script:
