@@ -300,3 +300,24 @@ def test_a_database_without_its_salt_is_damaged(demo: Gp) -> None:
     ran = demo("eval", "--config", "practice.yaml", "--model", "sim", "--limit", "1")
     assert ran.code == 7, ran
     assert f"the database {DB} is damaged: address_salt does not have one row" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "words"),
+    [
+        ("samples.question", None, ("data", "show", "test")),  # fails while it is printed
+        ("call_sums.cost_micro", 2**62, ("runs", "show", "demo/eval")),  # overflows in a sum
+        ("failures.kind", BYTES, ("runs", "show", "demo/eval")),  # decoded in an expression
+    ],
+)
+def test_a_value_that_fails_late_is_damage(
+    demo: Gp, monkeypatch: pytest.MonkeyPatch, column: str, value: object, words: tuple[str, ...]
+) -> None:
+    reader = Reader(demo)
+    assert reader.plant({one: value for one in reader.columns if str(one) == column})
+    Path(DB).rename("other.db")
+    monkeypatch.setenv("GRPO_PRACTICE_DB", "other.db")
+    ran = demo(*words)
+    assert ran.code == 7, ran
+    assert "the database other.db is damaged" in ran.err
+    assert "grpo-practice db check" in ran.err

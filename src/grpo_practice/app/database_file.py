@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import override
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.errors import ConfigError, StoreError
 from grpo_practice.redact import environment_secrets, redactor
 
 if TYPE_CHECKING:
@@ -57,6 +57,20 @@ class DatabaseFile:
     def close(self) -> None:
         """Refuse further calls; everything of earlier ones is on disk already."""
         self._closed = True
+
+    def damage_behind(self, error: Exception) -> StoreError | None:
+        """Return the error of a damaged database, if its values may have caused this error."""
+        from grpo_practice.store.check import damage_explained
+
+        try:
+            if self.path.exists():
+                with damage_explained(self.path):
+                    raise error
+        except StoreError as e:
+            return e
+        except Exception:  # noqa: BLE001 - the error that was given: a defect
+            return None
+        return None
 
     @contextmanager
     def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":

@@ -39,7 +39,14 @@ from grpo_practice.cli import (
 )
 from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import group_options
-from grpo_practice.cli.options import PROGRAM, as_typed, forget_database, keep_secrets, on_database
+from grpo_practice.cli.options import (
+    PROGRAM,
+    as_typed,
+    current_database,
+    forget_database,
+    keep_secrets,
+    on_database,
+)
 from grpo_practice.cli.other_words import hint_for
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
@@ -209,6 +216,10 @@ def _expected(error: GrpoPracticeError, words: list[str]) -> int:
 
 
 def _unexpected(error: Exception, words: list[str]) -> int:
+    from grpo_practice.workspace import Workspace
+
+    if damage := Workspace(current_database()).damage_behind(error):
+        return _expected(damage, words)
     hint = ""
     if "--debug" in words:
         _traceback()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
+_VARIABLE = "GRPO_PRACTICE_DB"
 
 _typed_db: ContextVar[Path | None] = ContextVar("_typed_db", default=None)
 """File that `--db` names on the command line. A variable holds for the next command too."""
@@ -43,7 +44,7 @@ DbOption = Annotated[
     typer.Option(
         "--db",
         callback=_keep_typed_db,
-        envvar="GRPO_PRACTICE_DB",
+        envvar=_VARIABLE,
         metavar="FILE",
         dir_okay=False,
         help=f"The database (default: ./{DATABASE}).",
@@ -153,6 +154,12 @@ def on_database(text: str) -> str:
     if db is None:
         return text
     return _ON_DATABASE.sub(lambda found: f"{found[0]} --db {shlex.quote(str(db))}", text)
+
+
+def current_database() -> Path:
+    """Return the database of the command that this process runs."""
+    named = os.environ.get(_VARIABLE)
+    return database(_typed_db.get() or (Path(named) if named else None))
 
 
 def forget_database() -> None:

@@ -247,11 +247,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
         "is locked by another process",
         "wait for it to end, or name another file with --db",
     ),
-    (
-        "malformed",
-        "is damaged",
-        DAMAGED_HINT,
-    ),
+    *((sign, "is damaged", DAMAGED_HINT) for sign in ("malformed", "overflow", "Could not decode")),
     ("not a database", "is not a database", "name another file with --db"),
     ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),
 )
