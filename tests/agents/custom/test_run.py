@@ -16,9 +16,9 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFaile
 from grpo_practice.events import Notice
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
-from tests.agents.custom.test_docs import BLOCK, PAGE
 from tests.app.project import Project
 from tests.contract.project import served
+from tests.contract.test_docs_agents import BLOCK, PAGE
 
 ASK = """
 import asyncio, json

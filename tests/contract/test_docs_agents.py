@@ -11,7 +11,7 @@ import pytest
 
 from tests.processes import HANG_S
 
-PAGE = Path(__file__).parents[3] / "docs" / "agents.md"
+PAGE = Path(__file__).parents[2] / "docs" / "agents.md"
 BLOCK = re.compile(r"(?:^`([\w.]+)`\n\n)?^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 INSTALL = re.compile(r"^pip install (.*)\n", re.MULTILINE)

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Gp, gp
-
-__all__ = ["gp"]
+from tests.contract.command import Gp
 
 
 @pytest.fixture
