@@ -151,7 +151,6 @@ class _ForkServer(forkserver.ForkServer):
         super().__init__()
         self.environment: Mapping[str, str] | None = None
         """Environment of it and of its workers; None: ours."""
-
         self._folder = ""
         """Folder of its socket. Not an abstract one: any user could have code run there."""
 
@@ -164,7 +163,9 @@ class _ForkServer(forkserver.ForkServer):
 
     def _address(self, family: str) -> str:
         """Return the path of a socket in a new private folder."""
-        self._folder = tempfile.mkdtemp(prefix="grpo-practice-")
+        # The path of a socket has 104 bytes or a few more: a long TMPDIR leaves it no room.
+        short = len(os.fsencode(tempfile.gettempdir())) < 70
+        self._folder = tempfile.mkdtemp(prefix="grpo-practice-", dir=None if short else "/tmp")
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         return str(Path(self._folder, "socket"))
 

@@ -19,10 +19,9 @@ from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 from grpo_practice.errors import DataError
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions
-from grpo_practice.store import Store, datasets, reading, writer
-from grpo_practice.store import open_store as store_module
-from grpo_practice.store.db import connect
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.recorded_runs import RecordedSpec
+from grpo_practice.store.typed_rows import RowMaker, TypedConnection
 from grpo_practice.types import Sample
 from grpo_practice.workspace import Workspace
 from tests.app.project import Project
@@ -36,20 +35,18 @@ FEW = 500
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     """Count the rows that the store's connections give to Python."""
-    rows = [0]
+    rows, maker = [0], TypedConnection._maker
 
-    def count(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> sqlite3.Row:
-        rows[0] += 1
-        return sqlite3.Row(cursor, row)
+    def counting(db: TypedConnection, names: tuple[str, ...]) -> RowMaker:
+        made = maker(db, names)
 
-    def counting(path: Path, **options: Any) -> Any:
-        db = connect(path, **options)
-        db.row_factory = count
-        return db
+        def count(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> sqlite3.Row:
+            rows[0] += 1
+            return made(cursor, row)
 
-    monkeypatch.setattr(store_module, "connect", counting)
-    monkeypatch.setattr(writer, "connect", counting)
-    monkeypatch.setattr(reading, "connect", counting)
+        return count
+
+    monkeypatch.setattr(TypedConnection, "_maker", counting)
 
     def since() -> int:
         n, rows[0] = rows[0], 0

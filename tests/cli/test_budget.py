@@ -109,34 +109,28 @@ def test_models_of_a_forecast_are_named_with_what_asks_them(toy: Gp) -> None:
     assert "sim: play; other: summarise, compare, propose, merge" in two.out
 
 
-def test_a_forecast_ends_with_the_command_that_does_it(
-    toy: Gp, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ["practice", "-c", "c.yaml", "--max-requests", "10", "--dry-run"]
-    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
-    *_, remark, last = toy(*words).out.splitlines()
+def test_a_forecast_ends_with_the_command_that_does_it(toy: Gp) -> None:
+    forecast = toy("practice", "-c", "c.yaml", "--max-requests", "10", "--dry-run")
+    *_, remark, last = forecast.out.splitlines()
     assert remark == "it will pause before the end: raise --max-requests"
-    assert last == "next: grpo-practice practice -c c.yaml --max-requests 10"
-    words = ["practice", "--pilot", "1", "-c", "c.yaml"]
-    monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
-    assert toy(*words).out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml"
+    assert last == "next: grpo-practice practice -c c.yaml --max-requests 10 --db p.db"
+    piloted = toy("practice", "--pilot", "1", "-c", "c.yaml")
+    assert piloted.out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml --db p.db"
     assert goes_on(["eval", "--pilot=3", "-k", "2"], begun=True) == "grpo-practice eval -k 2"
 
 
 def test_where_nobody_knows_what_a_rollout_takes_a_dry_run_ends_with_the_pilot(
-    toy: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    toy: Gp, tmp_path: Path
 ) -> None:
     text = "def play(question, system, context): return 'x'\n"
     (tmp_path / "mine.py").write_text(text, "utf-8")
     agent = "evaluation.agent"
     words = ["eval", "-c", "c.yaml", "--set", f"{agent}.type=python"]
     words += ["--set", f"{agent}.function=mine.py:play"]
-    monkeypatch.setattr("sys.argv", ["grpo-practice", *words, "--dry-run"])
     dry = toy(*words, "--dry-run").out.splitlines()[-1]
-    assert dry == f"next: grpo-practice {' '.join(words)} --pilot 1"
-    monkeypatch.setattr("sys.argv", ["grpo-practice", *words, "--pilot", "1"])
+    assert dry == f"next: grpo-practice {' '.join(words)} --db p.db --pilot 1"
     piloted = toy(*words, "--pilot", "1").out.splitlines()[-1]
-    assert piloted == f"next: grpo-practice {' '.join(words)}"
+    assert piloted == f"next: grpo-practice {' '.join(words)} --db p.db"
 
 
 def test_a_dry_run_makes_no_database(gp: Gp, tmp_path: Path) -> None:

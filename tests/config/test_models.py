@@ -82,7 +82,7 @@ def test_nobody_else_works_out_which_models_are_asked() -> None:
         path.relative_to(SOURCES).as_posix()
         for path in SOURCES.rglob("*.py")
         if owned.search(
-            re.sub(r'"(practice|evaluation)\.\w+_model\.?"', "", path.read_text("utf-8"))
+            re.sub(r'[" ](practice|evaluation)\.\w+_model\.?"', "", path.read_text("utf-8"))
         )
     }
     # The loader fills the two fields in.

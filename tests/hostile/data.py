@@ -3,12 +3,12 @@
 import json
 from collections.abc import Callable
 
-from grpo_practice import processes
 from grpo_practice.prompts import FOLDER, SLOTS
 from tests.hostile.attacks import Attack, Commands
 from tests.hostile.place import OWN, Place
 from tests.hostile.planted import python, row
 from tests.hostile_templates import RUNS
+from tests.workers import stop_server
 
 PRACTICE = """
 exp_id: mine
@@ -164,7 +164,7 @@ def _modules(place: Place) -> None:
     place.put("own.yaml", OWN.replace("exact", "math"))
     place.good.says = "\\boxed{x+x}"
     # The server of the workers was begun in another folder.
-    processes._server._stop()  # type: ignore[attr-defined]
+    stop_server()
 
 
 def _elsewhere(verify: str) -> Callable[[Place], None]:

@@ -143,12 +143,16 @@ def test_a_killed_command_leaves_no_folder_and_no_process(tmp_path: Path) -> Non
         stdout=subprocess.PIPE,
         text=True,
     ) as driver:
-        assert driver.stdout is not None
-        folder = Path(driver.stdout.readline().strip())
-        assert folder.parent == tmp_path
-        assert folder.is_dir()
-        deaf_pids = [int(pid) for pid in pids.read_text().split()]
-        driver.kill()
+        try:
+            assert driver.stdout is not None
+            folder = Path(driver.stdout.readline().strip())
+            assert folder.parent == tmp_path
+            assert folder.is_dir()
+            # Two servers are started, one to list its tools; each has a deaf program beside it.
+            wait_until(lambda: pids.exists() and len(pids.read_text().split()) >= 2)
+            deaf_pids = [int(pid) for pid in pids.read_text().split()]
+        finally:
+            driver.kill()
     wait_until(lambda: not folder.exists())
     wait_until(lambda: not any(map(alive, deaf_pids)))
 
