@@ -56,14 +56,6 @@ def test_a_killed_command_leaves_no_folder_of_its_workers(tmp_path: Path) -> Non
     until(lambda: not any(tmp_path.iterdir()))
 
 
-def test_workers_start_where_the_folder_of_temporary_files_has_a_long_path(tmp_path: Path) -> None:
-    long = tmp_path / ("long" * 30)
-    long.mkdir()
-    environment = os.environ | {"TMPDIR": str(long)}
-    done = subprocess.run([sys.executable, "-c", KILLED], env=environment, check=False)
-    assert done.returncode == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("name", ["math", "exact"])
 def test_what_workers_start_from_exists(name: str) -> None:
     pool = Verifier(resolve(name, {}, None, Path()))._pool

@@ -357,8 +357,6 @@ class Pool:
                 reason, hint = failures.recv_bytes().decode(), None
             else:
                 reason, hint = f"{type(e).__name__}: {e}".removesuffix(": "), _HINT
-            if "path too long" in str(e):
-                hint = "set TMPDIR to a folder with a short name"
             raise CannotStartError(reason, hint) from e
         return pool
 

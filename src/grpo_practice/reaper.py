@@ -42,7 +42,8 @@ class Reaper:
 
     def discard(self, what: int | Path) -> None:
         """Forget a group that has ended, since its number may become another's, or a folder."""
-        self._tell("-", what)
+        if self._process is not None:  # not if it could not be started
+            self._tell("-", what)
 
     def close(self) -> None:
         """End the process; every group has to have ended."""

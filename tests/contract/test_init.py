@@ -148,7 +148,7 @@ def test_a_judge_needs_a_model_and_uses_the_one_in_the_environment(
     assert ran.document["reward"] in (0.0, 1.0)
 
 
-def test_a_folder_for_sockets_whose_name_is_too_long_is_said(tmp_path: Path) -> None:
+def test_workers_start_where_temporary_files_have_a_long_path(tmp_path: Path) -> None:
     long = tmp_path / ("x" * 100)
     long.mkdir()
     (tmp_path / "score.py").write_text("def check(sample):\n    return {'reward': 1.0}\n")
@@ -161,6 +161,5 @@ def test_a_folder_for_sockets_whose_name_is_too_long_is_said(tmp_path: Path) -> 
         text=True,
         check=False,
     )
-    assert done.returncode == 1, done.stderr
-    assert "the verify workers cannot start: OSError: AF_UNIX path too long" in done.stderr
-    assert "hint: set TMPDIR to a folder with a short name" in done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "reward 1.000" in done.stdout

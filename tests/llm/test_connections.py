@@ -10,7 +10,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from grpo_practice.llm import connections
 from grpo_practice.llm.client import Client
-from tests.llm.test_http import ASK, BODY, OK, connect, read_request, serving
+from tests.llm.test_http import ASK, BODY, OK, PEM, connect, read_request, serving
 from tests.processes import HANG_S
 
 WRONG = b'{"choices":[{"message":{"role":"assistant","content":"of another"}}]}'
@@ -88,14 +88,31 @@ async def test_a_connection_is_used_again_after_its_rest() -> None:
     assert server.connections == 1
 
 
-async def test_few_connections_rest_and_then_the_oldest_is_used(
+async def test_few_connections_rest_with_tls_and_then_the_oldest_is_used(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(PEM))
     monkeypatch.setattr(connections, "REST_S", HANG_S)
     monkeypatch.setattr(connections, "MOST_RESTING", 2)
     server = Server(surplus=False)
-    async with asking(server) as client:
+    async with serving(server, tls=True) as address, connect(f"https://{address}/v1") as client:
         for _ in range(9):
+            await client.send(ASK)
+    assert server.connections == 3
+
+
+async def test_without_tls_a_server_of_one_thread_is_not_kept_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connections, "REST_S", HANG_S)
+    server, thread = Server(surplus=False), asyncio.Lock()
+
+    async def one_at_a_time(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with thread:
+            await server(reader, writer)
+
+    async with serving(one_at_a_time) as address, connect(f"http://{address}/v1") as client:
+        for _ in range(3):
             await client.send(ASK)
     assert server.connections == 3
 

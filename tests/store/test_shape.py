@@ -13,6 +13,7 @@ import pytest
 from grpo_practice.see import views
 from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store
+from grpo_practice.store.check import check
 from grpo_practice.store.db import connect, explained
 from grpo_practice.store.migrate import migrate
 from grpo_practice.store.shape import DIGEST, digest, objects, schema_faults
@@ -71,3 +72,14 @@ async def test_a_page_that_is_being_read_does_not_keep_the_viewer(
     await asyncio.wait([task])
     writer.close()
     assert task.cancelled()
+
+
+def test_a_table_of_somebody_else_changes_no_check_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "p.db"
+    Store(path).close()
+    with closing(connect(path)) as db:
+        db.execute('CREATE TABLE "my notes" (n TEXT, updated_at TEXT, meta TEXT)')
+        db.execute("""INSERT INTO "my notes" VALUES ('x', 'yesterday', 'no JSON')""")
+    with closing(connect(path)) as db:
+        assert str not in db._kinds["n"], "datasets.n is a number"
+    assert [finding.wrong for finding in check(path)] == [[] for _ in check(path)]

@@ -21,7 +21,7 @@ MOST_INTERIM = 32
 REST_S = 0.25
 """Seconds between the end of an answer and the next request on its connection."""
 MOST_RESTING = 32
-"""Connections that rest at once, since each is an open file; above it, the oldest is used."""
+"""TLS connections that rest at once, since each is an open file; above it, the oldest is used."""
 
 
 class FewInterim(aiohttp.ClientResponse):
@@ -55,7 +55,8 @@ class FewInterim(aiohttp.ClientResponse):
 class QuietConnector(aiohttp.TCPConnector):
     """A pool of connections on which nothing has come since they were last used.
 
-    Once a server has sent a reply that nobody asked for, no connection is used twice.
+    Once a server has sent a reply that nobody asked for, no connection is used twice. Without TLS,
+    there are never more connections than requests at once: a server may have a thread for each.
     """
 
     def __init__(self, ssl: "SSLContext", kept_s: float) -> None:
@@ -67,7 +68,7 @@ class QuietConnector(aiohttp.TCPConnector):
     def _release(
         self, key: "ConnectionKey", protocol: "ResponseHandler", *, should_close: bool = False
     ) -> None:
-        if should_close or protocol.should_close:
+        if should_close or protocol.should_close or self._force_close:
             super()._release(key, protocol, should_close=True)
             return
         # A second reply that comes once the next request was sent cannot be told from its own, so
@@ -76,12 +77,12 @@ class QuietConnector(aiohttp.TCPConnector):
         if len(self._resting) > MOST_RESTING:
             self._rested(next(iter(self._resting)))
 
-    def _rested(self, protocol: "ResponseHandler") -> None:
+    def _rested(self, protocol: "ResponseHandler", *, should_close: bool = False) -> None:
         key, timer = self._resting.pop(protocol)
         timer.cancel()
         # Next time, the second reply may come later.
         self._force_close |= bool(protocol._buffer)
-        super()._release(key, protocol)
+        super()._release(key, protocol, should_close=should_close)
 
     @override
     async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> Connection | None:
@@ -90,5 +91,11 @@ class QuietConnector(aiohttp.TCPConnector):
             protocol = connection.protocol
             if protocol is not None and not protocol.should_close:
                 break
+            self._force_close |= protocol is not None and bool(protocol._buffer)
             connection.close()
+        if connection is None and not key.is_ssl:
+            # A new connection costs less than one more at a server with few threads.
+            oldest = next((p for p, (of, _) in self._resting.items() if of == key), None)
+            if oldest is not None:
+                self._rested(oldest, should_close=True)
         return connection

@@ -24,7 +24,8 @@ RUN = 16
 UNSPACED = 2
 """Characters that count as one word in writing without spaces."""
 
-_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])")
+_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|(?<=[\u3002\uff01\uff1f\uff1b\uff1a])")
+"""Ends of sentences; a colon too, since a name stands before the first sentence."""
 
 
 def without_repeated(
@@ -64,7 +65,7 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> set[Phrase]:
 def _runs(text: str) -> list[Phrase]:
     """Return the runs of words by which the sentences of an experience can be known again."""
     found = list[Phrase]()
-    for sentence in _SENTENCE.split(text.partition(": ")[2] or text):
+    for sentence in _SENTENCE.split(text):
         words = words_of(sentence)
         scale = UNSPACED if words and UNSPACED_WORD.match(words[0]) else 1
         if len(words) >= LEAST * scale:

@@ -16,6 +16,7 @@ from grpo_practice.prompts.system import library_sha
 from grpo_practice.stages import STAGES
 from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import explained, get_text, is_interrupted
+from grpo_practice.store.migrate import our_tables
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
@@ -45,7 +46,10 @@ class Note(str):
     __slots__ = ()
 
 
-_SIGNS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration)
+_SIGNS = (
+    LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration,
+    RecursionError, AssertionError,
+)  # fmt: skip
 """Errors that values raise which this program would not have stored."""
 _JSON: dict[str, type] = {
     "answer": object,
@@ -74,9 +78,12 @@ def damage_explained(path: Path) -> Iterator[None]:
     try:
         yield
     except _SIGNS as e:
-        wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
+        try:
+            wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
+        except StoreError:  # the file is missing, or of another version: nothing is known of values
+            wrong = None
         if wrong is None:
-            raise
+            raise e
         raise StoreError(f"the database {path} is damaged: {wrong[0]}", hint=CHECK_HINT) from e
 
 
@@ -146,10 +153,10 @@ def _values(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether each text that is stored as a time or as JSON can be read as that."""
     columns = db.execute(
         """SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-            WHERE t.type = 'table' AND t.name NOT GLOB '_sqlite*' AND c.type = 'TEXT'"""
+            WHERE t.type = 'table' AND c.type = 'TEXT'"""
     ).fetchall()
     for table, column in columns:
-        if column in _JSON or column.endswith("_at"):
+        if table in our_tables() and (column in _JSON or column.endswith("_at")):
             rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
             for (stored,) in rows:
                 wrong = f"{table}.{column} cannot be read: {brief(stored, 40)}"

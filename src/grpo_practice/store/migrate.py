@@ -1,8 +1,9 @@
 """The schema of the database, and how a file gets it."""
 
+import re
 import sqlite3
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,14 @@ APPLICATION_ID = 0x47525043
 MIGRATIONS = ("1.sql",)
 """Scripts in `schema/`, each from one version to the next; the first one starts from nothing."""
 VERSION = len(MIGRATIONS)
+
+
+@cache
+def our_tables() -> frozenset[str]:
+    """Return the names of the tables that the scripts make: a file may hold others, too."""
+    folder = Path(__file__).with_name("schema")
+    scripts = "".join((folder / name).read_text("utf-8") for name in MIGRATIONS)
+    return frozenset(re.findall(r"^CREATE TABLE (\w+)", scripts, re.MULTILINE))
 
 
 def migrate(db: sqlite3.Connection) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.errors import StoreError
+from grpo_practice.store.migrate import our_tables
 from grpo_practice.text import brief
 
 CHECK_HINT = "to see what is wrong: grpo-practice db check"
@@ -18,7 +19,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }
 _NAMES = {int: "INTEGER", float: "REAL", str: "TEXT", bytes: "BLOB"}
 _COLUMNS = """SELECT t.name, c.name, c.type, c.pk FROM sqlite_schema t, pragma_table_info(t.name) c
-    WHERE t.type = 'table' AND t.name NOT GLOB '_sqlite*'"""
+    WHERE t.type = 'table'"""
 
 RowMaker = Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]
 
@@ -50,9 +51,14 @@ class TypedConnection(sqlite3.Connection):
     def _kinds(self) -> dict[str, tuple[type, ...]]:
         """Name of each column → its types in Python; of both, if two tables use the name."""
         kinds = dict[str, tuple[type, ...]]()
-        for _, name, declared, _ in sqlite3.Connection.execute(self, _COLUMNS):
+        for _, name, declared, _ in self._columns():
             kinds[name] = kinds.get(name, (type(None),)) + _TYPES.get(declared, ())
         return kinds
+
+    def _columns(self) -> list[tuple[str, str, str, int]]:
+        """Return table, name, declared type and place in the key of each column of our tables."""
+        columns = sqlite3.Connection.execute(self, _COLUMNS).fetchall()
+        return [(table, *more) for table, *more in columns if table in our_tables()]
 
     def _maker(self, names: tuple[str, ...]) -> RowMaker:
         kinds, right = self._kinds, set[tuple[type, ...]]()
@@ -70,7 +76,7 @@ class TypedConnection(sqlite3.Connection):
 
     def _check_stored(self, name: str, found: type) -> None:
         """Raise StoreError if a column of this name holds a value of this type."""
-        columns = sqlite3.Connection.execute(self, _COLUMNS).fetchall()
+        columns = self._columns()
         for table in [of for of, column, *_ in columns if column == name]:
             keys = [key for of, key, _, pk in columns if of == table and pk] or ["rowid"]
             row = sqlite3.Connection.execute(

@@ -33,6 +33,12 @@ _GRADE = re.compile(
     r"[^\w" + _QUOTES + r"]{0,9}$",
     re.IGNORECASE,
 )
+_QUOTED = re.compile(
+    r"\s*[>|\uff1e\uff5c]"
+    r'|[^"]*(?:"[^"]*"[^"]*)*"[^"]*$'
+    r"|.*[\u201c\u00ab\u300c][^\u201d\u00bb\u300d]*$"
+)
+"""A line that quotes the answer: of a quotation or a table, or with a quotation mark left open."""
 _CRITIQUE = 2_000
 """Characters of the judge's reasons that are kept."""
 
@@ -247,15 +253,15 @@ async def judged(
 def read_grade(text: str) -> bool | None:
     """Return True or False for the grade that ends the judge's last line; None without one.
 
-    CORRECT behind a line with INCORRECT is no grade: answers ask to be quoted last.
+    CORRECT behind a line that grades INCORRECT is no grade: answers ask to be quoted last.
     """
-    lines = _visible(text).strip().splitlines()
-    *before, last = [m[1].upper() if (m := _GRADE.search(line)) else None for line in lines] or [
-        None
-    ]
-    if last is None or (last == "CORRECT" and "INCORRECT" in before):
-        return None
-    return last == "CORRECT"
+    *before, last = map(_grade_in, _visible(text).strip().splitlines() or [""])
+    return None if last and False in before else last
+
+
+def _grade_in(line: str) -> bool | None:
+    found = None if _QUOTED.match(line) else _GRADE.search(line)
+    return found and found[1].upper() == "CORRECT"
 
 
 def empty_answer(text: str) -> bool:

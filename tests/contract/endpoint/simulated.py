@@ -4,6 +4,7 @@ import atexit
 import json
 import os
 import subprocess
+from contextlib import closing
 from functools import cache
 from http.client import HTTPConnection
 from pathlib import Path
@@ -34,10 +35,12 @@ def respond(path: str, content: bytes) -> tuple[int, dict[str, Any]]:
     """Return status and JSON body of the simulated endpoint's answer to a POST."""
     with _LOCK:
         connection = _connection()
-        connection.request("POST", path, content, {"Content-Type": "application/json"})
-        answer = connection.getresponse()
-        body: dict[str, Any] = json.load(answer)
-        return answer.status, body
+        # The next request opens it again: a server closes connections that are idle for long.
+        with closing(connection):
+            connection.request("POST", path, content, {"Content-Type": "application/json"})
+            answer = connection.getresponse()
+            body: dict[str, Any] = json.load(answer)
+            return answer.status, body
 
 
 def stage_of(body: Any) -> str:
@@ -63,10 +66,8 @@ def _connection() -> HTTPConnection:
     assert server.stdout is not None
     said = server.stdout.readline()
     connection = HTTPConnection("127.0.0.1", int(said.partition("127.0.0.1:")[2].partition("/")[0]))
-    connection.connect()
 
     def end() -> None:
-        connection.close()
         server.kill()
         server.communicate()
 
