@@ -34,11 +34,14 @@ _GRADE = re.compile(
     re.IGNORECASE,
 )
 _QUOTED = re.compile(
-    r"\s*[>|\uff1e\uff5c]"
+    r"\s*[>|\uff1e\uff5c]| {4}|\t"
     r'|[^"]*(?:"[^"]*"[^"]*)*"[^"]*$'
     r"|.*[\u201c\u00ab\u300c][^\u201d\u00bb\u300d]*$"
 )
-"""A line that quotes the answer: of a quotation or a table, or with a quotation mark left open."""
+"""A line that quotes: in a quotation, a table or indented, or with a quotation mark left open."""
+_WRONG = re.compile(
+    r"(?:^|[.!?\u3002])\W{0,9}(?:\\\w+\{)?GRADE\s*[:=\uff1a]\s*INCORRECT", re.IGNORECASE
+)
 _CRITIQUE = 2_000
 """Characters of the judge's reasons that are kept."""
 
@@ -255,13 +258,12 @@ def read_grade(text: str) -> bool | None:
 
     CORRECT behind a line that grades INCORRECT is no grade: answers ask to be quoted last.
     """
-    *before, last = map(_grade_in, _visible(text).strip().splitlines() or [""])
-    return None if last and False in before else last
-
-
-def _grade_in(line: str) -> bool | None:
-    found = None if _QUOTED.match(line) else _GRADE.search(line)
-    return found and found[1].upper() == "CORRECT"
+    *before, last = _visible(text).strip().splitlines() or [""]
+    grade = None if _QUOTED.match(last) else _GRADE.search(last)
+    if grade is None:
+        return None
+    right = grade[1].upper() == "CORRECT"
+    return None if right and any(map(_WRONG.search, before)) else right
 
 
 def empty_answer(text: str) -> bool:
