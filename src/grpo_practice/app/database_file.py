@@ -60,17 +60,9 @@ class DatabaseFile:
 
     def damage_behind(self, error: Exception) -> StoreError | None:
         """Return the error of a damaged database, if its values may have caused this error."""
-        from grpo_practice.store.check import damage_explained
+        from grpo_practice.store.check import damage_behind
 
-        try:
-            if self.path.exists():
-                with damage_explained(self.path):
-                    raise error
-        except StoreError as e:
-            return e
-        except Exception:  # noqa: BLE001 - the error that was given: a defect
-            return None
-        return None
+        return damage_behind(self.path, error) if self.path.exists() else None
 
     @contextmanager
     def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":

@@ -16,11 +16,10 @@ from grpo_practice.prompts.system import library_sha
 from grpo_practice.stages import STAGES
 from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import explained, get_text, is_interrupted
-from grpo_practice.store.migrate import our_tables
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
-from grpo_practice.store.typed_rows import CHECK_HINT
+from grpo_practice.store.typed_rows import CHECK_HINT, our_columns
 from grpo_practice.text import brief
 
 MOST = 20
@@ -69,22 +68,31 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 """For each thing looked at: None, or what is wrong with it, or a note."""
 
 
+def damage_behind(path: Path, error: Exception) -> StoreError | None:
+    """Return the error of a damaged database, if its values may have caused this error.
+
+    If the check finds nothing, the error is a defect of this program.
+    """
+    if not isinstance(error, _SIGNS):
+        return None
+    try:
+        wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
+    except StoreError:  # the file is missing, or of another version: nothing is known of values
+        return None
+    if wrong is None:
+        return None
+    return StoreError(f"the database {path} is damaged: {wrong[0]}", hint=CHECK_HINT)
+
+
 @contextmanager
 def damage_explained(path: Path) -> Iterator[None]:
-    """Raise StoreError in place of an error of the block if the database is damaged.
-
-    The check runs only after an error; if it finds nothing, the error is a defect of this program.
-    """
+    """Raise StoreError in place of an error of the block if the database is damaged."""
     try:
         yield
     except _SIGNS as e:
-        try:
-            wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
-        except StoreError:  # the file is missing, or of another version: nothing is known of values
-            wrong = None
-        if wrong is None:
-            raise e
-        raise StoreError(f"the database {path} is damaged: {wrong[0]}", hint=CHECK_HINT) from e
+        if damage := damage_behind(path, e):
+            raise damage from e
+        raise
 
 
 def check(path: Path) -> list[Finding]:
@@ -151,12 +159,8 @@ def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _values(db: sqlite3.Connection) -> Iterator[str | None]:
     """Look whether each text that is stored as a time or as JSON can be read as that."""
-    columns = db.execute(
-        """SELECT t.name, c.name FROM sqlite_schema t, pragma_table_info(t.name) c
-            WHERE t.type = 'table' AND c.type = 'TEXT'"""
-    ).fetchall()
-    for table, column in columns:
-        if table in our_tables() and (column in _JSON or column.endswith("_at")):
+    for table, column, declared, _ in our_columns(db):
+        if declared == "TEXT" and (column in _JSON or column.endswith("_at")):
             rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
             for (stored,) in rows:
                 wrong = f"{table}.{column} cannot be read: {brief(stored, 40)}"

@@ -20,8 +20,7 @@ VERSION = len(MIGRATIONS)
 @cache
 def our_tables() -> frozenset[str]:
     """Return the names of the tables that the scripts make: a file may hold others, too."""
-    folder = Path(__file__).with_name("schema")
-    scripts = "".join((folder / name).read_text("utf-8") for name in MIGRATIONS)
+    scripts = "".join(map(_script, MIGRATIONS))
     return frozenset(re.findall(r"^CREATE TABLE (\w+)", scripts, re.MULTILINE))
 
 
@@ -40,9 +39,12 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def _run(db: "Database", name: str) -> None:
-    script = Path(__file__).with_name("schema") / name
-    for statement in _statements(script.read_text("utf-8")):
+    for statement in _statements(_script(name)):
         db.execute(statement)
+
+
+def _script(name: str) -> str:
+    return Path(__file__).with_name("schema").joinpath(name).read_text("utf-8")
 
 
 def _statements(script: str) -> Iterator[str]:

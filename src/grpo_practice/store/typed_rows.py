@@ -24,6 +24,12 @@ _COLUMNS = """SELECT t.name, c.name, c.type, c.pk FROM sqlite_schema t, pragma_t
 RowMaker = Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]
 
 
+def our_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
+    """Return table, name, declared type and place in the key of each column of our tables."""
+    columns = sqlite3.Connection.execute(db, _COLUMNS).fetchall()
+    return [(table, *more) for table, *more in columns if table in our_tables()]
+
+
 class TypedConnection(sqlite3.Connection):
     """A connection whose rows have the declared types, by the names of their columns.
 
@@ -51,14 +57,9 @@ class TypedConnection(sqlite3.Connection):
     def _kinds(self) -> dict[str, tuple[type, ...]]:
         """Name of each column → its types in Python; of both, if two tables use the name."""
         kinds = dict[str, tuple[type, ...]]()
-        for _, name, declared, _ in self._columns():
+        for _, name, declared, _ in our_columns(self):
             kinds[name] = kinds.get(name, (type(None),)) + _TYPES.get(declared, ())
         return kinds
-
-    def _columns(self) -> list[tuple[str, str, str, int]]:
-        """Return table, name, declared type and place in the key of each column of our tables."""
-        columns = sqlite3.Connection.execute(self, _COLUMNS).fetchall()
-        return [(table, *more) for table, *more in columns if table in our_tables()]
 
     def _maker(self, names: tuple[str, ...]) -> RowMaker:
         kinds, right = self._kinds, set[tuple[type, ...]]()
@@ -76,7 +77,7 @@ class TypedConnection(sqlite3.Connection):
 
     def _check_stored(self, name: str, found: type) -> None:
         """Raise StoreError if a column of this name holds a value of this type."""
-        columns = self._columns()
+        columns = our_columns(self)
         for table in [of for of, column, *_ in columns if column == name]:
             keys = [key for of, key, _, pk in columns if of == table and pk] or ["rowid"]
             row = sqlite3.Connection.execute(
