@@ -1,19 +1,16 @@
 """Agents with tools and agents that are programs, as their configs name them."""
 
-import json
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.contract.clerk import Student, calling, config, evaluated
 from tests.contract.command import Gp
-from tests.contract.endpoint.actions import Action, Asked, ok
+from tests.contract.endpoint.actions import ok
 from tests.contract.endpoint.server import on_a_thread, serving
 from tests.tools.search.standins import JINA_KEY, SERPER_KEY, standins
 
-QUESTION = {"question": "How many apples are there?", "answer": "3"}
 SHOP = """
 from mcp.server.mcpserver import MCPServer
 server = MCPServer("shop")
@@ -43,48 +40,6 @@ def solve(question, system, context):
     with urlopen(Request(context.base_url + "/chat/completions", body, kind)) as reply:
         return json.load(reply)["choices"][0]["message"]["content"]
 """
-
-
-def config(agent: Mapping[str, Any], url: str) -> None:
-    """Write a config of one question for an agent; JSON is YAML."""
-    model = {"model_provider": {"model": "m", "base_url": url, "api_key": "sk-of-nobody-1"}}
-    whole = {"model": model, "agent": {"name": "clerk", "instructions": "Look it up."}, **agent}
-    told = {"exp_id": "x", "verify": "math", "data": {"dataset": "one.jsonl"}, "agent": whole}
-    Path("one.jsonl").write_text(json.dumps(QUESTION))
-    Path("c.yaml").write_text(json.dumps(told))
-
-
-def calling(name: str, **arguments: Any) -> Action:
-    """Return an answer that calls a tool."""
-    function = {"name": name, "arguments": json.dumps(arguments)}
-    call = {"id": "c1", "type": "function", "function": function}
-    return ok({"role": "assistant", "content": None, "tool_calls": [call]}, finish="tool_calls")
-
-
-class Student:
-    """Makes these calls, one a turn, and then answers with what the last tool gave."""
-
-    def __init__(self, *calls: Action) -> None:
-        self.calls = calls
-        self.results = list[str]()
-
-    def __call__(self, asked: Asked) -> Action:
-        said = asked.body["messages"]
-        self.results = [m["content"] for m in said if m["role"] == "tool"]
-        if not asked.body.get("tools"):  # the model that reads a page
-            return ok("It has 3 apples.")
-        if len(self.results) < len(self.calls):
-            return self.calls[len(self.results)]
-        return ok("\\boxed{3}")
-
-
-def evaluated(gp: Gp) -> dict[str, Any]:
-    """Evaluate, and again: the second one asks nothing. Return the first one's document."""
-    first, again = (gp("eval", "--config", "c.yaml", "--json") for _ in range(2))
-    assert (first.code, again.code) == (0, 0), first.err
-    assert again.document["requests"]["new"] == 0
-    assert again.document["score"] == first.document["score"]
-    return first.document
 
 
 def test_an_agent_runs_python_and_reads_what_it_printed(gp: Gp) -> None:

@@ -1,12 +1,8 @@
 """The tool over the backends that run on this machine."""
 
 import asyncio
-import contextlib
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +12,8 @@ from grpo_practice.config.schema.tools import PythonConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools import Tool
 from grpo_practice.tools.python import open_python
+from tests.contract.machines import bwrap_works
 from tests.tools.fakes import SCOPE
-
-CPYTHON = ("bwrap", "subprocess")
-ALL = ("monty", *CPYTHON)
 
 
 @asynccontextmanager
@@ -30,17 +24,6 @@ async def opened(backend: str, folder: Path | None = None, **config: Any) -> Asy
     checked = PythonConfig.model_validate({"backend": backend, **config})
     async with open_python(checked, folder or Path()) as (tool,):
         yield tool
-
-
-@cache
-def bwrap_works() -> bool:
-    """True when the system lets bwrap make namespaces at all."""
-    import subprocess
-
-    bwrap = shutil.which("bwrap")
-    if bwrap is None:
-        return False
-    return not subprocess.run([bwrap, "--unshare-all", "--ro-bind", "/", "/", "true"]).returncode
 
 
 async def said(tool: Tool, code: str, **more: Any) -> str:
@@ -54,39 +37,6 @@ async def refusal(backend: str, **config: Any) -> ConfigError:
         async with opened(backend, **config):
             pass
     return caught.value
-
-
-@dataclass(frozen=True, slots=True)
-class Living:
-    """A process of this machine."""
-
-    number: int
-    parent: int
-    command: str
-    cpu_ticks: int
-    """What it has computed, in hundredths of a second."""
-
-
-def processes() -> list[Living]:
-    """All of them but those that have ended and wait to be noticed."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            command = (folder / "cmdline").read_bytes().decode(errors="replace")
-            if fields[0] != "Z":
-                found.append(Living(int(folder.name), int(fields[1]), command, int(fields[11])))
-    return found
-
-
-def children(parent: int) -> list[Living]:
-    """Those that it has started."""
-    return [p for p in processes() if p.parent == parent]
-
-
-def living(word: str) -> list[Living]:
-    """Those with the word in their command line."""
-    return [p for p in processes() if word in p.command]
 
 
 async def until(holds: Callable[[], object]) -> None:

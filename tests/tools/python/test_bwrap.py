@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import stat
 import subprocess
 import sys
 import tempfile
@@ -15,20 +14,14 @@ import pytest
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.tools.python import cpython
-from grpo_practice.tools.python.bwrap import Sandbox, open_bwrap
+from grpo_practice.tools.python.bwrap import Sandbox
 from grpo_practice.tools.python.cpython import execute
 from grpo_practice.tools.python.interpreter import Interpreter, installed
 from grpo_practice.tools.python.probe import try_backend
-from tests.tools.python.running import bwrap_works, opened, refusal, said
+from tests.contract.machines import bwrap_works
+from tests.tools.python.running import opened, refusal, said
 
 needs_bwrap = pytest.mark.skipif(not bwrap_works(), reason="bwrap does not work here")
-
-
-def program(folder: Path, text: str) -> None:
-    """A program `bwrap` that comes first on the PATH."""
-    path = folder / "bwrap"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(path.stat().st_mode | stat.S_IXUSR)
 
 
 async def sandbox(*, root: bool) -> Sandbox:
@@ -98,77 +91,6 @@ async def test_a_sandbox_that_reaches_the_network_is_not_used(leak: tuple[str, s
         await try_backend("bwrap", run, closed=True)
 
 
-async def test_without_bwrap_the_error_names_the_package_and_the_others(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ConfigError) as caught:
-        await open_bwrap(None, tmp_path, 512)
-    assert str(caught.value) == (
-        "python_executor: the backend bwrap does not work here: there is no program bwrap"
-    )
-    assert caught.value.hint is not None
-    assert caught.value.hint.startswith("install the package bubblewrap, or choose another")
-    assert "docker needs an engine" in caught.value.hint
-    assert "bwrap needs" not in caught.value.hint
-
-
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("echo bubblewrap 0.6.1", r"its version is 'bubblewrap 0\.6\.1'"),
-        ("echo what", "its version is 'what'"),
-        (
-            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\n'
-            "echo bwrap: setting up uid map: Permission denied; exit 1",
-            "could not be started: bwrap: setting up uid map: Permission denied",
-        ),
-        (
-            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\nprintf "\\006[41, 1, 2, 3]"',
-            "6 . 7 is 41 there",
-        ),
-        (
-            '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\nprintf "\\006no idea"',
-            "a first piece of code wrote: no idea",
-        ),
-    ],
-)
-async def test_a_bwrap_that_does_not_do_its_work_is_refused(
-    text: str, why: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program(tmp_path, text)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(ConfigError, match=f"the backend bwrap does not work here: {why}"):
-        await open_bwrap(None, tmp_path, 512)
-
-
-@pytest.mark.parametrize("where", ["x", "fake/bin/python", "linked/bin/python"])
-async def test_the_config_s_interpreter_never_runs_outside(
-    where: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    program(
-        tmp_path,
-        '[ "$1" = --version ] && echo bubblewrap 0.11.0 && exit\necho "$@" > called; exit 1',
-    )
-    path, ran = tmp_path / where, tmp_path / "ran"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!/bin/sh\ntouch {ran}\n")
-    path.chmod(0o755)
-    if where == "fake/bin/python":
-        library = tmp_path / "fake" / "lib" / "python3.13"
-        library.mkdir(parents=True)
-        (library / "os.py").touch()
-    if where == "linked/bin/python":
-        (tmp_path / "linked" / "pyvenv.cfg").write_text(f"home = {tmp_path.parent}\n")
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match="the backend bwrap does not work here"):
-        await open_bwrap(f"./{where}", tmp_path, 512)
-    assert not ran.exists()
-    # The sandbox itself is tried only with what looks like a Python.
-    assert (tmp_path / "called").exists() == (where == "fake/bin/python")
-
-
 @pytest.mark.parametrize("symlinks", [True, False])
 def test_a_virtual_environment_s_folders_are_found_without_running_it(
     symlinks: bool, tmp_path: Path
@@ -181,16 +103,6 @@ def test_a_virtual_environment_s_folders_are_found_without_running_it(
     assert prefix in found.prefixes
     assert any(library.is_relative_to(place) for place in found.prefixes)
     assert not any(Path.home().is_relative_to(place) for place in found.prefixes)
-
-
-def test_an_interpreter_s_home_that_holds_no_library_is_not_shown(tmp_path: Path) -> None:
-    EnvBuilder(symlinks=True).create(tmp_path / "venv")
-    secret = tmp_path / "secret"
-    secret.mkdir()
-    config = tmp_path / "venv" / "pyvenv.cfg"
-    config.write_text(f"home = {secret}/bin\n")
-    found = installed(str(tmp_path / "venv" / "bin" / "python"), tmp_path)
-    assert secret not in found.prefixes
 
 
 @needs_bwrap
@@ -240,32 +152,6 @@ async def test_a_project_in_a_folder_that_is_seen_is_shown_empty(
     assert "Permission denied" in refused or "Read-only" in refused
 
 
-@needs_bwrap
-async def test_what_is_private_is_where_we_are_and_where_the_config_is(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    venv = tmp_path / "venv"
-    EnvBuilder(symlinks=True).create(venv)
-    files = [venv / "here" / "runs.db", venv / "there" / "x.yaml", venv / "root" / ".env"]
-    for file in files:
-        file.parent.mkdir()
-        file.write_text("secret")
-    (venv / "root" / "pyproject.toml").touch()
-    (venv / "root" / "sub").mkdir()
-    code = f"import os\n[os.path.exists(path) for path in {list(map(str, files))}]"
-    python = str(venv / "bin" / "python")
-    monkeypatch.chdir(venv / "here")
-    async with opened("bwrap", venv / "there", python=python) as tool:
-        assert await said(tool, code) == "[False, False, True]"
-    monkeypatch.chdir(venv / "root" / "sub")
-    async with opened("bwrap", venv / "there", python=python) as tool:
-        assert await said(tool, code) == "[True, False, False]"
-    monkeypatch.chdir(venv)
-    error = await refusal("bwrap", python=python)
-    assert f"{venv} is both the folder of your project and one that code must read" in str(error)
-    assert "in a folder of its own" in (error.hint or "")
-
-
 async def test_a_private_folder_is_hidden_under_each_of_its_names(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "alias").symlink_to("real")
@@ -278,14 +164,6 @@ async def test_a_private_folder_is_hidden_under_each_of_its_names(tmp_path: Path
         str(tmp_path / "real" / "work"),
         "/usr/src/app",
     ]
-
-
-async def test_a_folder_that_holds_the_home_is_not_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("HOME", str(Path(sys.prefix) / "home"))
-    with pytest.raises(ConfigError, match="holds your home"):
-        installed(None, Path())
 
 
 def test_what_runs_inside_needs_nothing_of_this_package() -> None:

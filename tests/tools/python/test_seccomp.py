@@ -11,7 +11,8 @@ import pytest
 
 from grpo_practice.tools.python import seccomp
 from grpo_practice.tools.python.seccomp import MACHINES, program
-from tests.tools.python.running import bwrap_works, opened, said
+from tests.contract.machines import bwrap_works
+from tests.tools.python.running import opened, said
 
 needs_filter = pytest.mark.skipif(
     not bwrap_works() or not seccomp.machine_filter(),
