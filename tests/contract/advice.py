@@ -14,7 +14,7 @@ _COMMAND = re.compile(
     r"|(?:(?<=next: )|(?<=hint: )|(?<=: )|\b(?:or|then|and) )(grpo-practice [^`\n]+)"
 )
 _ENDS = re.compile(r"; |, then |, or | \(|,? and then |\.$|\",$")
-_UNTYPED = re.compile(r"\[OPTIONS\]|\\udc")
+_UNTYPED = re.compile(r"\[OPTIONS\]|\\udc|\\x[0-9a-f]{2}")
 _QUOTED = re.compile(r"""'[^']*'|"[^"]*"|[^'"]+|['"]""")
 _PLACEHOLDER = re.compile(r"[A-Z]{3,}|[A-Z]|…|\.\.\.")
 

@@ -24,8 +24,8 @@ RUN = 16
 UNSPACED = 2
 """Characters that count as one word in writing without spaces."""
 
-_SENTENCE = re.compile(r"(?<=[.!?;:])\s+|(?<=[\u3002\uff01\uff1f\uff1b\uff1a])")
-"""Ends of sentences; a colon too, since a name stands before the first sentence."""
+_SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])")
+_CLAUSE = re.compile(r"(?<=[.!?;:])\s+|(?<=[\u3002\uff01\uff1f\uff1b\uff1a])")
 
 
 def without_repeated(
@@ -65,8 +65,11 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> set[Phrase]:
 def _runs(text: str) -> list[Phrase]:
     """Return the runs of words by which the sentences of an experience can be known again."""
     found = list[Phrase]()
-    for sentence in _SENTENCE.split(text):
-        words = words_of(sentence)
+    # The name of an experience is the teacher's, and so may be any clause before a colon; but a
+    # copied sentence may also hold colons between parts that are too short to look at.
+    after_name = text.partition(": ")[2]
+    for part in (*_SENTENCE.split(after_name), *_CLAUSE.split(text)):
+        words = words_of(part)
         scale = UNSPACED if words and UNSPACED_WORD.match(words[0]) else 1
         if len(words) >= LEAST * scale:
             n = min(RUN * scale, len(words))
