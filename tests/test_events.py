@@ -34,7 +34,6 @@ from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from tests.app.project import Project
-from tests.app.test_caps import Capped
 from tests.contract.project import served
 from tests.fakes import cancelling
 
@@ -215,7 +214,7 @@ async def test_tool_calls_agree_with_what_is_stored(project: Project) -> None:
 
 
 async def test_a_run_that_fails_or_pauses_says_so_at_its_end(tmp_path: Path) -> None:
-    project = Capped(tmp_path / "capped", caps=Caps(requests=10))
+    project = Project(tmp_path / "capped", caps=Caps(requests=10))
     with pytest.raises(PausedError) as caught:
         await project.practise()
     agrees(project)

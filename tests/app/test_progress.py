@@ -17,6 +17,7 @@ from grpo_practice.events import (
     RunStarted,
     ScoringFinished,
     ScoringStarted,
+    StepFinished,
     StepStarted,
 )
 from grpo_practice.llm import retry_wait
@@ -25,9 +26,8 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
 from tests.app.test_effect import Measured
-from tests.app.test_practice_run import cut_off
-from tests.app.test_skipping import SKIPS
-from tests.contract.project import served
+from tests.contract.project import cut_off, served
+from tests.contract.test_left_out import HALF, SKIPS
 
 TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
 SELECTED = "practice.select_dataset=pick"
@@ -141,10 +141,31 @@ async def test_an_answer_is_scored_while_its_rollout_is_under_way(project: Proje
     )
 
 
-async def test_groups_that_are_left_out_are_taken_off_the_bar(project: Project) -> None:
-    await project.practise(*SKIPS)
-    assert any(e.spared for e in project.events if isinstance(e, StepStarted))
+@pytest.mark.parametrize("settings", [SKIPS, (HALF,)], ids=["left out", "early"])
+async def test_groups_that_are_left_out_or_early_fill_the_bar_of_their_step(
+    project: Project, settings: tuple[str, ...]
+) -> None:
+    async with served() as endpoint:
+        await cut_off(project.practise(*settings, endpoint.override()), endpoint, 60)
+        project.events.clear()
+        report = await project.practise(*settings, endpoint.override())
+    spared = [e for e in project.events if isinstance(e, StepStarted) and e.spared]
+    assert bool(spared) is (settings == SKIPS)
+    assert all(e.rollouts == 3 * e.groups < 18 for e in spared)
     finishes(project.events)
+    tally, shown = Tally(), dict[int, float | None]()
+    for event in project.events:
+        tally.see(event)
+        if tally.run and tally.part:
+            assert tally.part.done <= tally.part.planned
+            assert tally.run.done <= tally.run.planned
+        if isinstance(event, StepFinished) and tally.part and settings == SKIPS:
+            assert tally.part.done == tally.part.planned
+            shown[event.step] = tally.part.mean
+    stats = {row.plan.step: row.stats or {} for row in report.steps}
+    assert shown == {step: pytest.approx(stats[step]["mean_reward"]) for step in shown}
+    assert tally.run is not None
+    assert tally.run.done == tally.run.planned
 
 
 def test_an_evaluation_larger_than_announced_does_not_draw_the_bar_back() -> None:

@@ -5,12 +5,13 @@ import hashlib
 import json
 import sqlite3
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from aiohttp import web
 
@@ -58,21 +59,41 @@ class Project:
             Workspace(self.db).datasets.upload(name, rows)
 
     async def practise(self, *overrides: str, **options: Any) -> Any:
-        """Practise under the project's config; `options` as `Workspace.practise` has them."""
-        return await Workspace(self.db).practise_async(
-            self.config, **self._given(overrides, options)
-        )
+        """Practise under a config, the project's by default; `options` are of `Workspace`."""
+        return await Workspace(self.db).practise_async(**self._given(overrides, options))
 
     async def evaluate(self, *overrides: str, **options: Any) -> Any:
-        """Evaluate under the project's config; `options` as `Workspace.evaluate` has them."""
-        return await Workspace(self.db).evaluate_async(
-            self.config, **self._given(overrides, options)
-        )
+        """Evaluate under a config, the project's by default; `options` are of `Workspace`."""
+        return await Workspace(self.db).evaluate_async(**self._given(overrides, options))
 
     def _given(self, overrides: tuple[str, ...], options: dict[str, Any]) -> dict[str, Any]:
         pairs = (override.partition("=") for override in overrides)
         typed = {key: yaml.safe_load(value) for key, _, value in pairs}
-        return {"overrides": typed, "env": {}, "on_event": self.events.append, **options}
+        given = {"config": self.config, "env": {}, "on_event": self.events.append}
+        return {**given, "overrides": typed, **options}
+
+    @property
+    def notices(self) -> list[str]:
+        """Texts of the notices so far."""
+        return [event.text for event in self.of_kind("Notice")]
+
+    def of_kind(self, name: str) -> list[Any]:
+        """Return the events of a kind so far."""
+        return [event for event in self.events if type(event).__name__ == name]
+
+    def count(self, table: str) -> int:
+        """Return how many rows a table has."""
+        return int(self.query(f"SELECT count(*) FROM {table}")[0][0])
+
+    @property
+    def wrong(self) -> list[str]:
+        """What `db check` finds wrong."""
+        return [text for found in Workspace(self.db).check().findings for text in found.wrong]
+
+    def change(self, sql: str, *values: object) -> None:
+        """Change the database, as another program could."""
+        with closing(sqlite3.connect(self.db)) as db, db:
+            db.execute(sql, values)
 
     def query(self, sql: str, *values: object) -> list[tuple[Any, ...]]:
         """Return the rows of a query on the project's database."""
@@ -94,11 +115,34 @@ class Project:
         return hashlib.sha256(json.dumps([rows, libraries]).encode()).hexdigest()
 
 
-async def finished(folder: Path) -> Project:
-    """Return a project whose run is done."""
+_FINISHED: dict[tuple[str, ...], bytes] = {}
+"""Databases of runs that are done, by the overrides they were made with."""
+
+
+async def finished(folder: Path, *overrides: str) -> Project:
+    """Return a project whose run under these overrides is done; it is played once per process."""
     project = Project(folder)
-    await project.practise()
+    if overrides in _FINISHED:
+        project.db.write_bytes(_FINISHED[overrides])
+    else:
+        await project.practise(*overrides)
+        _FINISHED[overrides] = project.db.read_bytes()
+        project.events.clear()
     return project
+
+
+async def cut_off(work: Coroutine[Any, Any, object], endpoint: "Served", after: int) -> None:
+    """Cancel the work once the endpoint has been asked `after` times."""
+    task = asyncio.create_task(work)
+    await endpoint.asked(after)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def changed_keys(refusal: Any) -> list[str]:
+    """Return the keys that an error names as changed."""
+    return [change.key for change in refusal.diff]
 
 
 DB = "grpo-practice.db"
@@ -111,7 +155,9 @@ def change(sql: str) -> None:
         db.execute(sql)
 
 
-Hook = Callable[[int, dict[str, Any]], tuple[int, dict[str, Any]] | None]
+Said = tuple[int, dict[str, Any]]
+"""Status and body of an answer."""
+Hook = Callable[[int, dict[str, Any]], Said | None]
 
 
 @dataclass

@@ -13,7 +13,6 @@ from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.calls import Address
 from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
-from grpo_practice.events import Notice
 from grpo_practice.store import Store, rollouts, steps
 from grpo_practice.types import Trajectory
 from tests.app.project import Project
@@ -56,10 +55,6 @@ class Own(Project):
 
     def practising(self, text: str) -> list[str]:
         return [f"evaluation.{override}" for override in self.agent(text)]
-
-    @property
-    def notices(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Notice)]
 
 
 @pytest.fixture
