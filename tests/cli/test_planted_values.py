@@ -254,11 +254,21 @@ async def test_no_stored_text_acts_in_any_output(demo: Gp) -> None:
     assert misses == []
 
 
+FOUND = {
+    ("dataset_rows.position", 2**62, "data show test"),
+    ("datasets.name", TEXT, "data list"),
+    ("operations.slot", 2**62, "experiences show E1 --run demo"),
+}
+"""Cells of the matrix that once failed: column, value, reader."""
+
+
 def _misses(demo: Gp, cells: slice) -> list[tuple[str, str, str, str]]:
     """Return column, value, reader and fault of each miss among these cells of the matrix."""
     reader, misses = Reader(demo), list[tuple[str, str, str, str]]()
     matrix = [*product(_combinations(reader), (*COMMANDS, *PAGES))]
-    for (column, value), read in matrix[cells]:
+    found = [cell for cell in matrix if (str(cell[0][0]), cell[0][1], cell[1]) in FOUND]
+    assert len(found) == len(FOUND)
+    for (column, value), read in [*matrix[cells], *found]:
         if reader.plant({column: value}) and (fault := reader.faults(read)):
             misses.append((str(column), f"{value!r:.20}", read, fault[:300]))
     return misses
