@@ -68,7 +68,7 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   parent_id     INTEGER REFERENCES branches,
   from_step     INTEGER NOT NULL DEFAULT 0,  -- earlier steps are the parent's
   rebinds       INTEGER REFERENCES branches, -- branch whose calls this one may reuse
-  cause         TEXT NOT NULL CHECK (cause IN ('start','restart','edit','redistil','rejudge')),
+  cause         TEXT NOT NULL CHECK (cause IN ('start','restart','edit','rejudge')),
   library_id    INTEGER REFERENCES libraries, -- library before from_step
   tip_library   INTEGER REFERENCES libraries, -- newest library: `last`
   judge_id      INTEGER REFERENCES judges,   -- the judge whose verdicts count on this branch
@@ -325,8 +325,7 @@ CREATE TABLE libraries (                     -- immutable versions, in a tree
   branch_id  INTEGER REFERENCES branches,
   step       INTEGER,                        -- the step that made it; NULL = no step did
   parent_id  INTEGER REFERENCES libraries,
-  cause      TEXT NOT NULL CHECK (cause IN ('empty','import','merge','rejected','edit','approve',
-               'revert','prune')),
+  cause      TEXT NOT NULL CHECK (cause IN ('empty','import','merge','edit','approve','prune')),
   sha256     BLOB NOT NULL,                  -- of the rendered block: equal for equal texts
   n          INTEGER NOT NULL,
   next_label INTEGER NOT NULL,               -- 1 + the largest label ever given on its line of descent
