@@ -12,7 +12,7 @@ from grpo_practice.config.schema.tools import PAGE_TOOLS
 from grpo_practice.errors import ConfigError, PausedError
 from tests.app.project import Project
 from tests.contract.project import CONFIG
-from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Standins, standins
+from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
 
 def reading(project: Project, web: Standins) -> None:

@@ -1,7 +1,7 @@
 """An agent whose model calls the tools that a test names, and what it reads of them."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,8 +42,8 @@ def turn(*calls: Call) -> Action:
 class Student:
     """Makes these calls, turn by turn, and then answers; any other request is to read a page."""
 
-    def __init__(self, *turns: Action, reads: Action | None = None) -> None:
-        self.turns, self.reads = turns, reads or ok("It has 3 apples.")
+    def __init__(self, *turns: Action, reads: Callable[[str], Action] | None = None) -> None:
+        self.turns, self.reads = turns, reads or (lambda _: ok("It has 3 apples."))
         self.results = list[str]()
         """What the tools gave, in the last request."""
         self.tools = dict[str, Any]()
@@ -57,7 +57,7 @@ class Student:
         said = asked.body["messages"]
         if not asked.body.get("tools"):
             self.read.append(said[-1]["content"])
-            return self.reads
+            return self.reads(self.read[-1])
         self.tools = {tool["function"]["name"]: tool["function"] for tool in asked.body["tools"]}
         self.results = [m["content"] for m in said if m["role"] == "tool"]
         done = sum(1 for m in said if m.get("tool_calls"))
@@ -73,31 +73,34 @@ def evaluated(gp: Gp) -> dict[str, Any]:
     return first.document
 
 
-def played(gp: Gp, toolkits: Mapping[str, Any], *turns: Action, **agent: Any) -> Student:
+def played(
+    gp: Gp,
+    toolkits: Mapping[str, Any],
+    *turns: Action,
+    reads: Callable[[str], Action] | None = None,
+) -> Student:
     """Play one rollout whose model makes these calls; return the model, which has read them."""
-    clerk = Student(*turns)
-    ran = evaluated_with(gp, clerk, toolkits, **agent)
+    clerk = Student(*turns, reads=reads)
+    ran = evaluated_with(gp, clerk, toolkits)
     assert ran.code == 0, ran.err
     clerk.notices = ran.err
     return clerk
 
 
-def evaluated_with(gp: Gp, clerk: Student, toolkits: Mapping[str, Any], **agent: Any) -> Ran:
-    """Evaluate one question with that model."""
+def evaluated_with(gp: Gp, clerk: Student, toolkits: Mapping[str, Any]) -> Ran:
+    """Evaluate one question with that model, of which nothing is stored yet."""
+    for file in Path().glob("grpo-practice.db*"):
+        with suppress(FileNotFoundError):
+            file.unlink()
     with serving(clerk) as server:
-        config({"toolkits": toolkits, **agent}, server.url)
-        return gp("eval", "--config", "c.yaml", "--json")
+        config({"toolkits": toolkits}, server.url)
+        return gp("eval", "--config", "c.yaml")
 
 
 def refused(gp: Gp, toolkit: Mapping[str, Any]) -> Ran:
     """Evaluate with a toolkit that cannot be used; check that it costs no request."""
-    for file in Path().glob("grpo-practice.db*"):
-        with suppress(FileNotFoundError):
-            file.unlink()
-    with serving(Student()) as server:
-        config({"toolkits": toolkit}, server.url)
-        ran = gp("eval", "--config", "c.yaml")
-        assert (ran.code, server.asked) == (2, []), ran.err
+    ran = evaluated_with(gp, nobody := Student(), toolkit)
+    assert (ran.code, nobody.tools) == (2, {}), ran.err
     return ran
 
 

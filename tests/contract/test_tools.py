@@ -9,7 +9,7 @@ from tests.contract.clerk import Student, calling, config, evaluated
 from tests.contract.command import Gp
 from tests.contract.endpoint.actions import ok
 from tests.contract.endpoint.server import on_a_thread, serving
-from tests.tools.search.standins import JINA_KEY, SERPER_KEY, standins
+from tests.contract.standins import JINA_KEY, SERPER_KEY, standins
 
 SHOP = """
 from mcp.server.mcpserver import MCPServer

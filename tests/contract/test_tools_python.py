@@ -103,7 +103,7 @@ if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.closerange(0, 3) if {quiet} else None  # the pipe closes as this becomes another program
-        os.execv(sys.executable, ["python", "-c", "import time; time.sleep(60)", "{word}"])
+        os.execv(sys.executable, ["python", "-c", "import time; time.sleep(700)", "{word}"])
     os._exit(0)
 os.close(writer)
 os.read(reader, 1)

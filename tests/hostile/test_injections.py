@@ -18,6 +18,7 @@ from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions as sim_questions
 from grpo_practice.sim.world import Difficulty, Rule, Teaching, World
 from tests.contract.project import Hook, served
+from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
 from tests.hostile.injections import (
     FORMATS,
     TEXTS,
@@ -28,7 +29,6 @@ from tests.hostile.injections import (
     texts,
     word,
 )
-from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
 N = len(TEXTS)
 IN_OTHER_WORDS = "base64"

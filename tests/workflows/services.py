@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from grpo_practice.chat_server.sim_server import serve
 from grpo_practice.sim import World
 from grpo_practice.sim.world import Difficulty, Rule, Teaching
+from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
 from tests.data.hub.server import Hub, hub
-from tests.tools.search.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
 WORLD = World(
     difficulty=Difficulty(4.0, 5.0),

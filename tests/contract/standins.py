@@ -82,6 +82,8 @@ class Standins:
     seen: list[Seen] = field(default_factory=list)
     pages: dict[str, str] = field(default_factory=dict)
     """Text of a page by URL; any other has a text that follows from its URL."""
+    answers: dict[str, Answer] = field(default_factory=dict)
+    """Answers to a query, or to a page's URL, each time."""
     results: Callable[[str, int], list[dict[str, str]]] = found
     """`title`, `link` and `snippet` of what is found for a query, at most so many."""
     wait_s: float = 0.0
@@ -119,6 +121,9 @@ class Standins:
         if key != (SERPER_KEY if seen.service == "serper" else f"Bearer {JINA_KEY}"):
             refusal = REFUSALS[seen.service]
             return Answer(refusal.get("statusCode", 401), refusal)
+        what = (seen.body or {}).get("q") or (seen.body or {}).get("url") or seen.query.get("q")
+        if what in self.answers:
+            return self.answers[what]
         match seen.service:
             case "serper":
                 return self._serper(seen.body)
