@@ -25,7 +25,7 @@ from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
-from tests.app.test_effect import Measured
+from tests.contract.effects_project import measurable
 from tests.contract.project import cut_off, served
 from tests.contract.test_left_out import HALF, SKIPS
 
@@ -124,9 +124,11 @@ async def test_all_arms_are_one_bar(tmp_path: Path) -> None:
 
 
 async def test_a_measurement_of_experiences_is_one_bar(tmp_path: Path) -> None:
-    measured = Measured((await finished(tmp_path / "p")).folder)
+    measured = await measurable(tmp_path / "p")
     measured.upload("held", 24, 30)
-    await measured.measure(library=measured.library(4), k=4)
+    library = await measured.library(4)
+    measured.events.clear()
+    await measured.measure(library=library, k=4)
     tally = finishes(measured.events)
     assert tally.whole is not None
     assert tally.whole.planned == 6 * (4 + 1 + 1)
