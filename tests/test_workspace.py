@@ -22,7 +22,7 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.store.run_names import library_variant
 
 PAGE = Path(__file__).parents[1] / "docs/python.md"
-PEM = Path(__file__).parent / "tools/search/page.pem"
+PEM = Path(__file__).parent / "contract/page.pem"
 N = 6
 SECRET = "sk-workspace-0123456789abcdef"
 

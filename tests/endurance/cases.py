@@ -75,7 +75,7 @@ EFFECT = (
     "experiences effect --run killed --dataset held-out -k 4"
     " --set evaluation.agent.model.model_provider.base_url=URL"
 )
-NOTEBOOK = Path(__file__).parents[1] / "tools" / "mcp" / "notebook.py"
+NOTEBOOK = Path(__file__).parents[1] / "contract" / "notebook.py"
 TOOLKIT = {
     "mode": "mcp",
     "stateful": True,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.calls import Scope, ToolResult
-from grpo_practice.errors import AgentError, ConfigError, EndpointRefusedError
+from grpo_practice.errors import AgentError, EndpointRefusedError
 from grpo_practice.events import Event, ToolFinished
 from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError, toolbox
@@ -86,31 +86,6 @@ async def test_another_version_of_a_tool_is_another_tool() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        ("{", "not valid JSON"),
-        ('{"a": NaN}', "not valid JSON: NaN"),
-        ("[1]", "a JSON list, not an object"),
-        ("[" * 100_000, "nested too deeply"),
-    ],
-)
-async def test_1_48_arguments_that_are_no_json_object_are_told_to_the_model(
-    arguments: str, said: str
-) -> None:
-    echo, ledger = Echo(), FakeLedger()
-    (result,) = await called(box(echo.tool(), ledger=ledger), ("echo", arguments))
-    assert said in result.text
-    assert result.text.endswith("Please try again with valid JSON.")
-    assert not ledger.entries
-    assert echo.ran == 0
-
-
-async def test_1_49_an_unknown_tool_is_told_to_the_model() -> None:
-    (result,) = await called(box(Echo().tool(), ledger=FakeLedger()), ("ecko", "{}"))
-    assert result.text == "Tool 'ecko' not found. There are: echo."
-
-
-@pytest.mark.parametrize(
     ("error", "said"),
     [
         (ToolError("no such page"), "Error: no such page"),
@@ -181,11 +156,6 @@ def test_1_52_a_result_is_cut_to_what_a_model_may_read(text: str) -> None:
 def test_a_result_holds_no_secret_and_no_lone_surrogate() -> None:
     redactor.know(["sesame-open-4711"])
     assert capped("key sesame-open-4711 \ud800") == "key *** \ufffd"
-
-
-def test_two_tools_of_one_name_are_refused() -> None:
-    with pytest.raises(ConfigError, match="two toolkits have a tool 'echo'"):
-        box(Echo().tool(), Echo().tool(), ledger=FakeLedger())
 
 
 async def test_a_tool_with_a_state_goes_through_its_stored_calls_before_it_goes_on() -> None:

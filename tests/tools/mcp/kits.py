@@ -14,7 +14,7 @@ from grpo_practice.tools.mcp import open_mcp
 from tests.processes import HANG_S
 from tests.tools.fakes import SCOPE
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).parents[2] / "contract"
 
 
 def kit(*args: str, program: str = "crude.py", env: Any = None, **more: Any) -> McpToolkit:

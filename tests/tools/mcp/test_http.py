@@ -14,7 +14,6 @@ from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError, EndpointRefusedError
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.mcp import server as shared
-from grpo_practice.tools.toolbox import capped
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.mcp.kits import ask, opened
 from tests.tools.mcp.test_stateful import OTHER
@@ -94,32 +93,6 @@ async def served(seen: Served, **how: Any) -> AsyncIterator[Served]:
         running.should_exit = running.force_exit = True
         with suppress(asyncio.CancelledError):
             await task
-
-
-async def test_tools_over_http_with_headers_that_stay_secret() -> None:
-    async with served(Served()) as seen, opened(seen.kit()) as tools:
-        assert tools["count"].runs_in == "mcp http-teller 2"
-        all_of = await asyncio.gather(*(ask(tools["count"], n=1) for _ in range(8)))
-        assert len(all_of) == 8
-        with pytest.raises(ToolError, match="validation error"):
-            await ask(tools["count"], n="many")
-    assert capped(f"it is {TOKEN}, you know") == "it is ***, you know"
-
-
-@pytest.mark.parametrize("status", [401, 500])
-async def test_a_refusal_names_the_status(status: int) -> None:
-    async with served(Served(refuse=status)) as seen:
-        with pytest.raises(ConfigError, match=rf"toolkits\.web: .*HTTP {status}"):
-            async with opened(seen.kit()):
-                pass
-
-
-async def test_nothing_there_is_said() -> None:
-    async with served(Served()) as seen:
-        pass
-    with pytest.raises(ConfigError, match="connection attempts failed"):
-        async with opened(seen.kit()):
-            pass
 
 
 @pytest.mark.parametrize("legacy", [True, False])

@@ -37,22 +37,6 @@ async def test_a_schema_without_an_end_is_given_up(
     assert await answer(name) == f"{name}: the check against its schema takes more than 0.5 s"
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("fits", "read"),
-        ("large", "read"),
-        ("fits_not", "fits_not: invalid structured content: 'n' is a required property"),
-        ("refs", "refs: the check against its schema needs too much memory"),
-        ("no_schema", "no_schema: invalid schema: 'nothing' is not valid under any of the given"),
-        ("nothing", "nothing: it has an output schema, and no structured content came"),
-        ("elsewhere", "elsewhere: invalid schema: Unresolvable: http://127.0.0.1:9/schema"),
-    ],
-)
-async def test_a_result_is_used_if_it_fits(name: str, said: str) -> None:
-    assert (await answer(name)).startswith(said)
-
-
 async def test_a_check_stops_nothing_else_and_ends_with_its_call(tmp_path: Path) -> None:
     """The loop goes on, so Ctrl-C does: it cancels calls."""
     notes = tmp_path / "notes"

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.errors import EndpointRefusedError
 from grpo_practice.events import CallFinished, ToolFinished
 from grpo_practice.tools.mcp import server
 from tests.app.project import Project
@@ -115,21 +115,3 @@ async def test_a_server_that_is_gone_for_good_stops_the_run_and_scores_nothing(
         with pytest.raises(EndpointRefusedError, match="no use any more"):
             await project.evaluate(*overrides(endpoint), "evaluation.concurrency=1")
     assert project.query("SELECT count(*) FROM v_rollouts WHERE reward = 0") == [(0,)]
-
-
-async def test_a_server_that_cannot_start_costs_no_request(tmp_path: Path) -> None:
-    project = project_of(tmp_path, "dies")
-    async with served(calling("count")) as endpoint:
-        with pytest.raises(ConfigError, match=r"toolkits\.kit: .*the key \*\*\* is refused"):
-            await project.evaluate(*overrides(endpoint))
-        assert endpoint.bodies == []
-
-
-def test_without_the_package_the_way_to_it_is_said(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    project = project_of(tmp_path)
-    monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(GrpoPracticeError, match="needs the package mcp") as raised:
-        asyncio.run(project.evaluate("evaluation.agent.model.model_provider.model=sim"))
-    assert raised.value.hint == "pip install 'grpo-practice[mcp]'"

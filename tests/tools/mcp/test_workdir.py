@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
 
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import AgentError
@@ -17,7 +16,6 @@ from tests.processes import until as wait_until
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.mcp.kits import HERE, alive, opened
 from tests.tools.mcp.test_run import calling, overrides, project_of
-from tests.tools.mcp.test_stateful import OTHER
 
 
 def notebook(stateful: bool = True, **more: Any) -> McpToolkit:
@@ -30,20 +28,6 @@ def here(folder: Path) -> Path:
     """Put the server where the config would be."""
     (folder / "notebook.py").write_text((HERE / "notebook.py").read_text())
     return folder
-
-
-async def test_rollouts_do_not_read_what_others_have_written(tmp_path: Path) -> None:
-    async with opened(notebook(workdir="rollout"), here(tmp_path)) as tools:
-        all_of = box(*tools.values(), ledger=FakeLedger())
-        async with all_of.open(SCOPE) as mine, all_of.open(OTHER) as other:
-            for line, so_far in (("a", "a\n"), ("b", "a\nb\n")):
-                for play in (mine, other):
-                    assert (await play("write", f'{{"line": "{line}"}}')).text == so_far
-            folders = [Path((await play("where", "{}")).text) for play in (mine, other)]
-            assert folders[0] != folders[1]
-            assert all([f.name for f in folder.iterdir()] == ["notebook.txt"] for folder in folders)
-        assert not any(folder.exists() for folder in folders)
-    assert not (tmp_path / "notebook.txt").exists()
 
 
 async def test_a_rollout_goes_on_with_the_file_that_it_had(tmp_path: Path) -> None:
@@ -80,19 +64,6 @@ async def test_with_it_the_error_does_not_ask_for_it_again(tmp_path: Path) -> No
                 await play("write", '{"line": "b"}')
     assert "workdir" not in str(raised.value)
     assert "--restart-step" in str(raised.value)
-
-
-async def test_the_folder_can_be_named_to_a_server_that_keeps_its_state_elsewhere(
-    tmp_path: Path,
-) -> None:
-    env = {"NOTEBOOK": "{workdir}/elsewhere.txt"}
-    async with (
-        opened(notebook(workdir="rollout", env=env), here(tmp_path)) as tools,
-        box(*tools.values(), ledger=FakeLedger()).open(SCOPE) as play,
-    ):
-        await play("write", '{"line": "a"}')
-        folder = Path((await play("where", "{}")).text)
-        assert (folder / "elsewhere.txt").read_text() == "a\n"
 
 
 async def test_a_killed_evaluation_goes_on_and_every_rollout_begins_with_nothing(
@@ -155,23 +126,3 @@ def test_a_killed_command_leaves_no_folder_and_no_process(tmp_path: Path) -> Non
             driver.kill()
     wait_until(lambda: not folder.exists())
     wait_until(lambda: not any(map(alive, deaf_pids)))
-
-
-@pytest.mark.parametrize(
-    ("toolkit", "said"),
-    [
-        ({"stateful": False}, "stateful: true"),
-        ({"cwd": "."}, "leave cwd out"),
-        ({"workdir": "run"}, "rollout"),
-    ],
-)
-def test_what_cannot_go_with_it_is_refused(toolkit: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValidationError, match=said):
-        notebook(**{"workdir": "rollout"} | toolkit)
-
-
-def test_over_http_there_is_no_folder() -> None:
-    config = {"url": "http://127.0.0.1:9/mcp", "workdir": "rollout"}
-    kit = {"name": "k", "mode": "mcp", "mcp_transport": "streamable_http", "stateful": True}
-    with pytest.raises(ValidationError, match="streamable_http has no use for workdir"):
-        McpToolkit.model_validate(kit | {"config": config})
