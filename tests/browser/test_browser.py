@@ -10,13 +10,12 @@ import pytest
 from grpo_practice.workspace import Workspace
 from tests.app.project import Project, finished
 from tests.browser.browser import NARROW, WIDE, Scheme, browsing, file_url
-from tests.see.hostile import ATTACKS, fill
-from tests.see.test_report import EVALUATED
-from tests.see.viewer import viewing
+from tests.contract.hostile_texts import ATTACKS, fill
+from tests.contract.viewing import viewing
 
 pytestmark = pytest.mark.long
 
-MANY = (EVALUATED, "practice.grpo_n=10", "practice.epochs=4")
+MANY = ("practice.do_eval=true", "practice.grpo_n=10", "practice.epochs=4")
 """Settings under which a practice has about 500 rollouts, and its evaluations more."""
 _AT = {"run": "toy", "step": 1, "slot": 0}
 PAGES: Mapping[str, tuple[str, Mapping[str, object]]] = {

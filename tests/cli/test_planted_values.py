@@ -4,19 +4,23 @@ import asyncio
 import re
 import shutil
 import sqlite3
-from collections.abc import Iterator, Mapping
-from contextlib import closing
+from collections.abc import AsyncIterator, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing
 from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
+import aiohttp
 import pytest
 from markdown_it import MarkdownIt
 from typing_extensions import override
 
+from grpo_practice.chat_server.server import listening
+from grpo_practice.see.server import Door, Viewed, application
 from tests.contract.command import Gp
-from tests.see.viewer import viewing
+from tests.contract.viewing import Viewer
 
 DB = "grpo-practice.db"
 MARK = "EVIL"
@@ -108,6 +112,17 @@ class Column(NamedTuple):
         return f"{self.table}.{self.name}"
 
 
+@asynccontextmanager
+async def viewing(path: Path) -> AsyncIterator[Viewer]:
+    """Show the pages of a database that is damaged, where `view` would refuse to begin."""
+    door, failures = Door(), list[str]()
+    with ThreadPoolExecutor(4) as readers:
+        app = application(path, door, readers, set(), unexpected=lambda e: failures.append(repr(e)))
+        async with listening(app) as port, aiohttp.ClientSession() as session:
+            viewed = Viewed(f"http://127.0.0.1:{port}/{door.token}/", path)
+            yield Viewer(viewed, session, failures)
+
+
 class Reader:
     """Commands and pages that read a database in the current folder."""
 
@@ -153,9 +168,9 @@ class Reader:
             for page in pages:
                 at, *query = page.replace("AFTER", self._after).split()
                 _, text = await viewer.get(at, **dict(part.split("=", 1) for part in query))
-                errors = [f"{error!r}" for error in viewer.failures]
+                errors = " ".join(viewer.failures)
                 viewer.failures.clear()
-                found.append(" ".join(errors) or _acting(".html", text))
+                found.append(errors or _acting(".html", text))
         return found
 
     def faults(self, reader: str) -> str:

@@ -131,6 +131,17 @@ async def finished(folder: Path, *overrides: str) -> Project:
     return project
 
 
+async def evaluated(folder: Path, *overrides: str) -> Project:
+    """Return a project whose run and its evaluations are done; they are played once a process."""
+    every = ("practice.do_eval=true", *overrides)
+    project = await finished(folder, *every)
+    if (*every, "eval") not in _FINISHED:
+        await project.evaluate()
+        _FINISHED[*every, "eval"] = project.db.read_bytes()
+    project.db.write_bytes(_FINISHED[*every, "eval"])
+    return project
+
+
 async def cut_off(work: Coroutine[Any, Any, object], endpoint: "Served", after: int) -> None:
     """Cancel the work once the endpoint has been asked `after` times."""
     task = asyncio.create_task(work)

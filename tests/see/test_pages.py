@@ -1,11 +1,21 @@
+"""Values as people read them, and pages that are slow or wrong by a defect of ours."""
+
+import asyncio
+import hashlib
 import re
+import threading
 from importlib.resources import files
+from pathlib import Path
 
 import jinja2
 import pytest
 
 from grpo_practice.reports.base import number
-from grpo_practice.see import pages
+from grpo_practice.see import pages, views
+from grpo_practice.see.address import Page, Query
+from grpo_practice.store import Store
+from tests.contract.viewing import viewing
+from tests.processes import HANG_S
 
 TEMPLATES = sorted(
     (files("grpo_practice.see") / "templates").iterdir(), key=lambda template: template.name
@@ -52,3 +62,64 @@ def test_a_value_that_a_template_lacks_is_an_error() -> None:
     assert environment.from_string("{{ a }}").render(a="<b>&") == "&lt;b&gt;&amp;"
     with pytest.raises(jinja2.UndefinedError):
         environment.from_string("{{ a }}").render()
+
+
+class Gate:
+    """A wait in one thread that another thread, or a test, ends."""
+
+    def __init__(self) -> None:
+        self.reached, self.opened = threading.Event(), threading.Event()
+
+    def wait(self) -> None:
+        self.reached.set()
+        assert self.opened.wait(HANG_S)
+
+
+@pytest.fixture
+def db(tmp_path: Path) -> Path:
+    path = tmp_path / "a.db"
+    Store(path).close()
+    return path
+
+
+async def test_a_page_that_is_slow_to_read_holds_nobody_up(
+    db: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = Gate()
+
+    def slow(store: Store, query: Query) -> Page:
+        gate.wait()
+        return views.VIEWS["/"](store, query)
+
+    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/slow": slow})
+    async with viewing(db) as viewer:
+        waiting = asyncio.create_task(viewer.get("/slow"))
+        await asyncio.to_thread(gate.reached.wait)
+        assert (await viewer.get("/"))[0] == 200
+        assert not waiting.done()
+        gate.opened.set()
+        assert (await waiting)[0] == 200
+
+
+async def test_a_defect_is_a_page_and_is_said(db: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(store: Store, query: Query) -> Page:
+        raise ValueError("of <no> use")
+
+    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/broken": broken})
+    async with viewing(db) as viewer:
+        status, text = await viewer.get("/broken")
+        assert status == 500
+        assert "ValueError while the page was made" in text
+        assert "use" not in text
+        assert viewer.failures == ["a page was not shown: ValueError: of <no> use"]
+
+
+def test_the_script_is_the_one_that_its_note_describes() -> None:
+    room = files("grpo_practice.see") / "vendored"
+    note = (room / "htmx.txt").read_text("utf-8")
+    script = (room / "htmx.min.js").read_bytes()
+    assert f"sha256 {hashlib.sha256(script).hexdigest()}" in note
+    assert "0BSD" in note
+    assert "Permission to use, copy, modify" in note
+    (version,) = re.findall(r"htmx\.org (\d+\.\d+\.\d+)", note)
+    assert f'version:"{version}"'.encode() in script

@@ -16,10 +16,8 @@ from grpo_practice.see.training import HEIGHT, MOST, Course, stretches
 from grpo_practice.store.records import StepRow
 from grpo_practice.types import PlannedStep
 from grpo_practice.workspace import Workspace
-from tests.see.hostile import HOSTILE
-from tests.see.test_report import Page
-from tests.see.test_views import crawl, is_well_made
-from tests.see.viewer import viewing
+from tests.contract.hostile_texts import HOSTILE
+from tests.contract.viewing import Page, crawl, is_well_made, viewing
 from tests.train.stored import RUN, training_database
 
 
