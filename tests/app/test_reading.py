@@ -15,8 +15,9 @@ from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import EndpointRefusedError, FingerprintError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
-from tests.agents.custom.test_run import Own
+from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
+from tests.contract.own import Programs
 from tests.contract.project import Hook, served
 
 WHOLE = ("practice.epochs=1", "practice.batch_size=12")
@@ -29,6 +30,10 @@ async def solve(question, system, context):
 """What it returns is the end of its model's reply."""
 LESSONS = json.dumps({"lessons": [{"lesson": "When a sum is asked, add."}]})
 OPERATIONS = json.dumps({"operations": [{"op": "ADD", "text": "Sums: add."}]})
+
+
+class Own(Programs, Project):
+    """A project that is played by programs."""
 
 
 @pytest.fixture

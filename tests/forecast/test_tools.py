@@ -8,8 +8,8 @@ import pytest
 
 from grpo_practice.cli.terminal.forecast_view import show_forecast
 from grpo_practice.forecast.estimate import TURN_TOKENS
-from tests.agents.custom.test_run import ONCE, Own
 from tests.app.project import Project
+from tests.contract.own import ONCE, Programs
 from tests.contract.project import served
 from tests.forecast.test_estimate import ahead, calls, pilot
 from tests.tools.mcp.test_run import calling, overrides, project_of
@@ -63,6 +63,10 @@ def test_an_agent_of_the_users_own_is_an_assumption(project: Project) -> None:
     own = ("evaluation.agent.toolkits=null", "evaluation.agent.type=python")
     found: Any = ahead(project, *own, "evaluation.agent.function=mine.py:play").turns
     assert (found.each, found.rollouts) == ((1, 50), 0)
+
+
+class Own(Programs, Project):
+    """A project that is played by programs."""
 
 
 async def test_calls_of_a_program_that_was_edited_since_are_not_of_this_run(

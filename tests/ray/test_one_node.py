@@ -22,9 +22,10 @@ from grpo_practice.app.ray_agent import open_ray
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig, RayConfig
 from grpo_practice.errors import AgentError, ConfigError
 from tests.agents.custom.helpers import CONTEXT
-from tests.agents.custom.test_executors import COMMAND, FUNCTION, THREADS, keys, project
 from tests.agents.custom.test_worker import FUNCTIONS, running
 from tests.chat_server.test_proxy import guest
+from tests.contract.own import COMMAND, FUNCTION, THREADS, keys
+from tests.contract.own import asking as project
 from tests.processes import until
 
 Play = Callable[[str, str, ProgramContext], Awaitable[str]]

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError, RunFailedError
-from tests.agents.custom.test_executors import FUNCTION, THREADS, keys, project
-from tests.agents.custom.test_kill import AGENT
-from tests.app.project import Project
 from tests.chat_server.certificates import certificate
-from tests.contract.project import served
+from tests.contract.own import AGENT, FUNCTION, THREADS, keys
+from tests.contract.own import asking as project
+from tests.contract.project import Project, served
 from tests.processes import until
 from tests.ray.__main__ import DRIVER, OTHER
 

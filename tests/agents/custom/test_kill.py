@@ -9,33 +9,10 @@ from typing import Any
 
 import pytest
 
+from tests.contract.own import AGENT
 from tests.endurance.kill import Endpoint, Run, endpoint
 from tests.processes import HANG_S, program, until
 
-AGENT = """
-import json, sys
-from urllib.request import Request, urlopen
-
-def ask(base_url, model, messages):
-    body = json.dumps({"model": model, "messages": messages}).encode()
-    request = Request(base_url + "/chat/completions", body, {"content-type": "application/json"})
-    with urlopen(request, timeout=60) as reply:
-        return json.load(reply)["choices"][0]["message"]
-
-def play(question, system, base_url, model):
-    messages = [{"role": "system", "content": system}, {"role": "user", "content": question}]
-    for text in ("Are you sure?", "And now the answer."):
-        messages += [ask(base_url, model, messages), {"role": "user", "content": text}]
-    return ask(base_url, model, messages)["content"]
-
-def solve(question, system, context):
-    return play(question, system, context.base_url, context.model)
-
-if __name__ == "__main__":
-    given = json.load(sys.stdin)
-    told = [given[key] for key in ("question", "system", "base_url", "model")]
-    print(json.dumps({"answer": play(*told)}))
-"""
 CONFIG = """
 exp_id: own
 practice: {epochs: 1, batch_size: 2, grpo_n: 4, rollout_concurrency: 8, rollout_data_truncate: 4}

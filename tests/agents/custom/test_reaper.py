@@ -33,6 +33,13 @@ from tests.agents.custom.helpers import CONTEXT
 
 async def main():
     program = CommandProgram(sys.argv[2:], Path(sys.argv[1]))
+    add = program._reaper.add
+
+    def told(group):
+        add(group)
+        (Path(sys.argv[1]) / f"told-{group}").touch()
+
+    program._reaper.add = told
     await asyncio.gather(*(program("Q", "S", CONTEXT) for _ in range(5)))
 
 asyncio.run(main())
@@ -46,7 +53,9 @@ def test_a_killed_run_leaves_no_command_behind(tmp_path: Path, how: str) -> None
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(tmp_path), *words])
     try:
         # A file is there before its text is.
-        until(lambda: sum(bool(path.read_text()) for path in tmp_path.glob("pid-*")) >= 5)
+        until(lambda: sum(bool(path.read_text()) for path in tmp_path.glob("pid-*")) >= 5, driver)
+        # A program may begin before the run has told the reaper of it.
+        until(lambda: len(list(tmp_path.glob("told-*"))) >= 5, driver)
         files = list(tmp_path.glob("pid-*"))
         groups = [int(path.name.partition("-")[2]) for path in files]
         children = [int(path.read_text("utf-8")) for path in files]

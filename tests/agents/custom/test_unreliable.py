@@ -10,7 +10,7 @@ import pytest
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.programs import FunctionProgram
 from grpo_practice.errors import AgentError
-from tests.agents.custom.test_executors import THREADS, project
+from tests.contract.own import THREADS, asking
 
 _play = FunctionProgram.__call__
 LOST = (3, 7)
@@ -46,7 +46,7 @@ async def test_the_results_are_those_of_programs_that_play_once(
     tmp_path: Path, played: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     words = [f"agent.{key}" for key in THREADS]
-    far, here = project(tmp_path / "far"), project(tmp_path / "here")
+    far, here = asking(tmp_path / "far"), asking(tmp_path / "here")
     first = await far.evaluate(*words)
     assert first.outcomes == {"error.agent": 2, "ok": 10}
     assert first.score.scored == 10  # what was lost is no wrong answer

@@ -16,7 +16,6 @@ from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.custom_agent import open_own
 from grpo_practice.app.program_files import source_of
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.processes import cores
 from tests.agents.custom.helpers import CONTEXT
 from tests.processes import until
@@ -137,54 +136,6 @@ async def call(folder: Path, name: str) -> str:
         return await made("Q", "S", CONTEXT)
 
 
-@pytest.mark.parametrize("name", ["plain", "on_loop"])
-async def test_it_is_called_in_another_process(folder: Path, name: str) -> None:
-    *said, process = (await call(folder, name)).split()
-    assert said == ["Q", "S", "m", "1"]
-    assert int(process) != os.getpid()
-
-
-async def test_its_environment_is_that_of_a_command(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("UTU_LLM_API_KEY", "sk-canary")
-    found = dict(line.split("=", 1) for line in (await call(folder, "settings")).splitlines())
-    assert found["OPENAI_BASE_URL"] == CONTEXT.base_url
-    assert found["OPENAI_API_KEY"] == CONTEXT.api_key
-    ours = {"OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_API_KEY", "OPENAI_MODEL"}
-    passed = {"PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "TMPDIR", "NO_PROXY", "no_proxy"}
-    passed |= {"SSL_CERT_FILE", "SSL_CERT_DIR"}
-    assert found.keys() - ours <= passed
-    if sys.platform == "linux":
-        assert "sk-canary" not in await call(folder, "beginning")
-
-
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("raises", r"mine\.py:raises raised KeyError at mine\.py:\d+: 'lost'"),
-        ("leaves", r"raised SystemExit at mine\.py:\d+: 3"),
-        ("exits", r"the process of mine\.py:exits ended with exit code 3"),
-        ("is_killed", r"was ended by SIGKILL \(it may have taken more memory than there is\)"),
-        ("crashes", r"was ended by SIGSEGV"),
-        ("number", r"returned int, not text"),
-        ("prints", r"printed more than 1,024 KiB"),
-    ],
-)
-async def test_how_it_fails_is_the_rollouts_error_and_the_next_one_plays(
-    folder: Path, name: str, said: str
-) -> None:
-    async with program(folder, name) as made:
-        for _ in range(2):
-            with pytest.raises(AgentError, match=said):
-                await made("Q", "S", CONTEXT)
-
-
-async def test_a_fork_of_its_answers_nothing(folder: Path) -> None:
-    async with program(folder, "forks") as made:
-        assert [await made("Q", "S", CONTEXT) for _ in range(3)] == ["the parent"] * 3
-
-
 def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path; from tests.agents.custom import test_worker"
@@ -194,20 +145,6 @@ def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
         [sys.executable, "-c", script, str(folder)], capture_output=True, text=True, check=True
     )
     assert (ran.stdout, "loud and clear" in ran.stderr) == ("said\n", True)
-
-
-@pytest.mark.parametrize(
-    ("name", "said"), [("pools", "[1, 2]"), ("own_text", "mine"), ("writes", "utf-8")]
-)
-async def test_it_is_as_free_as_in_this_process(folder: Path, name: str, said: str) -> None:
-    assert await call(folder, name) == said
-    assert not (folder / "ran").exists()  # nothing of it is run here
-
-
-async def test_an_error_of_its_own_class_brings_no_code(folder: Path) -> None:
-    with pytest.raises(AgentError, match=r"raised Odd at mine\.py:\d+: odd"):
-        await call(folder, "own_error")
-    assert not (folder / "ran").exists()
 
 
 DRIVER = """
@@ -260,24 +197,6 @@ def running(process: int) -> bool:
         return stat.read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("import nothing_of_this_name\n", "ModuleNotFoundError"),
-        (
-            "import os\nif os.environ.get('ONLY_HERE') is None: raise ValueError('no')\n",
-            "ValueError",
-        ),
-    ],
-)
-async def test_what_a_worker_cannot_have_is_said_before_anything_is_played(
-    folder: Path, text: str, said: str
-) -> None:
-    (folder / "mine.py").write_text(text + "def plain(question, system, context): return ''\n")
-    with pytest.raises(ConfigError, match=f"a worker process cannot have it: {said}"):
-        await call(folder, "plain")
 
 
 async def test_the_kind_of_function_says_where_it_runs(folder: Path) -> None:
