@@ -28,7 +28,7 @@ from grpo_practice import processes
 from grpo_practice.cli.options import forget_database
 from grpo_practice.config.reading import yaml_reader
 from grpo_practice.config.reading.yaml_reader import Position
-from grpo_practice.redact import Redactor, redactor
+from grpo_practice.redact import redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
 
@@ -79,7 +79,7 @@ def pytest_collection_finish() -> None:
 @pytest.fixture(autouse=True)
 def nothing_is_secret_yet() -> None:
     """What one test made known is no secret of the next."""
-    vars(redactor).update(vars(Redactor()))
+    redactor.forget()
 
 
 @pytest.fixture(autouse=True)

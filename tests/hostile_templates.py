@@ -1,7 +1,5 @@
 """Templates of a stranger: what they would run, show and use up; `@@` is the file they make."""
 
-from grpo_practice.prompts.template import TEXT
-
 RUN = "os.system('touch @@')"
 OS = "lipsum.__globals__.os"
 BASE = "''.__class__.__base__.__subclasses__()"
@@ -146,7 +144,7 @@ EXPLODES = {
     "a long number": "{{ " + "9" * 5_000 + " }}",
     "a long hexadecimal number": "{{ 0x" + "f" * 50_000 + " }}",
     "infinity": "{{ 1e999 }}",
-    "a long text": "{{ error }}" + "x" * TEXT,
+    "a long text": "{{ error }}" + "x" * 100_000,
 }
 """Most of these took gigabytes or minutes; the rest raised what no one expects."""
 

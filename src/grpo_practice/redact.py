@@ -52,9 +52,14 @@ class Redactor:
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
-        self.known: frozenset[str] = frozenset()
-        self._hidden: tuple[tuple[str, re.Pattern[str]], ...] = ()
+        self.known: frozenset[str]
+        self._hidden: tuple[tuple[str, re.Pattern[str]], ...]
+        self.forget()
         self.know(secrets)
+
+    def forget(self) -> None:
+        """Forget every secret, as a new process does."""
+        self.known, self._hidden = frozenset(), ()
 
     def know(self, secrets: Iterable[str]) -> None:
         """Replace these from now on, with what follows `Bearer `, and percent-decoded."""

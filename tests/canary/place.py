@@ -9,15 +9,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
 from grpo_practice.cli.main import run
 from grpo_practice.cli.options import DATABASE
-from grpo_practice.redact import Redactor, redactor
+from grpo_practice.llm import client
+from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
 from tests.canary import keys
 from tests.canary.keys import Search
+from tests.fakes import FakeSleep
 from tests.surroundings import surroundings
 
 CONFIG = """
@@ -133,8 +136,7 @@ class Place:
 
     def type(self, *words: str) -> int:
         """Run a command as a person would, here; search what it printed."""
-        vars(redactor).update(vars(Redactor()))  # another process knows nothing yet
-        with surroundings(self.folder, self.env), _printed() as printed:
+        with surroundings(self.folder, self.env), _impatient(), _printed() as printed:
             sys.argv = ["grpo-practice", *words]
             code = run(list(words))
         if self._watching is None and (self.folder / DATABASE).is_file():
@@ -156,6 +158,16 @@ class Place:
         if self._watching is not None:
             self._watching.close()
         return self.search
+
+
+@contextmanager
+def _impatient() -> Iterator[None]:
+    """Let retries not wait."""
+    setattr(client, "Client", partial(Client, sleep=FakeSleep()))  # noqa: B010
+    try:
+        yield
+    finally:
+        setattr(client, "Client", Client)  # noqa: B010
 
 
 @contextmanager

@@ -34,15 +34,21 @@ class Ran:
 Gp = Callable[..., Ran]
 
 
-def typed(*words: str) -> Ran:
-    """Run `grpo-practice WORDS…` in this process, as the installed script does."""
-    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
-    with _argv(words), redirect_stdout(out), redirect_stderr(err):
+def run(*words: str) -> int:
+    """Run `grpo-practice WORDS…` in this process, as the installed script does; return its code."""
+    with _argv(words):
         try:
             _main()()
-            code = 0
         except SystemExit as e:
-            code = e.code if isinstance(e.code, int) else 0
+            return e.code if isinstance(e.code, int) else 0
+    return 0
+
+
+def typed(*words: str) -> Ran:
+    """Run `grpo-practice WORDS…` as `run` does; return what it printed, too."""
+    out, err = (io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True) for _ in range(2))
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(*words)
     return Ran(code, *(stream.buffer.getvalue().decode("utf-8") for stream in (out, err)))
 
 

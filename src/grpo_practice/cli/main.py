@@ -52,6 +52,7 @@ from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
 from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
+from grpo_practice.redact import redactor
 from grpo_practice.reports.error_report import ErrorReport
 from grpo_practice.text import unlike
 
@@ -134,6 +135,7 @@ def run(words: list[str]) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
     if ASKED in os.environ:  # names only, and fast
         return _run(words, [int(signal.SIGINT)])
+    redactor.forget()
     keep_secrets(words)
     forget_database()
     with _stoppable() as signals:

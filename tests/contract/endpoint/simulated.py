@@ -31,10 +31,10 @@ STAGES = {
 """Stage → heading that only its shipped prompt has."""
 
 
-def respond(path: str, content: bytes) -> tuple[int, dict[str, Any]]:
+def respond(path: str, content: bytes, world: Path | None = None) -> tuple[int, dict[str, Any]]:
     """Return status and JSON body of the simulated endpoint's answer to a POST."""
     with _LOCK:
-        connection = _connection()
+        connection = _connection(world)
         # The next request opens it again: a server closes connections that are idle for long.
         with closing(connection):
             connection.request("POST", path, content, {"Content-Type": "application/json"})
@@ -52,11 +52,12 @@ def stage_of(body: Any) -> str:
 
 
 @cache
-def _connection() -> HTTPConnection:
-    """Start the command, once for this process, and connect to it."""
+def _connection(world: Path | None) -> HTTPConnection:
+    """Start the command, once for this process and world, and connect to it."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "PYTHONPATH") if name in os.environ}
+    of_world = ["--world", str(world)] if world else []
     server = subprocess.Popen(
-        program("demo", "--serve", "0", first=_ENDS_WITH_US),
+        program("demo", "--serve", "0", *of_world, first=_ENDS_WITH_US),
         cwd=Path(__file__).parent,
         env=kept,
         stdin=subprocess.PIPE,

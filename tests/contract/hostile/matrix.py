@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from tests.hostile import agent_files, configs, data, databases, dotenv
-from tests.hostile.attacks import RUNS_NOTHING, Attack
-from tests.hostile.place import Outcome, Place
-from tests.hostile.recorder import Recorder
+from tests.contract.hostile import agent_files, configs, data, databases, dotenv
+from tests.contract.hostile.attacks import RUNS_NOTHING, Attack
+from tests.contract.hostile.place import Outcome, Place
+from tests.contract.hostile.recorder import Recorder
 
 CODES = frozenset({0, 1, 2, 3, 4, 7})
 """Exit codes that say what was found; any other is a crash."""

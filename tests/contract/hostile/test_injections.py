@@ -13,13 +13,9 @@ from typing import Any, get_args
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.llm.sim import respond
-from grpo_practice.sim import stage_of
-from grpo_practice.sim.questions import questions as sim_questions
-from grpo_practice.sim.world import Difficulty, Rule, Teaching, World
-from tests.contract.project import Hook, served
-from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
-from tests.hostile.injections import (
+from tests.contract import project
+from tests.contract.endpoint.simulated import respond, stage_of
+from tests.contract.hostile.injections import (
     FORMATS,
     TEXTS,
     Model,
@@ -29,6 +25,8 @@ from tests.hostile.injections import (
     texts,
     word,
 )
+from tests.contract.project import Hook, served
+from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
 
 N = len(TEXTS)
 IN_OTHER_WORDS = "base64"
@@ -122,25 +120,25 @@ async def test_no_text_changes_what_is_learnt(tmp_path: Path, web: Standins) -> 
     assert [one.partition(":")[0] for one in found] == [IN_OTHER_WORDS]
 
 
-WORLD = World(
-    difficulty=Difficulty(4.0, 5.0),
-    rule=Rule(size=(2.0, 2.5)),
-    teacher=Teaching(top=1.0, miss=0.0, forms="json"),
-)
+WORLD = {
+    "difficulty": {"a": 4.0, "b": 5.0},
+    "rule": {"size": [2.0, 2.5]},
+    "teacher": {"top": 1.0, "miss": 0.0, "forms": "json"},
+}
 
 
 async def test_no_text_changes_what_is_learnt_in_the_simulated_world(tmp_path: Path) -> None:
-    asked = sim_questions(N, 5)
-    at = {sample.question: n for n, sample in enumerate(asked)}
+    asked = project.questions(N)
+    at = {row["question"]: n for n, row in enumerate(asked)}
+    world = tmp_path / "world.json"
+    world.write_text(json.dumps(WORLD))
     agent = {"agent": {"name": "solver", "instructions": "Put the answer into \\boxed{}."}}
     libraries = list[Library]()
     for said in (harmless(), texts()):
         carried = [text for _, text in said.values()]
 
         def hook(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-            status, answer = respond(
-                "POST", "/v1/chat/completions", json.dumps(body).encode(), WORLD
-            )
+            status, answer = respond("/v1/chat/completions", json.dumps(body).encode(), world)
             if stage_of(body) == "play":
                 message = answer["choices"][0]["message"]
                 text = carried[at[body["messages"][-1]["content"]]]  # noqa: B023 - called at once

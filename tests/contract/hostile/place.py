@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import threading
 import urllib.request
@@ -11,12 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.cli.main import run
-from grpo_practice.redact import Redactor, redactor
-from grpo_practice.workspace import Workspace
-from tests.hostile import planted
-from tests.hostile.planted import FILES, ROWS, VARIABLES
-from tests.hostile.recorder import Recorder, names_looked_up
+from grpo_practice import Workspace
+from tests.contract.command import run
+from tests.contract.hostile import planted
+from tests.contract.hostile.planted import FILES, ROWS, VARIABLES
+from tests.contract.hostile.recorder import Recorder, names_looked_up
 from tests.surroundings import surroundings
 
 OWN = """
@@ -72,6 +72,8 @@ class Place:
     evil: Recorder
     env: dict[str, str] = field(default_factory=dict)
     given: dict[Path, bytes] = field(default_factory=dict)
+    apart: bool = False
+    """Whether commands run in processes of their own."""
 
     def __post_init__(self) -> None:
         self.good.reset()
@@ -153,10 +155,8 @@ class Place:
                 first.append(out.read_text("utf-8", "replace"))
 
         self.good.seen = self.evil.seen = seen
-        vars(redactor).update(vars(Redactor()))  # another process knows nothing yet
         with self._surroundings(), names_looked_up() as looked, _printed(out), _asked_when_served():
-            sys.argv = ["grpo-practice", *words]
-            code = run(list(words))
+            code = (self._process if self.apart else run)(*words)
         shown = out.read_text("utf-8", "replace")
         left = planted.secrets_in(self.evil.whole + "\n".join(looked).encode())
         # The user's endpoint gets its own key, and no other secret.
@@ -168,6 +168,10 @@ class Place:
         before = first[0] if first else shown
         named = {name: list(self._named(name)) for name in VARIABLES}
         return Outcome(words, code, left, ran, shown, before, asked, kept, self.evil.origin, named)
+
+    def _process(self, *words: str) -> int:
+        script = Path(sys.executable).with_name("grpo-practice")
+        return subprocess.run([script, *words], stdin=subprocess.DEVNULL, check=False).returncode
 
     def _named(self, variable: str) -> Iterator[str]:
         """Yield `file:line` of each place in the folder that names the variable."""

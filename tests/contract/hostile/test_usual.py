@@ -3,14 +3,15 @@
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import pytest
 
-from grpo_practice.config.reading.compose import packaged_configs
-from tests.hostile.data import PRACTICE
-from tests.hostile.place import Place
-from tests.hostile.planted import KEY
+from tests.contract.hostile.data import PRACTICE
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import KEY
 
+CONFIGS = Path(__file__).parents[3] / "configs"
 FLAG = re.compile(r"--trust(?:-host)? \S+")
 
 
@@ -118,7 +119,7 @@ def test_agent_files_of_the_reference_load_unchanged(
     way(own)
     own.put("provider.yaml", PROVIDER)
     own.put("reference.yaml", REFERENCE)
-    shipped = sorted((packaged_configs() / "agents" / "practice").glob("*.yaml"))
+    shipped = sorted((CONFIGS / "agents" / "practice").glob("*.yaml"))
     assert shipped
     files = ["provider.yaml", *map(str, shipped)]
     data = ("--dataset", "mine.jsonl", "--verify", "exact")

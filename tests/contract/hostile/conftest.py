@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile.place import Place
-from tests.hostile.recorder import Recorder, recording
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.recorder import Recorder, recording
 
 Origins = tuple[Recorder, Recorder]
 

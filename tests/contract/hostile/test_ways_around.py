@@ -5,14 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.config import Environment
-from grpo_practice.config.reading.load import load_eval
-from grpo_practice.config.trust import text_digest, user_trust
-from grpo_practice.errors import ConfigError
-from tests.hostile.agent_files import DATA, kits, model
-from tests.hostile.place import Outcome, Place
-from tests.hostile.planted import KEY
-from tests.hostile.test_trust import refused
+from grpo_practice import Workspace
+from tests.contract.hostile.agent_files import DATA, kits, model
+from tests.contract.hostile.place import Outcome, Place
+from tests.contract.hostile.planted import KEY
+from tests.contract.hostile.test_trust import refused
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 OF_CONFIG = ("eval", "--config", "own.yaml", "--agent", "agent.yaml")
@@ -115,13 +112,11 @@ def test_programs_of_a_mapping_are_the_callers(place: Place, tmp_path: Path) -> 
         "verify": "exact",
         "agent": {"model": {"model_provider": {"model": "sim"}}, "toolkits": {"t": kit}},
     }
-    from grpo_practice.app.configs import config_file
-
-    env = Environment({}, trust=user_trust({"HOME": str(tmp_path)}))
-    assert load_eval(config_file(config, "eval"), [], env, agent=agent).asks
+    workspace = Workspace(tmp_path / "p.db")
+    workspace.configuration(config, agent=agent, env={})
     agent.write_text("toolkits: {t: {config: {env: {LD_PRELOAD: x.so}}}}\n")
-    with pytest.raises(ConfigError, match="--trust"):
-        load_eval(config_file(config, "eval"), [], env, agent=agent)
+    with pytest.raises(Exception, match="--trust"):
+        workspace.configuration(config, agent=agent, env={})
 
 
 def test_a_pipe_is_no_file_to_trust(place: Place) -> None:
@@ -194,13 +189,6 @@ def test_what_cannot_be_remembered_is_an_error(place: Place) -> None:
     place.env["HOME"] = "."
     place.put("agent.yaml", "agent: {name: a}\n")
     assert place.type("trust", "agent.yaml").code == 2
-
-
-def test_a_folder_is_the_same_whatever_its_name(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "link").symlink_to("a")
-    assert text_digest({}, tmp_path / "link") == text_digest({}, tmp_path / "a")
-    assert text_digest({}, Path()) == text_digest({}, Path.cwd())
 
 
 BESIDE = (

@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
-from tests.hostile.attacks import RUNS_NOTHING, Attack, Folder
-from tests.hostile.conftest import Origins
-from tests.hostile.matrix import ATTACKS, check, typed
-from tests.hostile.place import Place
-from tests.hostile.planted import FILES, KEY, secrets_in
+from tests.contract.hostile.attacks import RUNS_NOTHING, Attack, Folder
+from tests.contract.hostile.conftest import Origins
+from tests.contract.hostile.matrix import ATTACKS, check, typed
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import FILES, KEY, secrets_in
 
 Cell = tuple[Attack, str]
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.hostile.attacks import Attack, Commands, Folder
-from tests.hostile.place import Place
-from tests.hostile.planted import python, shell
+from tests.contract.hostile.attacks import Attack, Commands, Folder
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import python, shell
 
 DATA = ("--dataset", "mine.jsonl", "--verify", "exact")
 EVAL: dict[str, tuple[str, ...]] = {"eval": ("eval", "--agent", "agent.yaml", *DATA)}

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.hostile import agent_files, databases
-from tests.hostile.agent_files import DATA, PROFILE, model
-from tests.hostile.data import MODULES
-from tests.hostile.place import OWN, Outcome, Place
-from tests.hostile.planted import KEY, ROWS, row, shell
+from tests.contract.hostile import agent_files, databases
+from tests.contract.hostile.agent_files import DATA, PROFILE, model
+from tests.contract.hostile.data import MODULES
+from tests.contract.hostile.place import OWN, Outcome, Place
+from tests.contract.hostile.planted import KEY, ROWS, row, shell
 
 EVAL = ("eval", "--agent", "agent.yaml", *DATA)
 AGENT = model("api_key: none").replace(PROFILE, PROFILE + "type: command\ncommand: ./run\n")

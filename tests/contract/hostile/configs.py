@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 
-from tests.hostile.agent_files import AWS, GH, HOOK, HTTP, MCP, SOLVE, UTU
-from tests.hostile.attacks import Attack, Commands, Folder
-from tests.hostile.databases import stored
-from tests.hostile.place import Place
-from tests.hostile.planted import shell
+from tests.contract.hostile.agent_files import AWS, GH, HOOK, HTTP, MCP, SOLVE, UTU
+from tests.contract.hostile.attacks import Attack, Commands, Folder
+from tests.contract.hostile.databases import stored
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import shell
 
 ALL = {
     "eval": ("eval", "--config", "c.yaml"),

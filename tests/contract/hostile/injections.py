@@ -15,9 +15,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from grpo_practice.calls import Message
-from grpo_practice.sim import stage_of
 from tests.contract.endpoint.actions import completion
+from tests.contract.endpoint.simulated import stage_of
 
 Aim = Literal["plant", "delete", "rewrite", "vote", "grade"]
 Teacher = Literal["honest", "parrot", "obedient", "in other words"]
@@ -147,7 +146,7 @@ FORMATS: Mapping[str, Format] = {
 }
 
 
-def turns(messages: Iterable[Message], fmt: Format) -> list[str]:
+def turns(messages: Iterable[Mapping[str, Any]], fmt: Format) -> list[str]:
     """Return the turns of a conversation as a model sees them, whoever wrote their tokens."""
     written = "".join(fmt.turn.format(role=m["role"], text=m["content"]) for m in messages)
     parts = re.split(fmt.token, written)

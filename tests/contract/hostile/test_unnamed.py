@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.hostile.agent_files import SOLVE
-from tests.hostile.place import Place
-from tests.hostile.planted import shell
+from tests.contract.hostile.agent_files import SOLVE
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import shell
 
 SENDS = """
 exp_id: theirs

@@ -6,9 +6,8 @@ import shlex
 
 import pytest
 
-from grpo_practice.config.trust import Trust
-from tests.hostile.place import Place
-from tests.hostile.test_trust import EVAL, OWN_EVAL, by_env, program, sent
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.test_trust import EVAL, OWN_EVAL, by_env, program, sent
 
 __all__ = ["by_env", "program"]
 
@@ -51,8 +50,11 @@ def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: P
     for text in ("./run", "./run --changed"):
         path.write_text(path.read_text().replace("./run", text))
         assert "run" in program.type(*EVAL, "--restart-step", "0", "--trust", "agent.yaml").ran
-    kept = program.home / ".config" / "grpo-practice" / "trusted.jsonl"
-    Trust(kept).remember(["a", "b"], None)
+    text = (program.folder / "own.yaml").read_text()
+    for name in "ab":
+        own = f"type: command, command: [./run], agent: {{name: {name}, instructions"
+        program.put("own.yaml", text.replace("agent: {name: mine, instructions", own))
+        program.type("eval", "--config", "own.yaml")
     shown = program.type("trust").shown
     assert shown.count(str(path)) == 1
     assert "  own   2 configs of runs and exports of yours\n" in shown

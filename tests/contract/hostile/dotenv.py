@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from tests.hostile.attacks import Attack, Commands
-from tests.hostile.place import OWN, Place
-from tests.hostile.planted import ROWS, VARIABLES, row
+from tests.contract.hostile.attacks import Attack, Commands
+from tests.contract.hostile.place import OWN, Place
+from tests.contract.hostile.planted import ROWS, VARIABLES, row
 
 FLAGS = {
     "eval": ("eval", "--model", "m", "--dataset", "mine.jsonl", "--verify", "exact"),

@@ -2,14 +2,16 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
-from grpo_practice.prompts import FOLDER, SLOTS
-from tests.hostile.attacks import Attack, Commands
-from tests.hostile.place import OWN, Place
-from tests.hostile.planted import python, row
+from tests.contract.hostile.attacks import Attack, Commands
+from tests.contract.hostile.place import OWN, Place
+from tests.contract.hostile.planted import python, row
 from tests.hostile_templates import RUNS
-from tests.workers import stop_server
 
+PROMPTS_OF = Path(__file__).parents[3] / "src/grpo_practice/prompts"
+STAGES = ("summarise", "compare", "propose", "merge", "reask")
+SHIPPED = [PROMPTS_OF / f"{stage}.md" for stage in STAGES]
 PRACTICE = """
 exp_id: mine
 practice: {epochs: 1, batch_size: 2, grpo_n: 2, prompts_dir: @PROMPTS@}
@@ -48,16 +50,16 @@ def prompts(name: str, write: Callable[[Place], None], at: str = "prompts") -> A
 
 def all_prompts(more: str) -> Callable[[Place], None]:
     def write(place: Place) -> None:
-        for name in SLOTS:
-            shipped = (FOLDER / f"{name}.md").read_text("utf-8")
-            place.put(f"prompts/{name}.md", f"{shipped}\n{more.replace('@@', '@MARK@')}\n")
+        for shipped in SHIPPED:
+            text = shipped.read_text("utf-8")
+            place.put(f"prompts/{shipped.name}", f"{text}\n{more.replace('@@', '@MARK@')}\n")
 
     return write
 
 
 def links(place: Place) -> None:
-    for name in SLOTS:
-        place.link(f"prompts/{name}.md", ".ssh/id_x")
+    for shipped in SHIPPED:
+        place.link(f"prompts/{shipped.name}", ".ssh/id_x")
 
 
 def judge(name: str, template: str, build: Callable[[Place], None] = lambda _: None) -> Attack:
@@ -163,8 +165,7 @@ def _modules(place: Place) -> None:
     place.put("mine.jsonl", row(question="What is x plus x?", answer="2x"))
     place.put("own.yaml", OWN.replace("exact", "math"))
     place.good.says = "\\boxed{x+x}"
-    # The server of the workers was begun in another folder.
-    stop_server()
+    place.apart = True  # workers of this process were begun in another folder
 
 
 def _elsewhere(verify: str) -> Callable[[Place], None]:

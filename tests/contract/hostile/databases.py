@@ -9,12 +9,12 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from grpo_practice.cli.main import run
 from tests import hostile_templates
-from tests.hostile.agent_files import AWS, GH, HOOK, MCP, SOLVE, UTU
-from tests.hostile.attacks import Attack, Commands, Folder
-from tests.hostile.place import Place
-from tests.hostile.planted import ROWS, shell
+from tests.contract.command import typed
+from tests.contract.hostile.agent_files import AWS, GH, HOOK, MCP, SOLVE, UTU
+from tests.contract.hostile.attacks import Attack, Commands, Folder
+from tests.contract.hostile.place import Place
+from tests.contract.hostile.planted import ROWS, shell
 
 DB = "grpo-practice.db"
 RUN = """
@@ -67,9 +67,9 @@ def _made() -> Path:
     config.write_text(RUN)
     rows.write_text(ROWS)
     at = ("--db", str(db))
-    assert run(["data", "upload", str(rows), "--name", "mine", *at]) == 0
-    assert run(["eval", "--config", str(config), *at]) == 0
-    assert run(["practice", "--config", str(config), *at]) in (0, 1)
+    assert typed("data", "upload", str(rows), "--name", "mine", *at).code == 0
+    assert typed("eval", "--config", str(config), *at).code == 0
+    assert typed("practice", "--config", str(config), *at).code in (0, 1)
     return db
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from tests.hostile.place import Place
+from tests.contract.hostile.place import Place
 
 Folder = Literal[
     "agent file", "config", ".env", "prompts", "database", "dataset", "verify file", "MCP server"

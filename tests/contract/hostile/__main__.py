@@ -1,6 +1,6 @@
 """Print the table: a row for each hostile folder and command, and before it each cell that fails.
 
-`python -m tests.hostile WORD…` takes the attacks with one of these words.
+`python -m tests.contract.hostile WORD…` takes the attacks with one of these words.
 """
 
 # ruff: noqa: T201
@@ -11,10 +11,10 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from tests.hostile.attacks import Attack
-from tests.hostile.matrix import ATTACKS, check, typed
-from tests.hostile.place import Outcome
-from tests.hostile.recorder import Recorder, recording
+from tests.contract.hostile.attacks import Attack
+from tests.contract.hostile.matrix import ATTACKS, check, typed
+from tests.contract.hostile.place import Outcome
+from tests.contract.hostile.recorder import Recorder, recording
 
 
 def main(words: list[str]) -> int:
