@@ -4,13 +4,11 @@ import json
 import re
 from pathlib import Path
 
-import pytest
-
-from grpo_practice.practice.untaught import size
-from grpo_practice.store import Store, libraries
-from tests.cli.conftest import Gp
-from tests.cli.test_arms import arms, asked, query
+from grpo_practice import Workspace
 from tests.contract.advice import next_words
+from tests.contract.command import Gp
+from tests.contract.project import DB
+from tests.contract.test_arms import arms, asked, query, size
 
 
 def test_a_changed_agent_file_is_another_arm(demo: Gp) -> None:
@@ -56,38 +54,6 @@ FORMS = {
 ASKED = ("--model", "sim", "--dataset", "q.jsonl", "--verify", "exact")
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_a_library_written_by_hand_is_an_arm_before_any_practice(gp: Gp, name: str) -> None:
-    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
-    Path(name).write_text(FORMS[name], "utf-8")
-    words = ("eval", "--arms", f"none,{name},filler", *ASKED)
-    dry = gp(*words, "--dry-run", "--json")
-    assert dry.code == 0, dry.err
-    assert dry.document["total"]["calls"] == [3, 3]
-    ran = gp(*words, "--json")
-    assert ran.code == 0, ran.err
-    runs = {arm["named"]: arm["run"] for arm in ran.document["arms"]}
-    assert [(c["baseline"], c["run"]) for c in ran.document["contrasts"]] == [
-        (runs["none"], runs[name]),
-        (runs["filler"], runs[name]),
-    ]
-    shown = dict(query("SELECT run_id, body FROM v_rollouts JOIN texts ON sha256 = system_sha"))
-    assert len(shown) == 3
-    assert all(text in shown[runs[name]] for text in HAND)
-    assert not any(text in shown[runs["none"]] + shown[runs["filler"]] for text in HAND)
-    versions = dict(query("SELECT DISTINCT run_id, library_id FROM v_rollouts"))
-    with Store(Path("grpo-practice.db")) as store:
-        hand, filler = (store.read(libraries.load, versions[runs[n]]) for n in (name, "filler"))
-    assert [e.text for e in hand.experiences] == HAND
-    assert len(filler) == len(hand)
-    assert size(filler) >= size(hand)
-    before = asked()
-    assert gp(*words, "--json").document["arms"] == ran.document["arms"]
-    assert arms(gp, "eval", "--arms", f"none,L{hand.id}", *ASKED)[f"L{hand.id}"] == runs[name]
-    assert asked() == before
-    assert gp("experiences", "list", f"--run=L{hand.id}").code == 0
-
-
 def test_a_library_written_by_hand_stands_beside_what_was_learnt(demo: Gp) -> None:
     Path("hand.yaml").write_text(json.dumps(HAND), "utf-8")
     runs = arms(demo, "eval", "--arms", "none,hand.yaml,full,filler,agent.yaml")
@@ -96,18 +62,45 @@ def test_a_library_written_by_hand_stands_beside_what_was_learnt(demo: Gp) -> No
     assert arms(demo, "eval", "--arms", "none,hand.yaml")["hand.yaml"] not in runs.values()
 
 
-def test_filler_beside_two_libraries_by_hand_is_refused(gp: Gp) -> None:
+def test_a_library_written_by_hand_is_an_arm_before_any_practice(gp: Gp) -> None:
+    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
+    for name, text in FORMS.items():
+        Path(name).write_text(text, "utf-8")
+        for file in Path().glob(f"{DB}*"):
+            file.unlink()
+        words = ("eval", "--arms", f"none,{name},filler", *ASKED)
+        dry = gp(*words, "--dry-run", "--json")
+        assert dry.code == 0, dry.err
+        assert dry.document["total"]["calls"] == [3, 3], name
+        ran = gp(*words, "--json")
+        assert ran.code == 0, ran.err
+        runs = {arm["named"]: arm["run"] for arm in ran.document["arms"]}
+        assert [(c["baseline"], c["run"]) for c in ran.document["contrasts"]] == [
+            (runs["none"], runs[name]),
+            (runs["filler"], runs[name]),
+        ]
+        shown = dict(query("SELECT run_id, body FROM v_rollouts JOIN texts ON sha256 = system_sha"))
+        assert all(text in shown[runs[name]] for text in HAND)
+        assert not any(text in shown[runs["none"]] + shown[runs["filler"]] for text in HAND)
+        versions = dict(query("SELECT DISTINCT run_id, library_id FROM v_rollouts"))
+        refs = [f"L{versions[runs[n]]}" for n in (name, "filler")]
+        hand, filler = (Workspace(DB).experiences(ref).library for ref in refs)
+        assert [e.text for e in hand.experiences] == HAND
+        assert len(filler) == len(hand)
+        assert size(filler) >= size(hand)
+        before = asked()
+        assert gp(*words, "--json").document["arms"] == ran.document["arms"]
+        assert arms(gp, "eval", "--arms", f"none,{refs[0]}", *ASKED)[refs[0]] == runs[name]
+        assert asked() == before
+        assert gp("experiences", "list", f"--run={refs[0]}").code == 0
+
+
+def test_libraries_by_hand_that_cannot_be_arms_are_refused(gp: Gp) -> None:
     Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
     for name in ("a.yaml", "b.yaml"):
         Path(name).write_text(json.dumps([f"{name}: {HAND[0]}"]), "utf-8")
-    ran = gp("eval", "--arms", "a.yaml,b.yaml,filler", *ASKED)
-    assert ran.code == 2
-    assert "filler takes the length of one library, but a.yaml and b.yaml are several" in ran.err
-
-
-def test_a_bad_library_by_hand_names_its_line(gp: Gp) -> None:
-    Path("q.jsonl").write_text('{"question": "1+1?", "answer": "2"}\n', "utf-8")
     Path("hand.yaml").write_text("- 'Check: twice.'\n- 7\n", "utf-8")
-    ran = gp("eval", "--arms", "none,hand.yaml", *ASKED)
-    assert ran.code == 2
-    assert "hand.yaml:2" in ran.err
+    two = "filler takes the length of one library, but a.yaml and b.yaml are several"
+    for names, said in (("a.yaml,b.yaml,filler", two), ("none,hand.yaml", "hand.yaml:2")):
+        ran = gp("eval", "--arms", names, *ASKED)
+        assert (ran.code, said in ran.err) == (2, True), ran.err
