@@ -6,18 +6,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.rollouts import rollouts_of
-from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
-from grpo_practice.cli.terminal.transcripts_view import show_transcripts
-from grpo_practice.errors import RunFailedError
-from grpo_practice.events import RunStarted
-from grpo_practice.rollout import SAID_CHARS
-from grpo_practice.sim import stage_of
-from grpo_practice.store import Store
-from tests.app.project import Project
+from tests.contract.command import Gp
 from tests.contract.endpoint.actions import completion
-from tests.contract.project import served
+from tests.contract.endpoint.simulated import stage_of
+from tests.contract.project import Project, Said, served
 
+SAID_CHARS = 4_000
+"""Characters that are kept of what foreign code says."""
 WHOEVER = """
 import sys, time, zlib
 
@@ -70,21 +65,6 @@ def by_row(project: Project, run: str) -> list[tuple[Any, ...]]:
     )
 
 
-@pytest.mark.parametrize("how", ["raise", "none", "nan", "base", "exit"])
-async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
-    project: Project, how: str
-) -> None:
-    report = await project.evaluate(verify(how), "pass_k=3")
-    rows = by_row(project, "toy/eval")
-    failed = [row for row in rows if row[0] == "error"]
-    assert 0 < len(failed) < len(rows) == 36
-    assert set(failed) == {("error", "verify", None, 1)}
-    assert all(reward is not None for outcome, _, reward, _ in rows if outcome == "ok")
-    assert report.score.coverage == 1 - len(failed) / 36
-    assert report.outcomes == {"error.verify": len(failed), "ok": 36 - len(failed)}
-    assert all("whoever.py:sometimes" in error for error in report.failures)
-
-
 async def test_1_56_a_verify_function_that_hangs_is_ended_and_gives_no_reward(
     project: Project,
 ) -> None:
@@ -95,7 +75,7 @@ async def test_1_56_a_verify_function_that_hangs_is_ended_and_gives_no_reward(
 
 
 async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
-    project: Project, capsys: pytest.CaptureFixture[str]
+    project: Project, gp: Gp
 ) -> None:
     spec = f"evaluation.{verify('raise')}"
     report = await project.practise(spec, "practice.max_failed_share=1")
@@ -108,8 +88,7 @@ async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
     rewards = project.query("SELECT count(*) FROM verdicts WHERE reward IS NULL")
     assert rewards == [(0,)]
     failed = report.outcomes["error.verify"]
-    show_practice(report)
-    text = " ".join(capsys.readouterr().out.split())
+    text = " ".join(gp("practice", "--db", str(project.db)).out.split())
     assert f"outcomes {failed} error.verify" in text
     sizes = {scored for _, _, scored, _ in counted}
     for scored in sizes:
@@ -121,7 +100,7 @@ async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
     assert sorted(listed) == sorted(counted)
 
 
-def judge_is_down(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+def judge_is_down(n: int, body: dict[str, Any]) -> Said | None:
     return (400, {"error": {"message": "down"}}) if stage_of(body) == "judge" else None
 
 
@@ -130,7 +109,7 @@ async def test_1_58_a_judge_that_is_down_stops_the_run_and_only_judging_is_left(
 ) -> None:
     async with served(judge_is_down) as endpoint:
         url = f"agent.model.model_provider.base_url={endpoint.url}"
-        with pytest.raises(RunFailedError, match=r"judge: .*down"):
+        with pytest.raises(Exception, match=r"judge: .*down"):
             await project.evaluate(url, "verify=judge", "concurrency=1")
         played = endpoint.by_stage["play"]
     rows = by_row(project, "toy/eval")
@@ -146,7 +125,7 @@ async def test_1_58_a_judge_that_is_down_stops_the_run_and_only_judging_is_left(
 
 
 async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) -> None:
-    def vague(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def vague(n: int, body: dict[str, Any]) -> Said | None:
         return (200, completion("GRADE: MAYBE")) if stage_of(body) == "judge" else None
 
     settings = ("evaluation.verify=judge", "practice.epochs=1", "practice.max_failed_share=1")
@@ -156,37 +135,6 @@ async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) 
     assert set(by_row(project, "toy")) == {("error", "judge", None, 1)}
     assert {row.stats["mean_reward"] for row in report.steps if row.stats} == {None}
     assert project.query("SELECT DISTINCT status, scored FROM groups") == [("too_few", 0)]
-
-
-PROSE = "I would add that one should be careful."
-
-
-@pytest.mark.parametrize(
-    ("stage", "said"),
-    [
-        ("compare", PROSE),
-        ("propose", PROSE),
-        ("merge", PROSE),
-        ("propose", '{"lessons": "x", "operations": "y"}'),
-        ("merge", "{" * 50_000),
-    ],
-)
-async def test_1_60_a_teacher_that_cannot_be_read_leaves_the_library_as_it_was(
-    project: Project, stage: str, said: str
-) -> None:
-    def prose(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
-        return (200, completion(said)) if stage_of(body) == stage else None
-
-    async with served(prose) as endpoint:
-        report = await project.practise(endpoint.override(), "practice.epochs=1")
-        assert endpoint.by_stage[stage] % 3 == 0  # each is asked three times, then given up
-    assert len(report.library) == 0
-    assert project.query("SELECT DISTINCT n FROM libraries") == [(0,)]
-    assert bool(report.merge_failed) is (stage == "merge")
-    assert report.health.untaught == 0  # it would say the same again
-    if stage == "merge":
-        steps = {step["status"]: step["reason"] for step in report.document()["steps"]}
-        assert steps["merge_failed"].startswith("ReplyError: ")
 
 
 async def test_1_60_what_an_unknown_id_says_cannot_flood_the_record(project: Project) -> None:
@@ -200,7 +148,7 @@ async def test_1_60_what_an_unknown_id_says_cannot_flood_the_record(project: Pro
         }
     )
 
-    def flooding(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def flooding(n: int, body: dict[str, Any]) -> Said | None:
         return (200, completion(flood)) if stage_of(body) == "propose" else None
 
     async with served(flooding) as endpoint:
@@ -232,7 +180,7 @@ async def test_what_foreign_code_says_at_length_is_kept_in_part(project: Project
 
 
 async def test_1_35_answers_that_never_began_are_counted(project: Project) -> None:
-    def thinking(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def thinking(n: int, body: dict[str, Any]) -> Said | None:
         message = {"role": "assistant", "content": "", "reasoning_content": "hm " * 500}
         return (200, completion(message, finish="length")) if n <= 3 else None
 
@@ -244,7 +192,7 @@ async def test_1_35_answers_that_never_began_are_counted(project: Project) -> No
 
 
 async def test_requests_that_were_answered_late_are_counted(project: Project) -> None:
-    def busy(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def busy(n: int, body: dict[str, Any]) -> Said | None:
         return (503, {"error": {"message": "busy"}}) if n in (1, 2) else None
 
     async with served(busy) as endpoint:
@@ -255,32 +203,78 @@ async def test_requests_that_were_answered_late_are_counted(project: Project) ->
     assert report.document()["failed_requests"] == {}
 
 
-async def test_every_attempt_of_a_question_is_shown(
-    project: Project, capsys: pytest.CaptureFixture[str]
+async def test_a_practice_without_any_answer_fails_and_names_the_cause(
+    project: Project, gp: Gp
 ) -> None:
-    report = await project.evaluate("pass_k=3")
-    with Store(project.db) as store:
-        show_transcripts(rollouts_of(store, report.run), 2)
-    text = capsys.readouterr().out
-    assert [text.count(f"attempt {i} of 3") for i in (1, 2, 3)] == [2, 2, 2]
-    assert text.count("]  reward ") == 6
+    async with served(lambda n, body: (200, completion(""))) as endpoint:
+        report = await project.practise(endpoint.override(), "practice.epochs=1")
+    said = "no rollout gave an answer: 36 of 36 are empty: raise max_tokens"
+    assert [why[: len(said)] for why in report.why_failed] == [said]
+    assert report.document()["exit"] == 1
+    assert said in " ".join(gp("practice", "--db", str(project.db)).out.split())
+
+
+async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(
+    tmp_path: Path, gp: Gp
+) -> None:
+    for how in ("raise", "none", "nan", "base", "exit"):
+        project = Project(tmp_path / how)
+        (project.folder / "whoever.py").write_text(WHOEVER)
+        report = await project.evaluate(verify(how), "pass_k=3")
+        found = by_row(project, "toy/eval")
+        failed = [row for row in found if row[0] == "error"]
+        assert 0 < len(failed) < len(found) == 36, how
+        assert set(failed) == {("error", "verify", None, 1)}, how
+        assert all(reward is not None for outcome, _, reward, _ in found if outcome == "ok")
+        assert report.score.coverage == 1 - len(failed) / 36
+        assert report.outcomes == {"error.verify": len(failed), "ok": 36 - len(failed)}
+        assert all("whoever.py:sometimes" in error for error in report.failures)
+        document = report.document()
+        assert document["score"]["coverage"] == report.score.coverage < 1
+        shown = gp("eval", "--db", str(project.db)).out
+        assert f"(coverage {100 * report.score.coverage:.1f} %)" in shown
+
+
+async def test_1_60_a_teacher_that_cannot_be_read_leaves_the_library_as_it_was(
+    tmp_path: Path,
+) -> None:
+    prose = "I would add that one should be careful."
+    lists = '{"lessons": "x", "operations": "y"}'
+    replies = [*((stage, prose) for stage in ("compare", "propose", "merge"))]
+    replies += [("propose", lists), ("merge", "{" * 50_000)]
+    for n, (stage, said) in enumerate(replies):
+        project = Project(tmp_path / str(n))
+
+        def hook(_: int, body: dict[str, Any], stage: str = stage, said: str = said) -> Said | None:
+            return (200, completion(said)) if stage_of(body) == stage else None
+
+        async with served(hook) as endpoint:
+            report = await project.practise(endpoint.override(), "practice.epochs=1")
+            assert endpoint.by_stage[stage] % 3 == 0  # each is asked three times, then given up
+        assert len(report.library) == 0
+        assert project.query("SELECT DISTINCT n FROM libraries") == [(0,)]
+        assert bool(report.merge_failed) is (stage == "merge")
+        assert report.health.untaught == 0  # it would say the same again
+        if stage == "merge":
+            steps = {step["status"]: step["reason"] for step in report.document()["steps"]}
+            assert steps["merge_failed"].startswith("ReplyError: ")
 
 
 def started(project: Project) -> list[tuple[str, int, int]]:
-    found = [e for e in project.events if isinstance(e, RunStarted)]
+    found = project.of_kind("RunStarted")
     project.events.clear()
     return [(e.run, e.rollouts, e.done) for e in found]
 
 
 async def test_what_is_there_already_is_counted_by_rollouts_not_by_steps(project: Project) -> None:
-    def odd(n: int, body: dict[str, Any]) -> tuple[int, dict[str, Any]] | None:
+    def odd(n: int, body: dict[str, Any]) -> Said | None:
         return (400, {"error": {"message": "odd"}}) if n > 5 else None
 
     async with served(odd) as endpoint:
         url = endpoint.override()
-        with pytest.raises(RunFailedError):
+        with pytest.raises(Exception, match="odd"):
             await project.practise(url, "practice.rollout_concurrency=1")
-        with pytest.raises(RunFailedError):
+        with pytest.raises(Exception, match="odd"):
             await project.evaluate(url[len("evaluation.") :], "concurrency=1", "exp_id=later")
     ((settled,),) = project.query(
         "SELECT count(*) FROM v_rollouts WHERE run_id = 'toy' AND reward IS NOT NULL"
@@ -292,27 +286,3 @@ async def test_what_is_there_already_is_counted_by_rollouts_not_by_steps(project
     assert started(project) == [("toy", 72, settled), ("later/eval", 12, 0)]
     await project.practise()
     assert started(project) == [("toy", 72, 72)]
-
-
-async def test_coverage_stands_beside_every_score(
-    project: Project, capsys: pytest.CaptureFixture[str]
-) -> None:
-    report = await project.evaluate(verify("raise"), "pass_k=3")
-    show_eval(report)
-    share = f"(coverage {100 * report.score.coverage:.1f} %)"
-    assert share in capsys.readouterr().out
-    assert report.score.coverage < 1
-    assert report.document()["score"]["coverage"] == report.score.coverage
-
-
-async def test_a_practice_without_any_answer_fails_and_names_the_cause(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    project = Project(tmp_path)
-    async with served(lambda n, body: (200, completion(""))) as endpoint:
-        report = await project.practise(endpoint.override(), "practice.epochs=1")
-    said = "no rollout gave an answer: 36 of 36 are empty: raise max_tokens"
-    assert [why[: len(said)] for why in report.why_failed] == [said]
-    assert report.document()["exit"] == 1
-    show_practice(report)
-    assert said in " ".join(capsys.readouterr().out.split())
