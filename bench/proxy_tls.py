@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.chat_server.certificates import certificate
+from tests.contract.certificates import certificate
 
 from bench.harness import Row, at_most, environment, folder
 from bench.serve import CONCURRENCY, added

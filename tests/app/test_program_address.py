@@ -16,8 +16,8 @@ from grpo_practice.app.program_address import open_proxy, seconds_to
 from grpo_practice.chat_server.proxy import Guest
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.errors import AgentError, ConfigError
-from tests.chat_server.certificates import certificate
 from tests.chat_server.test_proxy import guest
+from tests.contract.certificates import certificate
 
 
 def free_port() -> int:

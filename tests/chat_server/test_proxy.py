@@ -15,7 +15,7 @@ from grpo_practice.chat_server.proxy import Guest, Invitation, Listening, Proxy
 from grpo_practice.chat_server.server import ChatRequest
 from grpo_practice.chat_server.tls import server_context
 from grpo_practice.redact import Redactor
-from tests.chat_server.certificates import certificate
+from tests.contract.certificates import certificate
 
 BODY = {"messages": [{"role": "user", "content": "Q"}]}
 

@@ -1,6 +1,5 @@
 """What is wrong with a certificate is said in a sentence, before anybody connects."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -8,7 +7,7 @@ from cryptography.hazmat.primitives import serialization
 
 from grpo_practice.chat_server.tls import server_context
 from grpo_practice.errors import ConfigError
-from tests.chat_server.certificates import YESTERDAY, Certificate, certificate
+from tests.contract.certificates import Certificate, certificate
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", None])
@@ -39,25 +38,6 @@ def broken(path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (lambda made, folder: (folder / "no.pem", made.key), "tls_cert: there is no file"),
-        (lambda made, folder: (made.cert, folder / "no.pem"), "tls_key: there is no file"),
-        (lambda made, folder: (made.cert, other(folder).key), "key values mismatch"),
-        (lambda made, folder: (made.cert, locked(made.key)), "has a passphrase"),
-        (lambda made, folder: (broken(folder / "c", "hello"), made.key), "not both can be read"),
-        (lambda made, folder: (made.cert, made.cert), "not both can be read"),
-    ],
-)
-def test_files_that_are_of_no_use(
-    tmp_path: Path, change: Callable[[Certificate, Path], tuple[Path, Path]], said: str
-) -> None:
-    made = certificate(tmp_path, "127.0.0.1")
-    with pytest.raises(ConfigError, match=f"(?i)agent.proxy.*({said})"):
-        server_context(*change(made, tmp_path), "127.0.0.1")
-
-
-@pytest.mark.parametrize(
     ("names", "name", "said"),
     [
         (("127.0.0.1",), "127.0.0.2", "IP address mismatch"),
@@ -69,10 +49,3 @@ def test_one_of_another_name(tmp_path: Path, names: tuple[str], name: str, said:
     with pytest.raises(ConfigError, match=f"server-cert.pem: {said}"):
         server_context(made.cert, made.key, name)
     server_context(made.cert, made.key, None)  # something in front may have the name
-
-
-def test_one_that_has_expired(tmp_path: Path) -> None:
-    made = certificate(tmp_path, "127.0.0.1", until=YESTERDAY)
-    for name in ("127.0.0.1", None):
-        with pytest.raises(ConfigError, match="certificate has expired"):
-            server_context(made.cert, made.key, name)

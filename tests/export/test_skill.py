@@ -2,13 +2,11 @@
 
 from dataclasses import replace
 
-import pytest
 import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.render import render_files
 from grpo_practice.export.skill import DESCRIPTION_CHARS, NAME, NAME_CHARS
@@ -84,10 +82,3 @@ def test_the_description_says_when_and_the_body_where_to_read_on() -> None:
     assert nothing["name"] == "practised-agent"
     assert "references/" not in body
     assert "None yet." in reference
-
-
-@pytest.mark.parametrize("folder", ["My Skill", "-a", "a--b", "a_b", "ä", "x" * 65])
-def test_a_folder_that_cannot_be_a_name_is_refused(folder: str) -> None:
-    with pytest.raises(ConfigError, match="single hyphens") as refused:
-        render_files(agent(place=folder), "skill")
-    assert refused.value.hint == "name the folder solver"

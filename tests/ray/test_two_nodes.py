@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.errors import ConfigError, RunFailedError
-from tests.chat_server.certificates import certificate
+from tests.contract.certificates import certificate
 from tests.contract.own import AGENT, FUNCTION, THREADS, keys
 from tests.contract.own import asking as project
 from tests.contract.project import Project, served
