@@ -18,8 +18,8 @@ from grpo_practice.telemetry import tracer
 from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
 from grpo_practice.workspace import Workspace, environment
 from tests.app.project import Project
+from tests.contract.receiver import collecting
 from tests.processes import HANG_S
-from tests.telemetry.receiver import collecting
 from tests.telemetry.test_traces import notices, practise, stored
 
 PHOENIX = "http://127.0.0.1:6006"

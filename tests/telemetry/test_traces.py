@@ -5,6 +5,7 @@ import sqlite3
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,10 @@ from grpo_practice.redact import redactor
 from grpo_practice.store import Store, rollouts
 from grpo_practice.workspace import Workspace
 from tests.app.project import Project
+from tests.contract.command import Gp
+from tests.contract.receiver import Collector, Received, below, collecting
 from tests.processes import HANG_S
-from tests.telemetry.receiver import Collector, Received, below, collecting
+from tests.train.stored import QUESTIONS, RUN, training_database
 
 TOOLS = (
     "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin,"
@@ -317,3 +320,20 @@ def test_a_trace_waits_for_rows_that_are_still_queued(
         monkeypatch.setattr(Store, "flush", flushed)
         practise(project, "practice.rollout_concurrency=1")
     assert collector.kinds == stored(project)
+
+
+def test_a_run_that_trains_has_attempts_and_verdicts_and_no_calls(
+    gp: Gp,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    database = training_database(tmp_path)
+    with collecting() as collector:
+        monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
+        document = gp("runs", "trace", RUN, "--db", str(database), "--json").document
+    # One attempt has no verdict.
+    assert document["spans"] == {"AGENT": 48, "CHAIN": 12, "EVALUATOR": 47}
+    assert document["spans"] == dict(sorted(collector.kinds.items()))
+    assert (document["traces"], document["open_groups"]) == (12, 0)
+    asked = {one.attributes.get("input.value") for one in collector.all}
+    assert {text for text in asked if text} == {sample.question for sample in QUESTIONS}

@@ -1,13 +1,19 @@
 """`runs trace`, and the options of traces, as they are typed."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tests.app.project import finished
-from tests.cli.conftest import Gp
-from tests.telemetry.receiver import collecting
-from tests.train.stored import QUESTIONS, RUN, training_database
+from tests.contract.command import Gp
+from tests.contract.project import finished
+from tests.contract.receiver import collecting
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in os.environ if name.startswith(("PHOENIX_", "OTEL_"))]:
+        monkeypatch.delenv(name)
 
 
 async def test_a_stored_run_is_sent(
@@ -66,20 +72,3 @@ async def test_the_options_reach_the_traces(
     assert f"traces go to {collector.url}/v1/traces (PHOENIX_ENDPOINT), without texts" in ran.err
     assert 0 < collector.kinds["AGENT"] < 12
     assert all("input.value" not in one.attributes for one in collector.all)
-
-
-def test_a_run_that_trains_has_attempts_and_verdicts_and_no_calls(
-    gp: Gp,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    database = training_database(tmp_path)
-    with collecting() as collector:
-        monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
-        document = gp("runs", "trace", RUN, "--db", str(database), "--json").document
-    # One attempt has no verdict.
-    assert document["spans"] == {"AGENT": 48, "CHAIN": 12, "EVALUATOR": 47}
-    assert document["spans"] == dict(sorted(collector.kinds.items()))
-    assert (document["traces"], document["open_groups"]) == (12, 0)
-    asked = {one.attributes.get("input.value") for one in collector.all}
-    assert {text for text in asked if text} == {sample.question for sample in QUESTIONS}
