@@ -45,9 +45,18 @@ HOSTILE: dict[str, tuple[Any, Any]] = {
     "nothing": ({}, None),
 }
 """Tools with a schema for their result, and that result."""
-TOOLS = [
-    (name, ANY) for name in ("count", "pid", "crash", "sleep", "odd", "refuse", "say", "flood")
-]
+CONTENT: dict[str, list[dict[str, Any]]] = {
+    "links": [
+        {"type": "resource_link", "name": "a file", "uri": "file:///a"},
+        {"type": "resource", "resource": {"uri": "file:///b", "text": "text of it"}},
+        {"type": "resource", "resource": {"uri": "file:///c", "blob": "AAAA"}},
+        {"type": "audio", "data": "AAAA", "mimeType": "audio/wav"},
+    ],
+    "empty": [],
+}
+"""Tools whose results are more than text."""
+PLAIN = ("count", "pid", "crash", "sleep", "odd", "refuse", "say", "flood", "links", "empty")
+TOOLS = [(name, ANY) for name in PLAIN]
 total = 0
 
 
@@ -96,6 +105,8 @@ def called(params: dict[str, Any]) -> dict[str, Any]:
             note("MiB")
     elif name == "odd":
         return {"content": "no list"}
+    if name in CONTENT:
+        return {"content": CONTENT[name]}
     if name in HOSTILE:
         content = HOSTILE[name][1]
         structured = {} if content is None else {"structuredContent": content}

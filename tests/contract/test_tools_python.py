@@ -109,9 +109,10 @@ os.close(writer)
 os.read(reader, 1)
 {then}
 """
+LATE = "[stopped after 3 s, the time it had]"
 TIMES: dict[str, tuple[float, str]] = {
-    "print('on')\nimport time\ntime.sleep(60)": (1.5, "on\n[stopped after 1.5 s, the time it had]"),
-    "print('on')\nwhile True: pass": (0.6, "on\n[stopped after 0.6 s, the time it had]"),
+    "print('on')\nimport time\ntime.sleep(60)": (3, f"on\n{LATE}"),
+    "print('on')\nwhile True: pass": (3, f"on\n{LATE}"),
     "1": (0, "Error: timeout should be more than 0 seconds"),
 }
 """Code → its time, and what the model reads."""
@@ -191,12 +192,9 @@ def test_the_model_reads_what_its_code_came_to_and_harm_is_held(
     if full:
         quiet = {"word": word, "quiet": True}
         ends[DETACHED.format(then="print('done')", **quiet)] = (15, "done")
-        ends[DETACHED.format(then="time.sleep(60)", **quiet)] = (
-            2,
-            "[stopped after 2 s, the time it had]",
-        )
+        ends[DETACHED.format(then="time.sleep(60)", **quiet)] = (3, LATE)
         closed = "import os, time\nprint('a')\nos.close(1)\nos.close(2)\ntime.sleep(60)"
-        ends[closed] = (2, "a\n[stopped after 2 s, the time it had]")
+        ends[closed] = (3, f"a\n{LATE}")
     kills = DETACHED.format(word=word, then="os.kill(os.getppid(), 9)\ntime.sleep(60)", quiet=False)
     with attacks() as made:
         clerk = played(

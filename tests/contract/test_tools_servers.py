@@ -25,12 +25,17 @@ from tests.contract.clerk import (
 )
 from tests.contract.command import Gp
 from tests.contract.endpoint.server import on_a_thread
-from tests.processes import until
 
 HERE = Path(__file__).parent
 SECRET = "correct-horse-battery-7"
 UNUSED = "Error: the tool's server answered what cannot be used: tool "
 MIB = 2**20
+LINKS = """\
+[link to a file: file:///a]
+text of it
+[resource file:///c, binary, 3 bytes]
+[audio, audio/wav, 3 bytes]"""
+"""Content of every kind, as the model reads it."""
 
 
 def kit(*args: str, program: str = "crude.py", name: str = "kit", **more: Any) -> dict[str, Any]:
@@ -68,6 +73,7 @@ def test_a_server_of_the_mcp_package_gives_its_tools(
     *said, fails, wrong, names = clerk.results[:-8]
     assert said == [*calls]
     assert ("no such row" in fails, "validation error" in wrong) == (True, True)
+    assert (fails[:7], wrong[:7]) == ("Error: ", "Error: ")
     assert {*names.split(",")} - {"LC_CTYPE"} == {"PATH", "HOME", "ITS_KEY"}
     assert clerk.results[-8:] == ["done"] * 8
     assert [*clerk.tools][:3] == ["add", "count_up", "environment"]
@@ -81,13 +87,13 @@ def test_a_server_that_fails_a_call_fails_no_other(gp: Gp, tmp_path: Path) -> No
     bad = {"{": "not valid JSON", '{"n": NaN}': "NaN is not a number", "[1]": "a JSON list"}
     bad["[" * 100_000] = "nested too deeply"
     again = "Please try again with valid JSON."
-    toolkit = kit("well", str(notes), mcp_client_session_timeout_seconds=2)
+    toolkit = kit("well", str(notes), mcp_client_session_timeout_seconds=4)
     clerk = played(
         gp,
         toolkit,
         turn(("pid", ""), ("odd", {}), ("refuse", {}), ("say", {}), ("say", {"n": 500_000})),
         turn(*(("say", text) for text in bad), ("sya", {})),
-        turn(*[("count", {"n": 2})] * 2),
+        turn(*[("count", {"n": 2})] * 2, ("links", {}), ("empty", {})),
         turn(("crash", {})),
         turn(*[("pid", {})] * 2),
         turn(*[("sleep", {"s": 20})] * 3),
@@ -111,10 +117,11 @@ def test_a_server_that_fails_a_call_fails_no_other(gp: Gp, tmp_path: Path) -> No
     assert all(why in (text := next(results)) and again in text for why in bad.values())
     assert next(results).startswith("Tool 'sya' not found. There are: count, pid, crash, sleep")
     assert next_(2) == ["2", "4"], "the same call twice is two calls"
+    assert next_(2) == [LINKS, "[no content]"]
     assert "gave no answer" in next(results)
     second, also = next_(2)
     assert second == also != first
-    assert next_(3) == ["Error: no answer within 2 s"] * 3
+    assert next_(3) == ["Error: no answer within 4 s"] * 3
     third = next(results)
     assert third != second, "a server that hangs is used for no other call"
     assert "a message larger than 16 MiB and was ended" in next(results)
@@ -308,17 +315,6 @@ def test_a_reply_over_http_that_cannot_be_kept_fails_its_call(gp: Gp) -> None:
     assert misses(said, wanted) == {}
     stored = b"".join(path.read_bytes() for path in Path().glob("grpo-practice.db*"))
     assert b"tkn-4711" not in stored
-
-
-def test_each_rollout_has_a_server_and_a_folder_of_its_own(gp: Gp, tmp_path: Path) -> None:
-    env = {"NOTEBOOK": "{workdir}/elsewhere.txt"}
-    toolkit = kit(program="notebook.py", stateful=True, config={"workdir": "rollout", "env": env})
-    write = [turn(("write", {"line": "a"})), turn(("write", {"line": "b"})), calling("where")]
-    said = [played(gp, toolkit, *write).results for _ in range(2)]
-    assert [lines[:2] for lines in said] == [["a\n", "a\nb\n"]] * 2
-    assert said[0][2] != said[1][2]
-    until(lambda: not any(Path(lines[2]).exists() for lines in said))
-    assert not list(tmp_path.rglob("elsewhere.txt"))
 
 
 def test_without_the_package_the_way_to_it_is_said(gp: Gp, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,6 @@
 """`stateful: true`: a server for each rollout, and its stored calls made again on resume."""
 
 import asyncio
-from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,40 +31,6 @@ async def test_each_rollout_has_a_server_of_its_own_that_ends_with_it(tmp_path: 
             assert both[0] != both[1]
             assert all(map(alive, both))
         assert not any(map(alive, both))
-
-
-async def test_a_kill_in_mid_trajectory_leads_to_the_state_there_was(tmp_path: Path) -> None:
-    notes, ledger = tmp_path / "notes", FakeLedger()
-    toolkit = kit("well", str(notes), stateful=True)
-    async with opened(toolkit) as tools, AsyncExitStack() as killed:
-        play = await killed.enter_async_context(box(*tools.values(), ledger=ledger).open(SCOPE))
-        for n in (1, 10):
-            await play("count", f'{{"n": {n}}}')
-    async with opened(toolkit) as tools, box(*tools.values(), ledger=ledger).open(SCOPE) as play:
-        before = len(pids(notes, "count"))
-        again = [await play("count", f'{{"n": {n}}}') for n in (1, 10)]
-        assert [(r.text, r.replayed) for r in again] == [("1", True), ("11", True)]
-        assert len(pids(notes, "count")) == before  # nothing is done until it is needed
-        new = await play("count", '{"n": 100}')
-    assert (new.text, new.replayed) == ("111", False)
-    first, second = pids(notes, "count")[:2], pids(notes, "count")[2:]
-    assert len(set(first)) == 1
-    assert len(set(second)) == 1
-    assert set(first) != set(second)
-    assert len(second) == 3  # the two stored ones again, and the new one
-    assert len(ledger.entries) == 3
-
-
-async def test_a_state_that_cannot_be_had_again_is_an_error(tmp_path: Path) -> None:
-    ledger, toolkit = FakeLedger(), kit(stateful=True)
-    async with opened(toolkit) as tools:
-        for n in range(2):
-            async with box(*tools.values(), ledger=ledger).open(SCOPE) as play:
-                pid = await play("pid", "{}")
-                assert pid.replayed == (n == 1)
-                if n:
-                    with pytest.raises(AgentError, match="answers its stored call otherwise"):
-                        await play("say", "{}")
 
 
 async def test_a_server_that_dies_takes_the_rollout_with_it_and_no_other() -> None:
