@@ -150,10 +150,12 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
         yield f"row {row} of {table} refers to a row of {parent} that is not there"
     if db.execute("SELECT count(*) FROM address_salt").fetchone()[0] != 1:
         yield "address_salt does not have one row"
-    without_group = """SELECT op_id FROM operations o WHERE slot >= 0 AND NOT EXISTS
-         (SELECT 1 FROM groups g
-           WHERE (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot))"""
-    yield from (f"operation {op} belongs to no group" for (op,) in db.execute(without_group))
+    stray = """SELECT 'operation ' || op_id || ' belongs to no group' FROM operations o
+         WHERE slot >= 0 AND NOT EXISTS (SELECT 1 FROM groups g
+           WHERE (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot))
+         UNION ALL SELECT 'operation ' || op_id || ' was merged from one that is not there'
+          FROM operations, json_each(from_ops) WHERE value NOT IN (SELECT op_id FROM operations)"""
+    yield from (wrong for (wrong,) in db.execute(stray))
 
 
 def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
