@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.sim.questions import questions
-from tests.cli.conftest import Gp
-from tests.contract.project import CONFIG
+from tests.contract.command import Gp
+from tests.contract.project import CONFIG, questions
 
 SMALL = CONFIG.replace("epochs: 2, batch_size: 6", "epochs: 1, batch_size: 4")
 
@@ -15,10 +14,9 @@ SMALL = CONFIG.replace("epochs: 2, batch_size: 6", "epochs: 1, batch_size: 4")
 @pytest.fixture
 def folder(gp: Gp) -> Gp:
     """A folder with two datasets and no config."""
-    samples = questions(8, 0)
+    samples = questions(8)
     for name, part in (("train", samples[:4]), ("test", samples[4:])):
-        rows = [json.dumps({"question": s.question, "answer": s.answer}) for s in part]
-        Path(f"{name}.jsonl").write_text("\n".join(rows))
+        Path(f"{name}.jsonl").write_text("\n".join(map(json.dumps, part)))
         assert gp("data", "upload", f"{name}.jsonl", "--name", name).code == 0
     return gp
 

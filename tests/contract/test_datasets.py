@@ -8,8 +8,14 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Gp
-from tests.config.files import EVAL
+from tests.contract.command import Gp
+
+EVAL = """
+exp_id: e
+agent: {model: {model_provider: {model: sim}}}
+data: {dataset: D}
+verify: math
+"""
 
 CHAT = {"messages": [{"role": "user", "content": "2+2?"}, {"role": "assistant", "content": "4"}]}
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.completion import ASKED
-from tests.cli.conftest import Gp
+from tests.contract.command import Gp
+
+ASKED = "_GRPO_PRACTICE_COMPLETE"
+"""Variable by which the shell asks for completions, in place of running a command."""
 
 
 def completed(gp: Gp, monkeypatch: pytest.MonkeyPatch, typed: str) -> list[str]:
