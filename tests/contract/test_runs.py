@@ -1,0 +1,163 @@
+"""Runs as a person looks at them, on a finished demo."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from tests.contract.command import Gp
+
+EVALS = {"demo/eval"}
+
+
+def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
+    lines = demo("runs", "list").out.splitlines()
+    first = " ".join(lines[1].split())
+    assert first.startswith("demo/eval eval done 5 of 5 ")
+    assert "  all are simulated: they say nothing about a real model" in lines
+    assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")
+    document = demo("runs", "list", "--json").document
+    assert document["schema"] == "grpo-practice.runs/1"
+    found = {run["run"]: run for run in document["runs"]}
+    assert found["demo"]["kind"] == "practice"
+    assert found["demo"]["steps"] == {"planned": 4, "closed": 4}
+    assert {run["parent"] for name, run in found.items() if "/L" in name} == {"demo"}
+
+
+def test_a_run_shows_steps_scores_and_costs_by_stage(demo: Gp) -> None:
+    lines = demo("runs", "show", "demo").out.splitlines()
+    text = "\n".join(lines)
+    assert lines[0] == "demo (simulated)"
+    assert "240 ok" in text
+    steps = [line.split() for line in lines if line.strip().endswith("closed")]
+    assert [row[0] for row in steps if row[0].isdigit()] == ["0", "1", "2", "3"]
+    evaluations = [line.split()[0] for line in lines if line.startswith("demo/eval")]
+    assert evaluations[0] == "demo/eval"
+    assert len(evaluations) == 3
+    stages = [line.split()[0] for line in lines if " sim " in line]
+    assert stages == ["play", "compare", "propose", "merge"]  # all fits: no summaries
+    assert lines[-1] == "next: grpo-practice experiences list --run demo"
+
+
+def test_the_share_that_was_cached_is_shown_by_stage_where_it_is_known(demo: Gp) -> None:
+    assert "cached" not in demo("runs", "show", "demo").out
+    costs = demo("runs", "show", "demo", "--json").document["costs"]
+    assert {cost["tokens_cached"] for cost in costs} == {None}
+    with closing(sqlite3.connect("grpo-practice.db")) as db, db:
+        db.execute("UPDATE calls SET tokens_cached = tokens_in / 4 WHERE stage = 'play'")
+    lines = [line.split() for line in demo("runs", "show", "demo").out.splitlines()]
+    shares = {line[0]: line[4:6] for line in lines if line[1:2] == ["sim"]}
+    assert shares["play"] in (["24", "%"], ["25", "%"])
+    assert shares["compare"][0] == "unknown"
+
+
+def test_the_document_of_a_run_adds_up(demo: Gp) -> None:
+    document = demo("runs", "show", "demo", "--json").document
+    assert document["schema"] == "grpo-practice.run/1"
+    assert document["outcomes"] == {"ok": 240}
+    assert [step["stats"]["planned"] for step in document["steps"]] == [60] * 4
+    assert {step["stats"]["mean_reward_over"] for step in document["steps"]} == {"all rollouts"}
+    assert {cost["stage"]: cost["calls"] for cost in document["costs"]}["play"] == 240
+    assert [b["cause"] for b in document["branches"]] == ["start"]
+    assert all(0 < s["mean"] < 1 for s in document["scores"].values())
+
+
+def test_an_evaluation_shows_its_own_score_only(demo: Gp) -> None:
+    document = demo("runs", "show", "demo/eval", "--json").document
+    assert list(document["scores"]) == ["demo/eval"]
+
+
+def test_an_unknown_run_is_an_error_that_names_those_there_are(demo: Gp) -> None:
+    ran = demo("runs", "show", "nope")
+    assert ran.code == 2
+    assert "hint: runs: demo/eval, demo, " in ran.err
+
+
+def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:
+    assert demo("runs", "delete", "demo").code == 2
+    ran = demo("runs", "delete", "demo", "-y")
+    assert ran.out.startswith("deleted 3 runs: demo, demo/eval/L")
+    left = demo("runs", "list", "--json").document["runs"]
+    assert [run["run"] for run in left] == ["demo/eval"]
+
+
+def test_several_runs_are_deleted_by_names_and_globs(demo: Gp) -> None:
+    assert demo("eval", "--run", "demo/eval", "--exp-id", "other").code == 0
+    ran = demo("runs", "delete", "demo/*", "nobody*", "-y")
+    assert (ran.code, "there is no run 'nobody*'" in ran.err) == (2, True)
+    ran = demo("runs", "delete", "demo/*")
+    assert "Delete demo/eval, demo/eval/L" in ran.err
+    assert "and all that was paid for there?" in ran.err
+    ran = demo("runs", "delete", "demo/*", "other/eval", "-y")
+    assert ran.out.startswith("deleted 4 runs: demo/eval, demo/eval/L"), ran.err
+    assert [run["run"] for run in demo("runs", "list", "--json").document["runs"]] == ["demo"]
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("experiences", "list"), ("data", "list")])
+def test_looking_makes_no_database(gp: Gp, words: tuple[str, ...]) -> None:
+    ran = gp(*words)
+    assert ran.code == 2
+    assert "there is no database grpo-practice.db yet" in ran.err
+    assert gp("data", "list").code == 2
+
+
+def change(sql: str) -> None:
+    with closing(sqlite3.connect("grpo-practice.db")) as db, db:
+        db.execute(sql)
+
+
+def test_sums_without_the_tokens_of_some_calls_are_marked(demo: Gp) -> None:
+    change("UPDATE calls SET tokens_in = NULL WHERE call_id % 9 = 0 AND stage = 'play'")
+    lines = demo("runs", "show", "demo").out.splitlines()
+    marked = {line.split()[0]: line.count("and more") for line in lines if " sim " in line}
+    assert marked["play"] >= 2
+    assert marked["merge"] == 0
+
+
+def test_a_tool_has_no_cache_that_could_be_unknown(demo: Gp) -> None:
+    change("UPDATE calls SET tokens_cached = 1 WHERE stage = 'play'")
+    change(
+        """UPDATE calls SET stage = 'tool', name = 't', tries = 0, tokens_in = 0, tokens_out = 0
+            WHERE call_id = 1"""
+    )
+    lines = [line.split() for line in demo("runs", "show", "demo/eval").out.splitlines()]
+    assert next(line for line in lines if line[:2] == ["tool", "t"])[2:6] == ["1", "0", "-", "0"]
+
+
+def test_a_run_that_is_not_complete_says_what_goes_on_with_it(demo: Gp) -> None:
+    change("UPDATE invocations SET command = 'grpo-practice eval --limit 2 --pilot=1 -c x.yaml'")
+    change("UPDATE runs SET status = 'paused' WHERE run_id = 'demo/eval'")
+    assert "eval --rejudge" in demo("runs", "show", "demo/eval").out.splitlines()[-1]
+    change("UPDATE steps SET status = 'open' WHERE step = 4")
+    shown = demo("runs", "show", "demo/eval").out.splitlines()
+    assert shown[-1] == "next: grpo-practice eval -c x.yaml"
+
+
+def test_a_run_in_which_all_failed_is_not_offered_for_scoring_again(demo: Gp) -> None:
+    change("UPDATE invocations SET command = 'grpo-practice eval -c x.yaml'")
+    change("UPDATE rollouts SET outcome = 'error', reason = 'agent', error = 'odd'")
+    change("DELETE FROM verdicts")
+    shown = demo("runs", "show", "demo/eval").out.splitlines()
+    assert shown[-1] == "next: grpo-practice eval -c x.yaml"
+
+
+def test_a_run_that_learnt_nothing_is_not_asked_for_its_experiences(demo: Gp) -> None:
+    change("UPDATE steps SET stats = json_set(stats, '$.experiences', 0)")
+    shown = demo("runs", "show", "demo").out.splitlines()
+    assert shown[-1] == "next: grpo-practice rollouts show demo"
+
+
+def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo: Gp) -> None:
+    change("DELETE FROM invocations WHERE run_id NOT IN ('demo/eval')")
+    said = demo("eval", "--dry-run").err
+    assert "note: demo/eval: gone on with (agent " in said
+    assert "with the config of" not in said
+
+
+def test_what_attempts_were_asked_is_printed_once(demo: Gp) -> None:
+    words = ("--dataset", "test", "--limit", "2", "--model", "sim", "--exp-id", "shown")
+    ran = demo("eval", *words, "-k", "3", "--verify", "contains", "--show")
+    assert ran.out.count("[assistant]") == 6
+    assert ran.out.count("[user]") == 2
+    again = demo("eval", *words, "-k", "1", "--verify", "math", "--show", "--exp-id", "other")
+    assert again.out.count("[user]") == 2
