@@ -274,6 +274,7 @@ FOUND = {
     ("datasets.name", TEXT, "data list"),
     ("operations.op_id", 2**62, "/experience run=demo id=E1"),
     ("operations.slot", 2**62, "experiences show E1 --run demo"),
+    ("operations.slot", -(2**63), "/experience run=demo id=E1"),
 }
 """Cells of the matrix that once failed: column, value, reader."""
 

@@ -307,6 +307,8 @@ async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     assert "not supported (?): E3" in said
     assert f"{len(failed)} rollouts failed" in said
     assert "with the whole library or without any failed: in the worst and the best case" in said
+    page = Workspace(project.db).report(project.effect.partition("/")[0]).text
+    assert page.count(" ? (") == 1
 
 
 async def test_what_looks_harmful_since_right_answers_fail_is_not_pruned(

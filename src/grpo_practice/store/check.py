@@ -151,7 +151,7 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
     if db.execute("SELECT count(*) FROM address_salt").fetchone()[0] != 1:
         yield "address_salt does not have one row"
     stray = """SELECT 'operation ' || op_id || ' belongs to no group' FROM operations o
-         WHERE slot >= 0 AND NOT EXISTS (SELECT 1 FROM groups g
+         WHERE slot <> -1 AND NOT EXISTS (SELECT 1 FROM groups g
            WHERE (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot))
          UNION ALL SELECT 'operation ' || op_id || ' was merged from one that is not there'
           FROM operations, json_each(from_ops) WHERE value NOT IN (SELECT op_id FROM operations)"""
