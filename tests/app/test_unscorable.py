@@ -12,8 +12,6 @@ from grpo_practice.types import Sample
 from tests.app.project import Project
 from tests.contract.project import served
 
-FEW = "practice.max_failed_share=0.1"
-
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

@@ -55,10 +55,6 @@ def library_of(keys: Mapping[int, str]) -> Library:
     return Library(items, 1 + max(keys, default=0))
 
 
-def keys_of(library: Library) -> dict[int, str]:
-    return {e.label: keys_in(e.text)[0] for e in library.experiences}
-
-
 def edit_of(op: Operation) -> tuple[str, str | None, str | None, int]:
     """An operation with the key for its text, and what it votes."""
     return op.op, op.target, next(iter(keys_in(op.text or "")), op.text), op.vote

@@ -3,38 +3,16 @@
 from pathlib import Path
 
 import pytest
-from cryptography.hazmat.primitives import serialization
 
 from grpo_practice.chat_server.tls import server_context
 from grpo_practice.errors import ConfigError
-from tests.contract.certificates import Certificate, certificate
+from tests.contract.certificates import certificate
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", None])
 def test_a_good_one_is_taken(tmp_path: Path, name: str | None) -> None:
     good = certificate(tmp_path, "127.0.0.1", "localhost")
     assert server_context(good.cert, good.key, name).cert_store_stats() is not None
-
-
-def other(folder: Path) -> Certificate:
-    return certificate(folder, "127.0.0.1", name="other")
-
-
-def locked(key: Path) -> Path:
-    loaded = serialization.load_pem_private_key(key.read_bytes(), None)
-    key.write_bytes(
-        loaded.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.BestAvailableEncryption(b"secret"),
-        )
-    )
-    return key
-
-
-def broken(path: Path, text: str) -> Path:
-    path.write_text(text, "utf-8")
-    return path
 
 
 @pytest.mark.parametrize(

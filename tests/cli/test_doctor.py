@@ -157,7 +157,7 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
         assert any(said in text for _, text in found(ran, "student")), ran.out
 
 
-def test_a_key_that_goes_out_in_clear_is_a_warning(tmp_path: Path) -> None:
+def test_a_key_that_goes_out_in_clear_is_a_warning() -> None:
     from grpo_practice.doctor.endpoints import _in_clear
     from grpo_practice.llm.endpoint import Endpoint
 

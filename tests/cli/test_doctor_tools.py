@@ -102,9 +102,7 @@ def test_a_model_that_calls_no_tool_is_a_warning_where_there_are_some(
 
 
 @pytest.mark.parametrize(("url", "warned"), [("http://far.test/mcp", True), ("https://a.test", 0)])
-def test_headers_that_go_out_in_clear_are_a_warning(
-    gp: Gp, tmp_path: Path, url: str, warned: bool
-) -> None:
+def test_headers_that_go_out_in_clear_are_a_warning(url: str, warned: bool) -> None:
     from grpo_practice.config.schema.tools import McpToolkit
     from grpo_practice.doctor.tools import _in_clear
 

@@ -1,7 +1,6 @@
 """Reports say what a score rests on, what went wrong, what it cost and what comes next."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -341,9 +340,7 @@ def test_a_failed_merge_never_passes_as_success(capsys: pytest.CaptureFixture[st
     assert text.splitlines()[-1] == "next: grpo-practice practice --restart-step 1"
 
 
-def test_paths_are_not_wrapped_when_nobody_looks(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_paths_are_not_wrapped_when_nobody_looks(capsys: pytest.CaptureFixture[str]) -> None:
     show_eval(replace(REPORT, run=f"math/eval/{'x' * 150}"))
     assert "x" * 150 in capsys.readouterr().out
 

@@ -231,9 +231,9 @@ class Recorded:
         found = self.rows(f"SELECT {column}, codec FROM call_bodies ORDER BY call_id")
         return [json.loads(zlib.decompress(raw) if codec else raw) for raw, codec in found]
 
-    def talks(self, run: str = "rec") -> list[list[Message]]:
+    def talks(self) -> list[list[Message]]:
         """Return the conversations as `data upload --from-run` stores them."""
         datasets = Workspace(self.folder / "rec.db").datasets
         name = f"asked{len(datasets.list().document()['datasets'])}"
-        datasets.upload_run(name, run)
+        datasets.upload_run(name, "rec")
         return [json.loads(line)["meta"]["conversation"] for line in datasets.lines(name)]

@@ -180,14 +180,14 @@ async def _sent(request: web.Request, answer: Answer) -> web.StreamResponse:
 
 
 @asynccontextmanager
-async def standins(port: int = 0) -> AsyncIterator[Standins]:
+async def standins() -> AsyncIterator[Standins]:
     """The services, on one port of this machine, until the block ends."""
     it = Standins()
     app = web.Application()
     app.router.add_route("*", "/{service:serper|jina-search|jina-reader}/{rest:.*}", it.handle)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", port).start()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
     base = f"http://127.0.0.1:{runner.addresses[0][1]}"
     it.serper_url = f"{base}/serper"
     it.jina_search_url = f"{base}/jina-search"

@@ -3,7 +3,6 @@
 import json
 import re
 import sqlite3
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -154,10 +153,9 @@ def test_a_pilot_asks_a_little_in_each_arm(demo: Gp) -> None:
 
 @pytest.mark.parametrize("evaluation", [("--arms", "none,full"), ("--restart-step", "0")])
 def test_what_goes_on_after_a_pilot_of_a_new_beginning_uses_it(
-    demo: Gp, monkeypatch: pytest.MonkeyPatch, evaluation: tuple[str, str]
+    demo: Gp, evaluation: tuple[str, str]
 ) -> None:
     before, words = asked(), ("eval", *evaluation, "--again", "--pilot", "2")
-    monkeypatch.setattr(sys, "argv", ["grpo-practice", *words])
     piloted = demo(*words)
     assert piloted.code == 0, piloted.err
     assert next_words(piloted.out) == ["eval", *evaluation]

@@ -222,7 +222,7 @@ def test_one_answer_in_ten_that_cannot_be_scored_is_in_sight_and_stops_nothing(
     assert f"{run}: 1 of 5 questions cannot be scored" in gp("runs", "show", run).out
 
 
-def test_export_and_what_it_says_next(gp: Gp, file: str, tmp_path: Path) -> None:
+def test_export_and_what_it_says_next(gp: Gp, file: str) -> None:
     gp("data", "upload", file, "--name", "d", "--map", "question=problem")
     ran = gp("data", "export", "d")
     assert (ran.code, ran.err) == (0, "")

@@ -57,12 +57,6 @@ def practise(gp: Gp, teacher: Teacher) -> Gp:
     return lambda *more: gp(*words, *more)
 
 
-@pytest.fixture
-def practise_at_once(practise: Gp) -> Gp:
-    """`practise` in one step of 4 informative groups."""
-    return lambda *more: practise("--batch-size", "12", *more)
-
-
 def next_words(ran: Ran) -> list[str]:
     """The command on the last line, as it is typed."""
     *_, last = ran.out.splitlines()

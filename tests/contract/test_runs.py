@@ -7,8 +7,6 @@ import pytest
 
 from tests.contract.command import Gp
 
-EVALS = {"demo/eval"}
-
 
 def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     lines = demo("runs", "list").out.splitlines()

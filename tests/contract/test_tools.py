@@ -81,9 +81,7 @@ def test_an_agent_calls_a_server_of_the_model_context_protocol(gp: Gp) -> None:
 
 
 @pytest.mark.parametrize("engine", ["google", "jina"])
-def test_an_agent_searches_and_reads_a_page(
-    gp: Gp, monkeypatch: pytest.MonkeyPatch, engine: str
-) -> None:
+def test_an_agent_searches_and_reads_a_page(gp: Gp, engine: str) -> None:
     page = "https://site1.example/apples"
     student = Student(
         calling("search", query="apples", num_results=2),

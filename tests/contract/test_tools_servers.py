@@ -136,7 +136,7 @@ def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
     assert notes.read_text().count("MiB") <= 2 * 16 + 2
 
 
-def test_a_server_that_only_fails_stops_the_run(gp: Gp, tmp_path: Path) -> None:
+def test_a_server_that_only_fails_stops_the_run(gp: Gp) -> None:
     fails = [calling("crash", n=n) for n in range(5)]
     clerk = Student(*fails[:4], calling("say"), *fails, calling("crash"))
     ran = evaluated_with(gp, clerk, kit())
@@ -146,7 +146,7 @@ def test_a_server_that_only_fails_stops_the_run(gp: Gp, tmp_path: Path) -> None:
     assert all(row["reward"] is None for row in rows), "it is no wrong answer"
 
 
-def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp, tmp_path: Path) -> None:
+def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
     leave = "leave it out with activated_tools"
     none: dict[str, Any] = {"args": []}
     for toolkit, said in (

@@ -26,13 +26,12 @@ def read(exported: ExportedAgent) -> tuple[dict[str, object], str, str]:
     return yaml.safe_load(head), body, files["references/experiences.md"]
 
 
-def check_rules(head: dict[str, object], folder: str = "") -> None:
+def check_rules(head: dict[str, object]) -> None:
     assert set(head) <= {"name", "description", "license", "compatibility", "metadata"}
     name, description, metadata = head["name"], head["description"], head["metadata"]
     assert isinstance(name, str)
     assert NAME.fullmatch(name)
     assert 1 <= len(name) <= NAME_CHARS
-    assert name == (folder or name)
     assert isinstance(description, str)
     assert description.isprintable()
     assert 1 <= len(description) <= DESCRIPTION_CHARS

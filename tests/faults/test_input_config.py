@@ -323,9 +323,7 @@ def test_2_41_two_files_of_one_name_are_two_modules_and_their_prints_no_data(gp:
         assert ran.document["reward"] == reward
 
 
-def test_2_42_only_known_names_of_an_environment_file_are_loaded(
-    gp: Gp, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_2_42_only_known_names_of_an_environment_file_are_loaded(gp: Gp) -> None:
     Path(".env").write_text(
         "PATH=/evil\nLD_PRELOAD=/evil.so\nUTU_LLM_MODEL=m\n"
         "UTU_LLM_BASE_URL=https://llm.example/v1\nUTU_LLM_API_KEY=sk-never-shown-1234\n"

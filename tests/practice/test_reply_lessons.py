@@ -15,7 +15,6 @@ LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: min
 AB = "When a, do b."
 TAGS = f"<lessons>\n<lesson>{AB}</lesson>\n</lessons>"
 JSON = f'{{"lessons": [{{"lesson": "{AB}"}}]}}'
-ONE = [AB]
 MISLED = [(AB, "E3", "misled")]
 
 

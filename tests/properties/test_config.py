@@ -144,8 +144,8 @@ def test_a_config_is_what_was_written_also_when_it_was_stored(data: dict[str, An
     event("a variable's sign" if "${" in str(data) else "plain")
 
 
-@given(TEXTS, TEXTS)
-def test_a_value_of_set_in_quotes_is_that_text(name: str, text: str) -> None:
+@given(TEXTS)
+def test_a_value_of_set_in_quotes_is_that_text(text: str) -> None:
     quoted = "'" + text.replace("'", "''") + "'"
     if any(c in text for c in "\n\r\x85\u2028\u2029\t") or not text.isprintable():
         return

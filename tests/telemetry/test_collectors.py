@@ -331,9 +331,7 @@ def test_a_share_that_is_none_is_refused(project: Project, share: float) -> None
         Workspace(project.db).trace("toy", sample=share)
 
 
-def test_a_run_without_a_name_or_a_collector_is_refused(
-    project: Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_without_a_name_or_a_collector_is_refused(project: Project) -> None:
     with pytest.raises(ConfigError, match="no run"):
         Workspace(project.db).trace("tay")
     practise(project)
@@ -342,7 +340,7 @@ def test_a_run_without_a_name_or_a_collector_is_refused(
 
 
 def test_spans_are_compressed_where_that_is_asked_for(
-    project: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with collecting() as collector:
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)

@@ -159,10 +159,9 @@ def ok(
     finish: str = "stop",
     usage: Mapping[str, Any] | None = None,
     model: str = "m-1",
-    headers: Headers | None = None,
 ) -> Action:
     told = completion(message, finish=finish, usage=usage, model=model)
-    return replace(status(200, told, headers), name="ok")
+    return replace(status(200, told), name="ok")
 
 
 def simulated() -> Action:

@@ -102,9 +102,9 @@ MODELS = {
 }
 
 
-def includes(entry: str, rest: str = "") -> str:
+def includes(entry: str) -> str:
     """Return an agent file that includes another file."""
-    return f"defaults:\n  - {entry}\n  - _self_\n" + model("api_key: n") + rest
+    return f"defaults:\n  - {entry}\n  - _self_\n" + model("api_key: n")
 
 
 def _hosts(name: str) -> Callable[[Place], None]:

@@ -1,7 +1,6 @@
 """Datasets in the published files' shapes, with rows that were made up for the tests."""
 
 import io
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -23,10 +22,6 @@ def parquet(rows: Sequence[Mapping[str, Any]]) -> bytes:
     buffer = io.BytesIO()
     pq.write_table(pa.Table.from_pylist([dict(row) for row in rows]), buffer)
     return buffer.getvalue()
-
-
-def jsonl(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
 
 
 def card(*splits: tuple[str, str], config: str = "default") -> bytes:

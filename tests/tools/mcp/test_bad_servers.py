@@ -3,7 +3,6 @@
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,8 +13,6 @@ from grpo_practice.tools.mcp import connection, server
 from grpo_practice.tools.mcp.listing import fitting
 from grpo_practice.tools.mcp.transport import Notes
 from tests.tools.mcp.kits import alive, ask, kit, opened, until
-
-QUICK: dict[str, Any] = {"mcp_client_session_timeout_seconds": 3.0}
 
 
 async def refused(toolkit: McpToolkit) -> str:
