@@ -220,9 +220,11 @@ def test_a_url_of_a_flag_or_an_agent_file_does_not_inherit_the_configs_key(tmp_p
     assert key(agent=agent) is None
 
 
-@pytest.mark.parametrize("urls", ["[http://a/v1, http://b/v1]", "[http://a/v1]", "[]"])
-def test_a_list_of_urls_is_refused_with_the_alternative(urls: str) -> None:
-    with pytest.raises(ConfigError, match=r"base_url.* one URL, not a list: .* load balancer"):
+@pytest.mark.parametrize(
+    "urls", ["[http://a/v1, http://b/v1]", "[http://a/v1]", "[]", "http://a/v1,http://b/v1"]
+)
+def test_several_urls_are_refused_with_the_alternative(urls: str) -> None:
+    with pytest.raises(ConfigError, match=r"base_url.* one URL: .* load balancer"):
         student([f"{AT}.base_url={urls}", f"{AT}.api_key=sk-x"], ENV)
 
 

@@ -22,6 +22,11 @@ VARIABLES = (
 """Variables that the program reads, none of which a test inherits."""
 
 
+@pytest.fixture(autouse=True)
+def _patient(patient: None) -> None:
+    """Give verify functions as much time as a busy machine takes."""
+
+
 @pytest.fixture
 def gp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gp:
     """Return a function that runs `grpo-practice WORDS…` in an empty folder, in this process.

@@ -176,10 +176,15 @@ def test_questions_that_flipped_within_a_practice_run(demo: Gp) -> None:
 
 def test_a_rescored_evaluation_is_compared_with_the_one_it_scores(demo: Gp) -> None:
     scored = last_library(demo)
-    rejudge = ("eval", "--rejudge", "--verify", "exact", "--run", scored, "--json")
+    score = Path("score.py").absolute()
+    score.write_text(
+        "def alone(sample):\n    return float(sample.response == str(sample.correct_answer))\n"
+    )
+    rejudge = ("eval", "--rejudge", "--verify", f"{score}:alone", "--run", scored, "--json")
     name = demo(*rejudge).document["run"]
     document = demo("rollouts", "list", name, "--flipped", "--json").document
     assert document["compared_with"] == scored != "demo/eval"
+    assert document["rollouts"]
     assert all(row["flip"]["was"] >= 0.5 > row["flip"]["now"] for row in document["rollouts"])
 
 

@@ -25,6 +25,7 @@ UNSPACED = 2
 """Characters that count as one word in writing without spaces."""
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])")
+_NAME_END = re.compile(r":\s|\uff1a")
 _CLAUSE = re.compile(r"(?<=[.!?;:])\s+|(?<=[\u3002\uff01\uff1f\uff1b\uff1a])")
 
 
@@ -67,7 +68,7 @@ def _runs(text: str) -> list[Phrase]:
     found = list[Phrase]()
     # The name of an experience is the teacher's, and so may be any clause before a colon; but a
     # copied sentence may also hold colons between parts that are too short to look at.
-    after_name = text.partition(": ")[2]
+    after_name = _NAME_END.split(text, maxsplit=1)[-1]
     for part in (*_SENTENCE.split(after_name), *_CLAUSE.split(text)):
         words = words_of(part)
         scale = UNSPACED if words and UNSPACED_WORD.match(words[0]) else 1

@@ -63,10 +63,10 @@ class ModelProvider(Model):
 
     @field_validator("base_url", mode="before")
     @classmethod
-    def _no_list(cls, value: Any) -> Any:
-        if isinstance(value, list | tuple):
+    def _one(cls, value: Any) -> Any:
+        if isinstance(value, list | tuple) or (isinstance(value, str) and value.count("://") > 1):
             raise ValueError(
-                "takes one URL, not a list: put the servers behind a load balancer and name that"
+                "takes one URL: put several servers behind a load balancer and name that"
             )
         return value
 
