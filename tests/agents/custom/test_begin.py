@@ -25,10 +25,11 @@ import os, time
 from pathlib import Path
 
 here = Path(__file__).parent
-if (here / "again").exists():
+with (here / "loads").open("a") as loads:
+    loads.write("x")
+if (here / "loads").stat().st_size == 2:
     while not (here / "go-on").exists():
         time.sleep(0.01)
-(here / "again").touch()
 
 def solve(question, system, context):
     if question == "ends":
@@ -46,7 +47,7 @@ async def played(agent: CustomAgent, world: World, question: str) -> Trajectory:
 
 @asynccontextmanager
 async def opened(folder: Path, world: World) -> AsyncIterator[Callable[[float], CustomAgent]]:
-    """Give agents of one worker, by how soon one begins; its file hangs when it is loaded again."""
+    """Give agents of one worker, by how soon one begins; the second load of its file hangs."""
     (folder / "mine.py").write_text(SLOW_TO_LOAD, "utf-8")
     program = WorkerProgram(source_of("mine.py:solve", folder), 1)
     await program.start()
@@ -84,5 +85,4 @@ async def test_a_process_that_hangs_as_it_loads_is_replaced(tmp_path: Path) -> N
         await played(agent_of(inf), world, "ends")
         hung = await played(agent_of(0.2), world, "next")
         assert (hung.outcome, hung.error) == ("error", "the program did not begin within 0.2 s")
-        (tmp_path / "again").unlink(missing_ok=True)
         assert (await played(agent_of(inf), world, "next")).response == "42"
