@@ -1,6 +1,7 @@
 """A small project against the simulated endpoint, through the same functions the commands call."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.contract.project import Project as ContractProject
+from tests.contract.project import finished_by
 
 
 @dataclass
@@ -54,19 +56,7 @@ class Project(ContractProject):
             return await run_eval(self.eval_job(store, *overrides, **request))
 
 
-_FINISHED: dict[tuple[str, ...], bytes] = {}
-"""Databases of runs that are done, by the overrides they were made with."""
-
-
-async def finished(folder: Path, *overrides: str) -> Project:
-    """Return a project whose run under these overrides is done; it is played once per process."""
-    project = Project(folder)
-    if overrides in _FINISHED:
-        project.db.write_bytes(_FINISHED[overrides])
-    else:
-        await project.practise(*overrides)
-        _FINISHED[overrides] = project.db.read_bytes()
-    return project
+finished = partial(finished_by, Project)
 
 
 async def restarted(folder: Path) -> Project:

@@ -1,10 +1,17 @@
 """Verify workers are started by a server that keeps the environment it was itself started in."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from tests.workers import stop_server
+from grpo_practice import processes
+
+
+def stop_server() -> None:
+    """End the process, so that the next worker is copied from a new one."""
+    with suppress(FileNotFoundError):  # it removes its socket itself
+        processes._server._stop()  # type: ignore[attr-defined]
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 import yaml
@@ -115,20 +116,24 @@ class Project:
         return hashlib.sha256(json.dumps([rows, libraries]).encode()).hexdigest()
 
 
-_FINISHED: dict[tuple[str, ...], bytes] = {}
-"""Databases of runs that are done, by the overrides they were made with."""
+AnyProject = TypeVar("AnyProject", bound=Project)
+_FINISHED: dict[tuple[object, ...], bytes] = {}
+"""Databases of finished runs, by class of project and overrides."""
 
 
-async def finished(folder: Path, *overrides: str) -> Project:
+async def finished_by(kind: type[AnyProject], folder: Path, *overrides: str) -> AnyProject:
     """Return a project whose run under these overrides is done; it is played once per process."""
-    project = Project(folder)
-    if overrides in _FINISHED:
-        project.db.write_bytes(_FINISHED[overrides])
+    project = kind(folder)
+    if (kind, *overrides) in _FINISHED:
+        project.db.write_bytes(_FINISHED[kind, *overrides])
     else:
         await project.practise(*overrides)
-        _FINISHED[overrides] = project.db.read_bytes()
+        _FINISHED[kind, *overrides] = project.db.read_bytes()
         project.events.clear()
     return project
+
+
+finished = partial(finished_by, Project)
 
 
 async def evaluated(folder: Path, *overrides: str) -> Project:
@@ -149,6 +154,24 @@ async def cut_off(work: Coroutine[Any, Any, object], endpoint: "Served", after: 
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
+
+
+@asynccontextmanager
+async def running(
+    begin: Callable[[Callable[[Any], None]], Coroutine[Any, Any, None]],
+) -> AsyncIterator[Any]:
+    """Run a server for the block and give what it passes to its `on_ready`, the argument."""
+    ready = asyncio.get_running_loop().create_future()
+    task = asyncio.create_task(begin(ready.set_result))
+    both: list[asyncio.Future[Any]] = [task, ready]
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if task.done():
+        await task
+    try:
+        yield ready.result()
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
 
 
 def changed_keys(refusal: Any) -> list[str]:

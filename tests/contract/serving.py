@@ -7,6 +7,7 @@ import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from grpo_practice import Workspace
 from tests.contract.endpoint.actions import completion
+from tests.contract.project import running
 from tests.processes import HANG_S
 
 HEADING = """\
@@ -171,24 +173,20 @@ class Serving:
 @asynccontextmanager
 async def served(agent: Path, run: str | None = None) -> AsyncIterator[Serving]:
     """Serve the agent for the block; `run` keeps what passes, in `rec.db` beside its file."""
-    notices, ready = list[str](), asyncio.get_running_loop().create_future()
-    work = Workspace(agent.with_name("rec.db")).serve_async(
+    notices = list[str]()
+    begin = partial(
+        Workspace(agent.with_name("rec.db")).serve_async,
         agent,
         port=0,
         record=run,
         env={},
-        on_ready=ready.set_result,
         on_event=lambda event: notices.append(event.text),  # type: ignore[union-attr]
     )
-    task = asyncio.create_task(work)
-    both: list[asyncio.Future[Any]] = [task, ready]
-    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        await task
-    async with aiohttp.ClientSession() as session:
-        yield Serving(ready.result(), session, notices)
-    task.cancel()
-    await asyncio.wait([task])
+    async with (
+        running(lambda ready: begin(on_ready=ready)) as served_at,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Serving(served_at, session, notices)
 
 
 @asynccontextmanager

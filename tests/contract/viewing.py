@@ -1,10 +1,10 @@
 """Pages of the viewer and of a report, taken apart."""
 
-import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from html import unescape
 from html.parser import HTMLParser
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing_extensions import override
 from yarl import URL
 
 from grpo_practice import Workspace
+from tests.contract.project import running
 
 VOID = {"meta", "link", "br", "input", "line", "circle", "rect"}
 
@@ -125,23 +126,17 @@ class Viewer:
 @asynccontextmanager
 async def viewing(path: Path, *, open_browser: bool = False) -> AsyncIterator[Viewer]:
     """Show the pages of a database for the block."""
-    ready, said = asyncio.get_running_loop().create_future(), list[str]()
+    said = list[str]()
 
     def notice(event: Any) -> None:
         said.append(event.text)
 
-    work = Workspace(path).view_async(
-        port=0, open_browser=open_browser, on_ready=ready.set_result, on_event=notice
-    )
-    task = asyncio.create_task(work)
-    both: list[asyncio.Future[Any]] = [task, ready]
-    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
-    if task.done():
-        await task
-    async with aiohttp.ClientSession() as session:
-        yield Viewer(ready.result(), session, said)
-    task.cancel()
-    await asyncio.wait([task])
+    begin = partial(Workspace(path).view_async, port=0, open_browser=open_browser, on_event=notice)
+    async with (
+        running(lambda ready: begin(on_ready=ready)) as viewed,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Viewer(viewed, session, said)
 
 
 async def crawl(viewer: Viewer, *begin: str) -> dict[str, Page]:

@@ -135,7 +135,7 @@ def run(words: list[str]) -> int:
     """Run a command, report its error if there is one, and return its exit code."""
     if ASKED in os.environ:  # names only, and fast
         return _run(words, [int(signal.SIGINT)])
-    redactor.forget()
+    redactor.forget()  # what an earlier command of this process kept secret
     keep_secrets(words)
     forget_database()
     with _stoppable() as signals:

@@ -153,7 +153,7 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
     stray = """SELECT 'operation ' || op_id || ' belongs to no group' FROM operations o
          WHERE slot <> -1 AND NOT EXISTS (SELECT 1 FROM groups g
            WHERE (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot))
-         UNION ALL SELECT 'operation ' || op_id || ' was merged from one that is not there'
+         UNION ALL SELECT 'operation ' || op_id || ' was merged from an operation that is not there'
           FROM operations, json_each(from_ops) WHERE value NOT IN (SELECT op_id FROM operations)"""
     yield from (wrong for (wrong,) in db.execute(stray))
 
