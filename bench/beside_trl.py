@@ -17,7 +17,7 @@ from scipy import stats
 from tests.train.tiny import tiny_tokenizer
 
 from grpo_practice.app.train_scoring import OnLoop
-from grpo_practice.config import load_train
+from grpo_practice.config import load_practice
 from grpo_practice.store import Store
 from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
@@ -94,7 +94,7 @@ def bare(folder: Path, n: int) -> list[float]:
     from trl import GRPOConfig, GRPOTrainer
 
     keep_quiet()
-    config = load_train(folder / "toy.yaml", [], {}).config
+    config = load_practice(folder / "toy.yaml", [], {}, trains=True).config
     shape = batch_shape(settings_of(config), 1)
     arguments = grpo_arguments(config, shape, steps=STEPS, folder=str(folder / f"bare-{n}"))
     rows = [json.loads(line) for line in (folder / "q.jsonl").read_text().splitlines()]

@@ -11,8 +11,7 @@ from grpo_practice.config import (
     PracticeConfig,
     StoredText,
     load_eval,
-    load_eval_text,
-    load_practice_text,
+    load_practice,
 )
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.trust import Trust
@@ -68,7 +67,7 @@ def stored_practice(
     text: str, base_dir: Path, env: Mapping[str, str], overrides: Sequence[Override] = ()
 ) -> Loaded[PracticeConfig]:
     """Load a stored practice config of a database that the user trusts."""
-    return load_practice_text(_stored(text, base_dir), _trusting(env, base_dir), overrides)
+    return load_practice(_stored(text, base_dir), overrides, _trusting(env, base_dir))
 
 
 def stored_eval(
@@ -81,7 +80,7 @@ def stored_eval(
 ) -> Loaded[EvalConfig]:
     """Load a stored evaluation config of a database that the user trusts."""
     stored, known = _stored(text, base_dir), _trusting(env, base_dir)
-    return load_eval_text(stored, known, overrides, agent=agent)
+    return load_eval(stored, overrides, known, agent=agent)
 
 
 def _stored(text: str, base_dir: Path) -> StoredText:

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.config import load_train
+from grpo_practice.config import load_practice
 from grpo_practice.train.checks import lora_arguments, prompts_of
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
@@ -83,7 +83,7 @@ def main(folder: Path, *sets: str) -> None:
     if not ranks.first:
         help_train(ranks)
         return
-    config = load_train(folder / "toy.yaml", sets, {}).config
+    config = load_practice(folder / "toy.yaml", sets, {}, trains=True).config
     settings = settings_of(config)
     shape = batch_shape(settings, ranks.count)
     made = folder / f"made-{ranks.count}-{'-'.join(sets) or 'plain'}".replace("/", "_")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grpo_practice.app.specs import train_spec
 from grpo_practice.calls import Usage
-from grpo_practice.config import load_train
+from grpo_practice.config import load_practice
 from grpo_practice.groups.informative import status_of
 from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.store import Store, datasets
@@ -60,7 +60,7 @@ def stored_training(store: Store, folder: Path) -> None:
     config = folder / "train.yaml"
     config.write_text(CONFIG)
     dataset, _ = store.add_dataset("train", QUESTIONS, origin="made", replace=False)
-    loaded = load_train(config, [], {})
+    loaded = load_practice(config, [], {}, trains=True)
     spec = train_spec(loaded, resolve("exact", {}, None, folder), dataset, BASE_SHA)
     ids = store.read(datasets.sample_ids, dataset.id)
     plan = [PlannedStep(step, step, 0, tuple((id, 4) for id in ids)) for step in range(3)]

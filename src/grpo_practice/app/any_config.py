@@ -14,11 +14,7 @@ from grpo_practice.config import (
     Loaded,
     PracticeConfig,
     load_eval,
-    load_eval_text,
     load_practice,
-    load_practice_text,
-    load_train,
-    load_train_text,
     show,
 )
 from grpo_practice.config.reading.compose import compose
@@ -63,17 +59,17 @@ def load_config(
             trains = run is not None and (run.kind == "train" or asks_weights(store, run))
     if agent is not None:
         if text is not None:
-            return load_eval_text(text, env, overrides, agent=agent)
+            return load_eval(text, overrides, env, agent=agent)
         return _alone(agent, overrides, env)
     if (run is None or text is None) and (here := config_here("eval")) is not None:
         return _given(here, overrides, env, None)
     if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
-    if trains and (loaded := load_train_text(text, env, overrides)).config.only_trains:
+    if trains and (loaded := load_practice(text, overrides, env, trains=True)).config.only_trains:
         return loaded
     if trains or run.kind == "practice":
-        return load_practice_text(text, env, overrides)
-    return load_eval_text(text, env, overrides)
+        return load_practice(text, overrides, env)
+    return load_eval(text, overrides, env)
 
 
 def _given(
@@ -82,7 +78,7 @@ def _given(
     tree = compose(given) if isinstance(given, Path) else given
     if agent is None and tree.data.keys() & {"practice", "evaluation"}:
         if "train" in tree.data and not env.get("UTU_LLM_MODEL"):
-            loaded = load_train(given, overrides, env)
+            loaded = load_practice(given, overrides, env, trains=True)
             if loaded.config.only_trains:  # else practice is meant as well, and checked
                 return loaded
         return load_practice(given, overrides, env)

@@ -21,11 +21,7 @@ from grpo_practice.config import (
     StoredText,
     find_config,
     load_eval,
-    load_eval_text,
     load_practice,
-    load_practice_text,
-    load_train,
-    load_train_text,
 )
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.reading.discover import Command, config_here
@@ -107,7 +103,7 @@ def practice_config(
             "there is no run to go on with: say what to practise with --config",
             hint="`grpo-practice init my-task` writes a config to start from",
         )
-    loaded = load_practice_text(stored_text(store, stored), env, overrides)
+    loaded = load_practice(stored_text(store, stored), overrides, env)
     config, name = loaded.config, loaded.config.exp_id
     agent, dataset = config.evaluation.agent.agent.name, config.data.practice_dataset_name
     return _announced(loaded, name, latest, f"agent {agent}, dataset {dataset}")
@@ -127,7 +123,7 @@ def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
     """
     env, overrides = request.environment(), request.overrides
     if request.config is not None:
-        return load_train(config_file(request.config, "practice"), overrides, env)
+        return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
     latest = store.read(runs.latest, ["train"])
     if latest is not None and is_trial(latest.name):
         raise ConfigError(
@@ -137,9 +133,9 @@ def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
         )
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is not None:
-        return load_train_text(stored_text(store, stored), env, overrides)
+        return load_practice(stored_text(store, stored), overrides, env, trains=True)
     if (here := config_here("practice")) is not None:
-        return _unnamed(load_train(here, overrides, env), here, "practice")
+        return _unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
     raise ConfigError(
         "there is no training run to go on with: say what to train with --config",
         hint="`grpo-practice init my-task` writes a config to start from",
@@ -184,7 +180,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         return unless_edited(
             store, agent, loaded, eval_name(loaded.config.exp_id, *variants), library
         )
-    loaded = load_eval_text(stored_text(store, stored), env, overrides, agent=agent)
+    loaded = load_eval(stored_text(store, stored), overrides, env, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
     if latest.kind == "eval" and not latest.role and latest.exp_id == config.exp_id:
         name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
@@ -328,7 +324,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         parent_run=found.name,
         rejudge=branch,
     )
-    loaded = load_eval_text(stored_text(store, stored), env, overrides)
+    loaded = load_eval(stored_text(store, stored), overrides, env)
     notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"
     return replace(loaded, notices=[notice, *loaded.notices]), target
 

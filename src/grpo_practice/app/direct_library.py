@@ -9,7 +9,7 @@ from grpo_practice.app.configs import stored_text
 from grpo_practice.app.library_refs import LibraryRef
 from grpo_practice.app.session import Session, end_dead_invocations
 from grpo_practice.calls import Chat, Reply, Request, Scope
-from grpo_practice.config import Loaded, PracticeConfig, load_practice_text
+from grpo_practice.config import Loaded, PracticeConfig, load_practice
 from grpo_practice.errors import ConfigError, EndpointError, ReplyError, RunFailedError
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered
@@ -41,7 +41,7 @@ def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> 
     """
     stored = store.read(runs.config, learnt.run)
     assert stored is not None, "a run with a closed step has a configuration"
-    loaded = load_practice_text(stored_text(store, stored), env)
+    loaded = load_practice(stored_text(store, stored), [], env)
     settings = loaded.config.practice
     if not (settings.agent_objective or settings.learning_objective):
         raise ConfigError(

@@ -18,7 +18,7 @@ from grpo_practice.app.python_objects import python_objects
 from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.specs import EvalTarget
-from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice_text
+from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.reports.effects import EffectsReport, effects_report
 from grpo_practice.stats.effects import FEWEST, MOST
@@ -95,7 +95,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
             hint="grpo-practice runs list",
         )
     overrides = [*request.overrides, *objects.overrides]
-    loaded = load_practice_text(stored_text(store, stored), request.environment(), overrides)
+    loaded = load_practice(stored_text(store, stored), overrides, request.environment())
     name = _dataset_name(loaded.config, request.dataset)
     variant, library = select_variant(name), found.library
     exp_id = loaded.config.exp_id

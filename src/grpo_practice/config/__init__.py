@@ -7,11 +7,7 @@ from grpo_practice.config.reading.load import (
     Loaded,
     StoredText,
     load_eval,
-    load_eval_text,
     load_practice,
-    load_practice_text,
-    load_train,
-    load_train_text,
 )
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
@@ -32,11 +28,7 @@ __all__ = [
     "VerifySpec",
     "find_config",
     "load_eval",
-    "load_eval_text",
     "load_practice",
-    "load_practice_text",
-    "load_train",
-    "load_train_text",
     "packaged_configs",
     "read_environment",
     "show",

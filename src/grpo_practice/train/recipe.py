@@ -116,5 +116,5 @@ def grpo_arguments(
 def settings_of(config: PracticeConfig) -> TrainSettings:
     """Return the `train:` section; raise ValueError where the loader let none pass."""
     if config.train is None:
-        raise ValueError("load_train() returns no config without `train:`")
+        raise ValueError("load_practice(trains=True) returns no config without `train:`")
     return config.train

@@ -101,84 +101,66 @@ class Loaded(Generic[C]):
         return parse_yaml(self.text, "the stored config").data
 
 
-def load_practice(
-    path: Path | Tree | None, overrides: Sequence[Override], env: Mapping[str, str]
-) -> Loaded[PracticeConfig]:
-    """Load the practice config in a file, with `a.b=c` overrides laid over it.
+Source = Path | Tree | StoredText | None
+"""A config: in a file, as values, as a database has it, or None for overrides alone."""
 
-    Without a file, everything is in the overrides: texts as for `--set`, or keys with typed values.
+
+def load_practice(
+    source: Source,
+    overrides: Sequence[Override],
+    env: Mapping[str, str],
+    *,
+    trains: bool = False,
+) -> Loaded[PracticeConfig]:
+    """Load a practice config, with `a.b=c` overrides laid over it.
+
+    Without a source, everything is in the overrides: texts as for `--set`, or keys with typed
+    values. A hidden key of a stored text comes from `env`. One that trains has a `train:` section,
+    and only a judge that is asked needs an address.
 
     Raises:
         ConfigError: It cannot be used; the message names each wrong key with file and line.
     """
-    return _practice(_from_file(path, env), overrides)
-
-
-def load_practice_text(
-    stored: StoredText, env: Mapping[str, str], overrides: Sequence[Override] = ()
-) -> Loaded[PracticeConfig]:
-    """Load the practice config in a `Loaded.text`; a hidden key comes from `env`."""
-    return _practice(_from_text(stored, env), overrides)
-
-
-def load_train(
-    path: Path | Tree, overrides: Sequence[Override], env: Mapping[str, str]
-) -> Loaded[PracticeConfig]:
-    """Load the practice config in a file for training; only a judge needs an address.
-
-    Errors are those of `load_practice`; it has a `train:` section.
-    """
-    return _train(_from_file(path, env), overrides)
-
-
-def load_train_text(
-    stored: StoredText, env: Mapping[str, str], overrides: Sequence[Override] = ()
-) -> Loaded[PracticeConfig]:
-    """Load the practice config in a `Loaded.text` for training."""
-    return _train(_from_text(stored, env), overrides)
+    composed = _composed(source, env)
+    loaded = _practice(composed, overrides, trains=trains)
+    if trains and loaded.config.train is None:
+        raise ConfigError(
+            f"{composed.name} has no `train:` section: it does not say which model to train",
+            hint="add `train: {model: FOLDER}`, or --set train.model=FOLDER",
+        )
+    return loaded
 
 
 def load_eval(
-    path: Path | Tree | None,
+    source: Source,
     overrides: Sequence[Override],
     env: Mapping[str, str],
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
-    """Load the evaluation config in a file: the whole of it, or a practice config's `evaluation:`.
+    """Load an evaluation config: the whole of it, or a practice config's `evaluation:`.
 
     The agent in a file of its own is laid over the config's. Overrides come last; they are relative
     to the evaluation, and a first `evaluation.` may be written. Without an `exp_id` it has the
     practice config's, else the dataset's name. Errors are those of `load_practice`.
     """
-    return _eval(_from_file(path, env), overrides, agent)
+    return _eval(_composed(source, env), overrides, agent)
 
 
-def load_eval_text(
-    stored: StoredText,
-    env: Mapping[str, str],
-    overrides: Sequence[Override] = (),
-    *,
-    agent: Path | None = None,
-) -> Loaded[EvalConfig]:
-    """Load the evaluation config in a `Loaded.text` of either kind."""
-    return _eval(_from_text(stored, env), overrides, agent)
-
-
-def _from_file(path: Path | Tree | None, env: Mapping[str, str]) -> ComposedConfig:
-    if not isinstance(path, Path):
-        tree = path or Tree({})
-        refuse_hidden(tree, "the config")
-        return ComposedConfig(tree, None, Path.cwd(), as_environment(env))
-    return ComposedConfig(compose(path), path, path.resolve().parent, as_environment(env))
-
-
-def _from_text(stored: StoredText, env: Mapping[str, str]) -> ComposedConfig:
+def _composed(source: Source, env: Mapping[str, str]) -> ComposedConfig:
     known = as_environment(env)
-    tree = parse_yaml(stored.text, "the stored config")
-    if not known.trust.text(text_digest(tree.data, stored.base_dir), stored.database):
-        tree = tree.as_of(stored.database, trusted=False, but_below=packaged_configs())
-    return ComposedConfig(tree, None, stored.base_dir, known)
+    match source:
+        case Path():
+            return ComposedConfig(compose(source), source, source.resolve().parent, known)
+        case StoredText():
+            tree = parse_yaml(source.text, "the stored config")
+            if not known.trust.text(text_digest(tree.data, source.base_dir), source.database):
+                tree = tree.as_of(source.database, trusted=False, but_below=packaged_configs())
+            return ComposedConfig(tree, None, source.base_dir, known)
+        case _:
+            tree = source or Tree({})
+            refuse_hidden(tree, "the config")
+            return ComposedConfig(tree, None, Path.cwd(), known)
 
 
 def _brought(agent: Path, source: ComposedConfig) -> Tree:
@@ -240,16 +222,6 @@ def _asks_while_training(config: PracticeConfig, env: Environment) -> bool:
     named = evaluation.student.model_provider.model or evaluation.judge.model_provider.model
     known = named or env.get("UTU_LLM_MODEL") or env.get("JUDGE_LLM_MODEL")
     return evaluation.verify.name == "judge" or (evaluation.verify.may_ask and bool(known))
-
-
-def _train(source: ComposedConfig, overrides: Sequence[Override]) -> Loaded[PracticeConfig]:
-    loaded = _practice(source, overrides, trains=True)
-    if loaded.config.train is None:
-        raise ConfigError(
-            f"{source.name} has no `train:` section: it does not say which model to train",
-            hint="add `train: {model: FOLDER}`, or --set train.model=FOLDER",
-        )
-    return loaded
 
 
 def _eval(
