@@ -15,8 +15,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json
-from grpo_practice.events import Event, Notice
+from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json, warn
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import Served
@@ -72,17 +71,12 @@ def serve(
         record=record,
         env=trusting(trust, trust_host),
         on_ready=ready,
-        on_event=_show,
+        on_event=warn,
     )
     for last in served:
         note(_summary(last))
     if record is not None:
         note_next(f"{PROGRAM} runs show {quote(record)}")
-
-
-def _show(event: Event) -> None:
-    if isinstance(event, Notice):
-        note(f"note: {event.text}", style="yellow")
 
 
 def _summary(served: "Served") -> str:

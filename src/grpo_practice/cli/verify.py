@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Iterable
 from contextlib import suppress
 from json import dumps as json_text
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -16,12 +16,9 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import note, print_json, reward, say, say_next
+from grpo_practice.cli.terminal.formatting import print_json, reward, say, say_next, warn
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.errors import ConfigError, GrpoPracticeError
-
-if TYPE_CHECKING:
-    from grpo_practice.events import Event
 
 
 def verify(
@@ -50,7 +47,7 @@ def verify(
     # Read for a judge alone: a `.env` that cannot be read hinders no other function.
     env = trusting(None, trust_host) if trust_host else None
     scored = workspace(None).score_answer(
-        function, sample, response, params, env=env, on_event=_warn
+        function, sample, response, params, env=env, on_event=warn
     )
     if json:
         print_json(scored.document())
@@ -85,13 +82,6 @@ def _next(function: str, params: dict[str, Any]) -> str:
             newest = max(rows, key=lambda row: row.id).name
             return f"{PROGRAM} eval{needed_model()} --dataset {shlex.quote(newest)}{named}"
     return f"{PROGRAM} init my-task"
-
-
-def _warn(event: "Event") -> None:
-    from grpo_practice.events import Notice
-
-    if isinstance(event, Notice):
-        note(f"note: {event.text}", style="yellow")
 
 
 def _params(pairs: Iterable[str]) -> dict[str, Any]:

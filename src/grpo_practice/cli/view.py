@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
-from grpo_practice.cli.terminal.formatting import note, print_json, say
-from grpo_practice.events import Event, Notice
+from grpo_practice.cli.terminal.formatting import note, print_json, say, warn
 
 if TYPE_CHECKING:
     from grpo_practice.workspace import Viewed
@@ -42,10 +41,5 @@ def view(
     # A page makes tens of thousands of values and drops them at once: looked through as often as
     # by default, they take a third more time.
     gc.set_threshold(50_000)
-    workspace(db).view(port=port, open_browser=open_, on_ready=ready, on_event=_show)
+    workspace(db).view(port=port, open_browser=open_, on_ready=ready, on_event=warn)
     note("stopped")
-
-
-def _show(event: Event) -> None:
-    if isinstance(event, Notice):
-        note(f"note: {event.text}", style="yellow")

@@ -54,6 +54,14 @@ def tell(event: "Event") -> None:
         note(event.text)
 
 
+def warn(event: "Event") -> None:
+    """Print a notice on stderr in yellow, as the progress of a run does."""
+    from grpo_practice.events import Notice
+
+    if isinstance(event, Notice):
+        note(f"note: {event.text}", style="yellow")
+
+
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document on stdout, in ASCII, so that nothing in it can act on a terminal."""
     print(json.dumps(_on_database(document), indent=2, allow_nan=False), flush=True)
