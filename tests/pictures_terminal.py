@@ -20,8 +20,8 @@ from grpo_practice.cli import demo
 from grpo_practice.cli.options import DATABASE
 from grpo_practice.cli.terminal import consoles, reports_view
 from grpo_practice.cli.terminal.progress_view import Lines
+from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.events import Emit
-from grpo_practice.progress import Tally
 from grpo_practice.reports.run_reports import PracticeReport
 from grpo_practice.workspace import Workspace
 

@@ -9,36 +9,25 @@ written though whoever waits for it is cancelled, and an event that came after w
 there is one `…Finished` for each stored call, tool call and rollout, also in a run that is
 cancelled.
 
-Each `CallStarted`, `ToolStarted` and `RolloutStarted` is followed by its `…Finished`, or by
-`Aborted` where an error or a cancellation ends it and nothing is stored. Each `RunStarted` is
-followed by `RunFinished`. A step has no such end: one that is not finished stays open, and a later
-command starts it again.
+Each `CallStarted` and `RolloutStarted` is followed by its `…Finished`, or by `Aborted` if an error
+or a cancellation ends it and nothing is stored. Each `RunStarted` is followed by `RunFinished`. A
+step has no such end: one that is not finished stays open, and a later command starts it again.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Self
 
 from grpo_practice.calls import Address, Usage
-from grpo_practice.stages import Stage
 from grpo_practice.types import Outcome, Rollout
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class _Timed:
-    # By keyword, since fields without a default follow; not compared, so that events of the same
-    # thing are equal whenever they came.
-    at: float = field(default_factory=time.time, compare=False, kw_only=True)
-    """Unix time in seconds."""
-
-
-@dataclass(frozen=True, slots=True)
-class RunStarted(_Timed):
+class RunStarted:
     """A command begins, or goes on with, the work of a run."""
 
     run: str
@@ -57,7 +46,7 @@ class RunStarted(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class RunFinished(_Timed):
+class RunFinished:
     """A command ends its work on a run, whatever the reason."""
 
     run: str
@@ -66,7 +55,7 @@ class RunFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class StepStarted(_Timed):
+class StepStarted:
     """A step begins; events of its early groups may have come before."""
 
     step: int
@@ -82,7 +71,7 @@ class StepStarted(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class CallStarted(_Timed):
+class CallStarted:
     """A model is called; the ledger or the endpoint will answer."""
 
     address: Address
@@ -90,7 +79,7 @@ class CallStarted(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class CallFinished(_Timed):
+class CallFinished:
     """A model call was answered, by the endpoint or by the ledger."""
 
     address: Address
@@ -99,22 +88,9 @@ class CallFinished(_Timed):
     seconds: float
     replayed: bool
 
-    @property
-    def stage(self) -> Stage:
-        """The stage that made the call."""
-        return self.address.stage
-
 
 @dataclass(frozen=True, slots=True)
-class ToolStarted(_Timed):
-    """A tool is called, or its result looked up in the ledger."""
-
-    address: Address
-    name: str
-
-
-@dataclass(frozen=True, slots=True)
-class ToolFinished(_Timed):
+class ToolFinished:
     """A tool gave a result, or the ledger had it."""
 
     address: Address
@@ -124,7 +100,7 @@ class ToolFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutStarted(_Timed):
+class RolloutStarted:
     """One attempt begins, or one that is stored is scored again."""
 
     run: str
@@ -134,21 +110,21 @@ class RolloutStarted(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringStarted(_Timed):
+class ScoringStarted:
     """The answer of one attempt goes to the verify function."""
 
     address: Address
 
 
 @dataclass(frozen=True, slots=True)
-class ScoringFinished(_Timed):
+class ScoringFinished:
     """The verify function has judged an answer, or failed, or was cancelled."""
 
     address: Address
 
 
 @dataclass(frozen=True, slots=True)
-class RolloutFinished(_Timed):
+class RolloutFinished:
     """One attempt ended, well or badly."""
 
     run: str
@@ -187,15 +163,15 @@ class RolloutFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted(_Timed):
+class Aborted:
     """An error or a cancellation ended what was started; nothing of it is stored."""
 
-    started: CallStarted | ToolStarted | RolloutStarted
+    started: CallStarted | RolloutStarted
     error: str
 
 
 @dataclass(frozen=True, slots=True)
-class GroupFinished(_Timed):
+class GroupFinished:
     """All attempts of a group are scored, and it is known whether it teaches."""
 
     step: int
@@ -204,7 +180,7 @@ class GroupFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupDistilled(_Timed):
+class GroupDistilled:
     """An informative group became proposals, or failed to."""
 
     step: int
@@ -215,7 +191,7 @@ class GroupDistilled(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupStored(_Timed):
+class GroupStored:
     """All calls and rollouts of a group, distillation included, are stored or queued to be.
 
     Whoever reads them on another connection flushes the store first.
@@ -228,7 +204,7 @@ class GroupStored(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class StepFinished(_Timed):
+class StepFinished:
     """A practice step is closed and its library saved."""
 
     step: int
@@ -240,7 +216,7 @@ class StepFinished(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class WeightsUpdated(_Timed):
+class WeightsUpdated:
     """A step of a training run is closed: its rollouts have changed the weights."""
 
     step: int
@@ -253,7 +229,7 @@ class WeightsUpdated(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class RetryWaits(_Timed):
+class RetryWaits:
     """A request got no usable answer, and is sent again after a wait."""
 
     host: str
@@ -269,7 +245,7 @@ class RetryWaits(_Timed):
 
 
 @dataclass(frozen=True, slots=True)
-class Notice(_Timed):
+class Notice:
     """A sentence that a person should read, emitted once."""
 
     text: str
@@ -281,7 +257,6 @@ Event = (
     | StepStarted
     | CallStarted
     | CallFinished
-    | ToolStarted
     | ToolFinished
     | RolloutStarted
     | ScoringStarted
@@ -320,7 +295,7 @@ def tee(*sinks: Emit) -> Emit:
 
 
 @contextmanager
-def span(emit: Emit, event: CallStarted | ToolStarted | RolloutStarted) -> Iterator[None]:
+def span(emit: Emit, event: CallStarted | RolloutStarted) -> Iterator[None]:
     """Emit the event, and `Aborted` where the block raises; the block's caller emits the rest."""
     emit(event)
     try:

@@ -7,11 +7,11 @@ import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
+from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.errors import (
     LockedError,
 )
 from grpo_practice.events import RolloutFinished
-from grpo_practice.progress import Tally
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
@@ -62,13 +62,12 @@ async def test_the_progress_of_all_arms_is_one(tmp_path: Path) -> None:
     tally = Tally()
     for event in project.events:
         tally.see(event)
-    assert tally.run is not None
-    assert tally.run is tally.part
-    assert (tally.run.planned, tally.run.done, tally.beside) == (48, 48, 1)
+    assert tally.part is tally.whole
+    assert (tally.whole.planned, tally.whole.done, tally.beside) == (48, 48, 1)
     assert not tally.inside
     rollouts = [event for event in project.events if isinstance(event, RolloutFinished)]
     assert {event.run for event in rollouts} == {"toy/eval", learnt_run(project)}
-    assert tally.run.mean == pytest.approx(sum(e.reward or 0.0 for e in rollouts) / 48)
+    assert tally.whole.mean == pytest.approx(sum(e.reward or 0.0 for e in rollouts) / 48)
 
 
 def learnt_run(project: Project) -> str:

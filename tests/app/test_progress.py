@@ -8,6 +8,7 @@ import pytest
 
 from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
 from grpo_practice.app.request import EvalRequest
+from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.events import (
     CallFinished,
     Event,
@@ -21,7 +22,6 @@ from grpo_practice.events import (
     StepStarted,
 )
 from grpo_practice.llm import retry_wait
-from grpo_practice.progress import Tally
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
@@ -49,18 +49,15 @@ def watched(events: Sequence[Event]) -> Tally:
         tally.see(event)
         assert share <= tally.share <= 1.0
         share = tally.share
-        if tally.whole:
-            assert tally.whole.done <= tally.whole.planned
-        assert 0 <= tally.now.scoring <= tally.now.rollouts
-        assert all(n >= 0 for n in tally.now.teacher.values())
+        assert tally.whole.done <= tally.whole.planned
+        assert 0 <= tally.scoring <= tally.rollouts
     return tally
 
 
 def ended(events: Sequence[Event]) -> Tally:
     """Return the tally of a command that has ended: nothing is under way."""
     tally = watched(events)
-    assert (tally.now.rollouts, tally.now.scoring) == (0, 0)
-    assert not any(tally.now.teacher.values())
+    assert (tally.rollouts, tally.scoring, tally.teacher) == (0, 0, [])
     return tally
 
 
@@ -69,7 +66,6 @@ def finishes(events: Sequence[Event]) -> Tally:
     last = max(i for i, e in enumerate(events) if isinstance(e, RolloutFinished) and not e.stored)
     assert watched(events[:last]).share < 1.0
     tally = ended(events)
-    assert tally.whole is not None
     assert (tally.whole.done, tally.share) == (tally.whole.planned, 1.0)
     return tally
 
@@ -80,7 +76,6 @@ async def test_steps_and_the_evaluations_on_the_way_are_one_bar(project: Project
     first = next(e for e in project.events if isinstance(e, RunStarted))
     # 4 steps of 18; 12 questions before and after each step; 6 of the start and of each step.
     assert (first.rollouts, first.evaluations) == (4 * 18, 5 * 12 + 5 * 6)
-    assert tally.whole is not None
     assert tally.whole.planned == first.rollouts + first.evaluations
 
 
@@ -91,12 +86,11 @@ async def test_a_run_that_goes_on_tells_what_it_replays_from_what_is_new(project
         project.events.clear()
         await project.practise(*TESTED, endpoint.override())
     tally = finishes(project.events)
-    assert tally.whole is not None
     played = [e for e in project.events if isinstance(e, RolloutFinished) and not e.stored]
     new = {
         (e.address.branch_id, e.address.step, e.address.slot, e.address.attempt)
         for e in project.events
-        if isinstance(e, CallFinished) and not e.replayed and e.stage == "play"
+        if isinstance(e, CallFinished) and not e.replayed and e.address.stage == "play"
     }
     assert tally.whole.played == len(played)
     assert tally.whole.replayed == len(played) - len(new)
@@ -107,7 +101,6 @@ async def test_a_run_that_is_done_is_a_full_bar_at_once(project: Project) -> Non
     project.events.clear()
     await project.practise(*TESTED)
     tally = watched(project.events)
-    assert tally.whole is not None
     assert (tally.share, tally.whole.played) == (1.0, 0)
 
 
@@ -119,7 +112,6 @@ async def test_all_arms_are_one_bar(tmp_path: Path) -> None:
         request = ArmsRequest(names=("none", "full", "direct", "filler"), evaluation=asked)
         await run_arms(prepare_arms(project.session(store), request))
     tally = finishes(project.events)
-    assert tally.whole is not None
     assert (tally.whole.planned, tally.beside) == (4 * 12, 3)
 
 
@@ -130,7 +122,6 @@ async def test_a_measurement_of_experiences_is_one_bar(tmp_path: Path) -> None:
     measured.events.clear()
     await measured.measure(library=library, k=4)
     tally = finishes(measured.events)
-    assert tally.whole is not None
     assert tally.whole.planned == 6 * (4 + 1 + 1)
 
 
@@ -158,16 +149,12 @@ async def test_groups_that_are_left_out_or_early_fill_the_bar_of_their_step(
     tally, shown = Tally(), dict[int, float | None]()
     for event in project.events:
         tally.see(event)
-        if tally.run and tally.part:
-            assert tally.part.done <= tally.part.planned
-            assert tally.run.done <= tally.run.planned
-        if isinstance(event, StepFinished) and tally.part and settings == SKIPS:
+        assert tally.part.done <= tally.part.planned
+        if isinstance(event, StepFinished) and settings == SKIPS:
             assert tally.part.done == tally.part.planned
             shown[event.step] = tally.part.mean
     stats = {row.plan.step: row.stats or {} for row in report.steps}
     assert shown == {step: pytest.approx(stats[step]["mean_reward"]) for step in shown}
-    assert tally.run is not None
-    assert tally.run.done == tally.run.planned
 
 
 def test_an_evaluation_larger_than_announced_does_not_draw_the_bar_back() -> None:
@@ -177,7 +164,6 @@ def test_an_evaluation_larger_than_announced_does_not_draw_the_bar_back() -> Non
         events += [RolloutFinished("toy", 0, slot, 0, "ok", 1.0)]
     events += [RunStarted("toy/eval", 2, 1, rollouts=90, done=0)]
     tally = watched(events)
-    assert tally.whole is not None
     assert (tally.whole.done, tally.whole.planned) == (10, 100)
     assert tally.share == pytest.approx(10 / 12)
 

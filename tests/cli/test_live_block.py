@@ -16,10 +16,9 @@ import pytest
 from rich.console import Console
 
 from grpo_practice.cli.terminal.live_block import LiveBlock, reflows
-from grpo_practice.cli.terminal.progress_block import Block
 from grpo_practice.cli.terminal.progress_view import Lines, progress
+from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.events import StepFinished
-from grpo_practice.progress import Tally
 from tests.cli.screens import SCENES, Screen, begun, failed, played
 from tests.cli.test_run_commands import Shell, shell
 from tests.cli.test_signals import Slow, slow
@@ -128,7 +127,7 @@ def test_no_torn_line_is_left_and_no_other_is_lost(
     monkeypatch.delenv("XTERM_VERSION" if reflowing else "TMUX", raising=False)
     screen, tally = Screen(100, 40), Tally()
     console = screen.console()
-    lines, live = Lines(tally, console, tenths=False), LiveBlock(Block(tally), console)
+    lines, live = Lines(tally, console, tenths=False), LiveBlock(tally, console)
     live.auto_refresh = False
     kept = [f"line {i} above" for i in range(5)]
     with live:
@@ -146,6 +145,22 @@ def test_no_torn_line_is_left_and_no_other_is_lost(
             assert sum(" 13/80 rollouts" in line for line in screen.shown) == 1
             assert sum("3 failed" in line for line in screen.shown) == 1
     assert not any("%" in line for line in screen.shown)
+
+
+def test_a_block_higher_than_the_terminal_erases_no_line_above_it() -> None:
+    screen, tally = Screen(40, 8), Tally()
+    console = screen.console()
+    live = LiveBlock(tally, console)
+    live.auto_refresh = False
+    for event in [*begun(), *played(range(5)), *failed(5, 0, 1, 2)]:
+        tally.see(event)
+    kept = [f"line {i} above" for i in range(5)]
+    with live:
+        for line in kept:
+            console.print(line)
+            live.refresh()
+        assert sum(line.startswith("math simulated") for line in screen.shown) == 1
+    assert [line for line in screen.shown if line] == kept
 
 
 def test_what_an_agent_prints_on_the_terminal_stands_above_the_block(

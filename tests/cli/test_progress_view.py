@@ -10,8 +10,9 @@ from typing_extensions import override
 
 from grpo_practice.calls import Address, Usage
 from grpo_practice.cli.terminal import progress_view
-from grpo_practice.cli.terminal.progress_block import Block
+from grpo_practice.cli.terminal.live_block import LiveBlock
 from grpo_practice.cli.terminal.progress_view import Lines, progress
+from grpo_practice.cli.terminal.tally import LONGEST, MOST_KINDS, Tally
 from grpo_practice.events import (
     CallFinished,
     CallStarted,
@@ -21,12 +22,12 @@ from grpo_practice.events import (
     Notice,
     RetryWaits,
     RolloutFinished,
+    RolloutStarted,
     RunFinished,
     RunStarted,
     StepFinished,
     StepStarted,
 )
-from grpo_practice.progress import LONGEST, MOST_KINDS, OTHERS, Tally
 from grpo_practice.redact import redactor
 from tests.processes import HANG_S
 
@@ -61,7 +62,7 @@ def practised() -> list[Event]:
         GroupFinished(0, 1, informative=False),
         StepFinished(0, 2 / 3, informative=1, experiences=3),
         RunStarted("math/eval/L1", 2, steps=1, rollouts=2, done=0, simulated=True),
-        rollout(0),
+        RolloutFinished("math/eval/L1", 0, 0, 0, "ok", 1.0),
         Notice(f"the endpoint said {HOSTILE}"),
     ]
 
@@ -132,7 +133,7 @@ def test_a_failed_merge_is_not_shown_as_a_closed_step() -> None:
 
 def drawn(tally: Tally) -> str:
     console = Console(file=io.StringIO(), width=100, force_terminal=True, color_system=None)
-    console.print(Block(tally))
+    console.print(LiveBlock(tally, console))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 
@@ -165,8 +166,8 @@ def test_an_evaluation_on_the_way_is_counted_apart() -> None:
     tally = Tally(clock=Clock())
     for event in practised():
         tally.see(event)
-    assert tally.run is not None
-    assert (tally.run.name, tally.run.done, tally.run.planned) == ("math", 4, 8)
+    assert tally.run == practised()[0]
+    assert (tally.whole.done, tally.whole.planned) == (5, 10)
     text = drawn(tally)
     assert "evaluating math/eval/L1" in text
     assert "1/2 rollouts" in text
@@ -187,17 +188,35 @@ def test_the_time_left_follows_from_what_was_played_not_from_what_was_stored() -
     assert tally.left_s == pytest.approx(8.0 / 4 * 46)
 
 
+def test_the_first_wave_says_nothing_of_the_time_left() -> None:
+    tally = Tally(clock=Clock())
+    tally.see(RunStarted("e", 1, 1, rollouts=16, done=0))
+    for slot in range(4):
+        tally.see(RolloutStarted("e", 0, slot, 0))
+    for slot in range(4):
+        assert tally.left_s is None
+        tally.see(rollout(slot))
+    assert tally.left_s is not None
+
+
+def test_evaluations_on_the_way_are_planned_until_more_begin_than_were_announced() -> None:
+    tally, planned = Tally(), list[int]()
+    tally.see(RunStarted("e", 1, 1, rollouts=8, done=0, evaluations=6))
+    for n in range(3):
+        tally.see(RunStarted(f"e/eval/L{n}", 2 + n, 1, rollouts=3, done=0))
+        planned.append(tally.whole.planned)
+    assert planned == [14, 14, 17]
+
+
 def test_what_is_stored_of_a_step_is_counted_once_in_the_run_and_in_the_step() -> None:
     tally = Tally(clock=Clock())
     tally.see(RunStarted("math", 1, steps=2, rollouts=8, done=3))
     tally.see(StepStarted(0, 0, groups=2, rollouts=4, experiences=0, done=3))
     for event in (rollout(0, stored=True), rollout(0, None, stored=True), rollout(1, stored=True)):
         tally.see(event)
-    assert tally.run is not None
-    assert tally.part is not None
-    assert (tally.run.done, tally.part.done, tally.part.failed) == (3, 3, 1)
+    assert (tally.whole.done, tally.part.done, tally.part.failed) == (3, 3, 1)
     tally.see(rollout(1))
-    assert (tally.run.done, tally.part.done, tally.part.mean) == (4, 4, 1.0)
+    assert (tally.whole.done, tally.part.done, tally.part.mean) == (4, 4, 1.0)
 
 
 @pytest.mark.parametrize(("terminal", "json"), [(True, False), (True, True), (False, False)])
@@ -248,10 +267,10 @@ def test_a_million_different_errors_take_no_more_room_than_a_hundred() -> None:
     for i in range(1000):
         text = "".join(chr(ord("a") + int(digit)) for digit in str(i)) + "!" * 2000
         tally.see(RolloutFinished("math", 0, i, 0, "error", None, text, reason="agent"))
-    assert tally.failures.total() == 1000
-    assert len(tally.failures) == MOST_KINDS + 1
-    assert tally.failures[OTHERS] == 900
-    assert max(len(kind.error) for kind in tally.failures) <= LONGEST
+    kinds = tally.failures.values()
+    assert len(kinds) == MOST_KINDS + 1
+    assert sum(kind.count for kind in kinds) == 1000
+    assert max(len(kind.error) for kind in kinds) <= LONGEST
     assert "900 failed (others): too many different errors" in drawn(tally)
 
 
@@ -270,7 +289,7 @@ def test_secrets_are_replaced_before_a_line_is_divided(width: int) -> None:
     lines = Lines(tally, console)
     for event in events:
         lines.show(event)
-        console.print(Block(tally))
+        console.print(LiveBlock(tally, console))
     assert secret[:12] not in file.getvalue()
     assert "1 failed (agent)" in file.getvalue()
 
@@ -303,16 +322,18 @@ def test_a_long_silence_is_told_with_the_requests_under_way_again_after_twice_as
     assert until(100) == [], "nothing is under way"
     lines.show(CallStarted(ASKED, "m"))
     lines.show(CallStarted(other, "m"))
+    lines.show(CallStarted(other, "m"))
     assert until(129) == []
-    assert until(159) == ["  no reply for 30 s: 2 requests under way, the longest 30 s"]
-    assert until(219) == ["  no reply for 1 min: 2 requests under way, the longest 1 min"]
+    assert until(159) == ["  no reply for 30 s: 3 requests under way, the longest 30 s"]
+    assert until(219) == ["  no reply for 1 min: 3 requests under way, the longest 1 min"]
     lines.show(CallFinished(other, "m", Usage(), 1.0, replayed=False))
     lines.show(RetryWaits("h", None, 1.0, asked=False, timed_out_s=600.0))
     assert until(248) == []
     said = (
-        "  no reply for 30 s: 1 request under way, the longest 2 min, 1 timed out and asked again"
+        "  no reply for 30 s: 2 requests under way, the longest 2 min, 1 timed out and asked again"
     )
     assert until(250) == [said]
+    lines.show(CallFinished(other, "m", Usage(), 1.0, replayed=False))
     lines.show(CallFinished(ASKED, "m", Usage(), 1.0, replayed=False))
     assert until(900) == []
 

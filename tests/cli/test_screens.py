@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.terminal.live_block import LiveBlock
-from grpo_practice.cli.terminal.progress_block import Block
 from grpo_practice.cli.terminal.progress_view import Lines
-from grpo_practice.progress import Tally
+from grpo_practice.cli.terminal.tally import Tally
 from tests.cli.screens import SCENES, Clock, Screen
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "terminal"
@@ -18,7 +17,7 @@ def drawn(scene: str, columns: int) -> str:
     """The terminal after the scene, of which every event was drawn."""
     screen, clock = Screen(columns, SIZES[columns]), Clock()
     console, tally = screen.console(), Tally(clock=clock)
-    lines, live = Lines(tally, console, tenths=False), LiveBlock(Block(tally), console)
+    lines, live = Lines(tally, console, tenths=False), LiveBlock(tally, console)
     live.auto_refresh = False
     with live:
         for event in SCENES[scene]:

@@ -14,7 +14,7 @@ from typing import Any
 from grpo_practice.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
 from grpo_practice.canonical import Chain, canon, clean_json
 from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
-from grpo_practice.events import Emit, ToolFinished, ToolStarted, span
+from grpo_practice.events import Emit, ToolFinished
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError, ToolSession
@@ -96,23 +96,22 @@ class RolloutTools:
         request_hash = Chain(head).state[:16]
         nth, turn = self._play.place(request_hash)
         address = self._scope.address
-        with span(self._box.emit, ToolStarted(address, tool.name)):
-            stored = await self._box.ledger.get(address, request_hash, nth)
-            if stored is not None:
-                result = ToolResult(
-                    stored.content,
-                    stored.seconds,
-                    stored.usage.cost_micro,
-                    replayed=True,
-                    failed=stored.finish == FAILED,
-                )
-                if tool.session is not None:
-                    state = self._states.setdefault(tool.session, _State())
-                    state.unseen.append((tool.name, given, result.text))
-            else:
-                # Only where it is really called: a stored result must not wait for a slot.
-                async with tool.slots or nullcontext():
-                    result = await self._run(tool, given, limit_s)
+        stored = await self._box.ledger.get(address, request_hash, nth)
+        if stored is not None:
+            result = ToolResult(
+                stored.content,
+                stored.seconds,
+                stored.usage.cost_micro,
+                replayed=True,
+                failed=stored.finish == FAILED,
+            )
+            if tool.session is not None:
+                state = self._states.setdefault(tool.session, _State())
+                state.unseen.append((tool.name, given, result.text))
+        else:
+            # Only where it is really called: a stored result must not wait for a slot.
+            async with tool.slots or nullcontext():
+                result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
         # counts of events and entries differ.
         self._box.emit(ToolFinished(address, tool.name, result.seconds, result.replayed))

@@ -58,12 +58,13 @@ def is_coloured_file(console: Console) -> bool:
     return bool(forced) and not console.file.isatty()
 
 
-def print_line(console: Console, text: str, style: str | None = None) -> None:
-    """Print a line; where it is wrapped, what follows stands below it and not at the margin."""
-    words = text.lstrip(" ")
-    indent, one = len(text) - len(words), in_one(console, text)
+def print_line(console: Console, line: str, style: str | None = None) -> None:
+    """Print a line; if it is wrapped, the rest stands below its first word, not at the margin."""
+    # Redacted before it is divided: half a secret is not recognised any more.
+    text = Text(redactor.text(line))
+    indent, one = len(line) - len(line.lstrip(" ")), in_one(console, line)
     if indent and not one:
-        console.print(Padding(words, (0, 0, 0, indent), expand=False), style=style)
+        console.print(Padding(text[indent:], (0, 0, 0, indent), expand=False), style=style)
     else:
         console.print(text, style=style, soft_wrap=one)
 
