@@ -15,6 +15,7 @@ from grpo_practice.store.records import (
     Branch,
     GroupRow,
     JudgeRecord,
+    Purpose,
     RolloutPrompt,
     RunSpec,
     StepResult,
@@ -94,6 +95,8 @@ class Recorded:
             base_dir=Path("/"),
             dataset_id=data,
             judge=JUDGE,
+            purpose="practice",
+            k=1,
             library=start,
             simulated=simulated,
         )
@@ -133,7 +136,8 @@ class Recorded:
         name: str,
         rewards: Sequence[float | None],
         *,
-        parent: str | None = None,
+        library: Library | None = None,
+        purpose: Purpose = "test",
         dataset: str = "test",
         unplayed: int = 0,
     ) -> None:
@@ -149,8 +153,10 @@ class Recorded:
             base_dir=Path("/"),
             dataset_id=data,
             judge=JUDGE,
-            role="in_run" if parent else "",
-            parent_run=parent,
+            purpose=purpose,
+            k=1,
+            library=library,
+            parent_run="m" if purpose == "select" else None,
         )
         plan = [PlannedStep(n, 0, n, ((i, 1),)) for n, i in enumerate(ids)]
         store, branch = self.store, self.store.begin(spec, planned(plan))
@@ -169,4 +175,6 @@ class Recorded:
     ) -> None:
         """The evaluation by which run `m` chooses among its libraries."""
         name = eval_name("m", library_variant(library), "data=sel")
-        await self.evaluated(name, rewards, parent="m", dataset="sel", unplayed=unplayed)
+        await self.evaluated(
+            name, rewards, library=library, purpose="select", dataset="sel", unplayed=unplayed
+        )

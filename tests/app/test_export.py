@@ -132,7 +132,7 @@ async def test_scores_are_those_of_this_very_agent(recorded: Recorded) -> None:
     a, ab = await recorded.practised("a", "b")
     assert (document(store)["before"], document(store)["after"]) == (None, None)
     await recorded.evaluated("m/eval", [0.0, 1.0])
-    await recorded.evaluated(eval_name("m", library_variant(ab)), [1.0, 1.0], parent="m")
+    await recorded.evaluated(eval_name("m", library_variant(ab)), [1.0, 1.0], library=ab)
     exported = document(store)
     assert (exported["before"]["mean"], exported["after"]["mean"]) == (0.5, 1.0)
     assert exported["after"]["dataset"] == "test"

@@ -8,8 +8,8 @@ import pytest
 from grpo_practice.app.library_refs import Ref, library_of, parse_ref
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.known_scores import measured
-from grpo_practice.store import Store, steps
-from grpo_practice.types import Library, Operation
+from grpo_practice.store import Store, branches, steps
+from grpo_practice.types import Experience, Library, Operation
 from tests.app.recorded import Recorded
 
 
@@ -174,7 +174,7 @@ async def test_a_step_that_was_not_evaluated_takes_no_part_but_start_and_last_mu
 ) -> None:
     _, _, abc = await recorded.practised("a", "b", "c")
     await recorded.selected(Library(), [1.0, 1.0])
-    with pytest.raises(ConfigError, match=r"1 of 4 .*data=sel"):
+    with pytest.raises(ConfigError, match=r"1 of 4 .* on sel \(L"):
         library_of(recorded.store, "m:best")
     await recorded.selected(abc, [1.0, 1.0])
     assert library_of(recorded.store, "m:best").library == abc
@@ -198,10 +198,11 @@ async def test_a_score_counts_only_for_the_agent_it_was_measured_of(recorded: Re
     store = recorded.store
     await recorded.practised("a")
     await recorded.evaluated("m/eval", [1.0, 0.0])
-    known = measured(store, 1, "m/eval")
+    first = store.read(branches.load, 1)
+    known = measured(store, first, Library())
     assert known is not None
     assert known.score.mean == 0.5
     recorded.env["UTU_LLM_MODEL"] = "model-b"
     other = recorded.begin(steps=1, restart_step=0)
-    assert measured(store, other.id, "m/eval") is None
-    assert measured(store, 1, "m/eval/L00000000") is None
+    assert measured(store, other, Library()) is None
+    assert measured(store, first, Library((Experience(1, "x"),), 2)) is None

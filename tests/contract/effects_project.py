@@ -38,7 +38,7 @@ class Measured(Project):
 
     @property
     def effect(self) -> str:
-        ((name,),) = self.query("SELECT run_id FROM runs WHERE role = 'effect'")
+        ((name,),) = self.query("SELECT run_id FROM runs WHERE purpose = 'effect'")
         return str(name)
 
 

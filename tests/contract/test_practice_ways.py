@@ -21,10 +21,10 @@ async def test_evaluations_on_the_way_are_runs_of_their_own_and_paid_once(
 ) -> None:
     settings = ["practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=2"]
     report = await project.practise(*settings)
-    names = project.query("SELECT run_id, role, parent_run_id, parent_step FROM runs ORDER BY 1")
-    assert ("toy", "", None, None) in names
-    evals = [n for n in names if n[1] == "in_run"]
-    assert evals.pop(0) == ("toy/eval", "in_run", "toy", None)  # before it has learnt
+    names = project.query("SELECT run_id, purpose, parent_run_id, parent_step FROM runs ORDER BY 1")
+    assert ("toy", "practice", None, None) in names
+    evals = [n for n in names if n[1] == "test"]
+    assert evals.pop(0) == ("toy/eval", "test", "toy", None)  # before it has learnt
     assert [n[0].startswith("toy/eval/L") for n in evals] == [True] * len(evals)
     assert {n[2] for n in evals} == {"toy"}
     assert set(report.evals) >= {1, 3}

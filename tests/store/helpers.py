@@ -4,11 +4,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.store import Store, datasets
-from grpo_practice.store.records import JudgeRecord, RunSpec
+from grpo_practice.store.records import JudgeRecord, Purpose, RunKind, RunSpec
 from grpo_practice.store.store import Planner
 from grpo_practice.types import Library, PlannedStep, Sample
 
 JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
+PURPOSES: dict[RunKind, Purpose] = {"practice": "practice", "eval": "test", "train": "train"}
 ONE: dict[str, Any] = {"a": 1}
 
 
@@ -35,6 +36,8 @@ def spec(
         base_dir=Path("/"),
         dataset_id=dataset_id,
         judge=JUDGE,
+        purpose=PURPOSES[kind],
+        k=2,
         prompts={"merge": "m"},
         library=library,
     )

@@ -11,7 +11,6 @@ import pytest
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import ConfigError
 from grpo_practice.store.bound_keys import MODEL
-from grpo_practice.store.run_names import eval_name, selects, weights_eval_name
 from grpo_practice.workspace import Workspace
 from tests.train.fake_trainer import TrainProject
 from tests.train.stored import BASE_SHA, REWARDS, RUN, UNSCORED, training_database
@@ -118,13 +117,6 @@ def test_a_checkpoint_that_is_gone_is_said_and_no_damage(
     gone = f"the checkpoint of step 1 of {RUN} is gone: t.db.train/toy.train/b1/step-000001"
     assert notes == [gone, notes[1]]
     assert len(notes) == 2
-
-
-def test_a_score_that_weights_are_chosen_by_is_no_result() -> None:
-    assert selects(weights_eval_name(RUN, "s", bytes(32), chooses=True)) == "data=s"
-    assert selects(weights_eval_name(RUN, "s", bytes(32), chooses=False)) is None
-    assert selects(eval_name("toy", "L1a2b3c4d", "data=s")) == "data=s"
-    assert selects(eval_name("toy", "L1a2b3c4d")) is None
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.store import Store, branches, steps
-from grpo_practice.store.queries import runs
+from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.text import nearest
 from grpo_practice.types import Library
 
@@ -307,9 +307,7 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
     latest = store.read(runs.latest, ["eval"])
     if latest is None:
         return None
-    # What an agent or a library adds to a name makes it longer.
-    mine = [r for r in store.read(runs.all_runs) if r.exp_id == latest.exp_id and r.kind == "eval"]
-    return min((run.name for run in mine if not run.role), key=len, default=latest.name)
+    return store.read(evaluations.of_library, latest.exp_id, None) or latest.name
 
 
 def _evaluation(

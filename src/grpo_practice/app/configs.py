@@ -32,7 +32,7 @@ from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import EFFECT, Branch, RunRow
-from grpo_practice.store.run_names import eval_name, is_trial, library_variant, questions_of
+from grpo_practice.store.run_names import eval_name, library_variant, questions_of
 from grpo_practice.text import count
 from grpo_practice.types import Library
 
@@ -125,7 +125,7 @@ def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
     latest = store.read(runs.latest, ["train"])
-    if latest is not None and is_trial(latest.name):
+    if latest is not None and latest.purpose == "trial":
         raise ConfigError(
             f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
             " own: say what to train with --config",
@@ -165,8 +165,8 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     if request.run is not None:
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
-        latest = store.read(runs.latest, ["practice", "eval"])
-        if latest is not None and asks_weights(store, latest):
+        latest = store.read(runs.latest, ["practice", "eval", "train"])
+        if latest is not None and latest.kind == "train":
             latest = _plain_run(store, latest, None)
         elif latest is not None and _plays_library(store, latest):
             latest = _plain_run(store, latest, latest)
@@ -182,7 +182,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         )
     loaded = load_eval(stored_text(store, stored), overrides, env, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
-    if latest.kind == "eval" and not latest.role and latest.exp_id == config.exp_id:
+    if latest.purpose == "test" and latest.parent_run is None and latest.exp_id == config.exp_id:
         name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
         more = [v for v in variants if f"/{v}/" not in f"{name}/"]
         target = "/".join([name, *more])
@@ -204,13 +204,6 @@ def _plain_run(store: Store, run: RunRow, default: RunRow | None) -> RunRow | No
         if found is not None and found.kind != "recorded" and found.head_branch is not None:
             return found
     return default
-
-
-def asks_weights(store: Store, run: RunRow) -> bool:
-    """Return whether the run is an evaluation that the process of a training has made."""
-    if run.kind != "eval" or run.parent_run is None:
-        return False
-    return store.read(runs.get, run.parent_run).kind == "train"
 
 
 def _plays_library(store: Store, run: RunRow) -> bool:
@@ -257,7 +250,9 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
         raise ConfigError(
             f"{name} was never begun: it has no configuration", hint="name one with --config"
         )
-    made_by_another = run.kind == "eval" and (run.role == "rejudge" or _plays_library(store, run))
+    made_by_another = run.kind == "eval" and (
+        run.purpose == "rejudge" or _plays_library(store, run)
+    )
     if made_by_another and not with_agent:
         raise ConfigError(
             f"{name} is no evaluation to be asked for again: to look at it, add --show; to score"
@@ -320,7 +315,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     target = EvalTarget(
         f"{found.name}/rejudge={verify}",
         library=branch.library,
-        role="rejudge",
+        purpose="rejudge",
         parent_run=found.name,
         rejudge=branch,
     )
@@ -342,7 +337,7 @@ def _check_one_agent(found: RunRow) -> None:
             " be that of none",
             hint="score evaluations of its weights again, as `grpo-practice runs list` has them",
         )
-    if found.role == EFFECT:
+    if found.purpose == EFFECT:
         raise ConfigError(
             f"{found.name} shows each rollout half of a library: its rollouts have no score",
             hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",

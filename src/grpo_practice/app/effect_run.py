@@ -30,7 +30,6 @@ from grpo_practice.store.run_names import (
     eval_name,
     library_variant,
     select_variant,
-    selects,
 )
 from grpo_practice.text import count, folded
 from grpo_practice.types import Library
@@ -101,9 +100,9 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     exp_id = loaded.config.exp_id
     targets = {
         EFFECT: EvalTarget(effect_name(exp_id, library), library, EFFECT),
-        "full": EvalTarget(eval_name(exp_id, library_variant(library), variant), library, "in_run"),
+        "full": EvalTarget(eval_name(exp_id, library_variant(library), variant), library, "select"),
         "none": EvalTarget(
-            eval_name(exp_id, library_variant(Library()), variant), Library(), "in_run"
+            eval_name(exp_id, library_variant(Library()), variant), Library(), "select"
         ),
     }
     k = request.k or max(ATTEMPTS, planned_attempts(store, targets[EFFECT].name))
@@ -170,8 +169,7 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
     tested = store.read(datasets.find, named) if named else None
     used = [tested] if tested else []
     for run in store.read(runs.all_runs):
-        mine = run.exp_id == config.exp_id and run.has_score and not selects(run.name)
-        if mine and run.head_branch is not None:
+        if run.exp_id == config.exp_id and run.purpose == "test" and run.head_branch is not None:
             branch = store.read(branches.load, run.head_branch)
             used.append(store.read(datasets.by_id, branch.dataset_id))
     for row in used:

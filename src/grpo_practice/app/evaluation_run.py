@@ -165,7 +165,7 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     session, reports = jobs[0].session, list[EvalReport]()
     store, pilot = session.store, jobs[0].pilot
     # An evaluation of a practice run scores as the practice does, which has tried the function.
-    if jobs[0].target.role != "in_run":
+    if jobs[0].target.parent_run is None or jobs[0].target.rejudge is not None:
         await try_verify(session, specs[0], jobs[0].verify, jobs[0].dataset)
     # With a pilot it goes on to `pilot_evals`: there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
@@ -239,12 +239,12 @@ def lent(job: EvalJob) -> RunSpec:
     addresses = {column: endpoint_of(model)[1].address for column, model in asked.items()}
     spec, store = replace(spec_of(job), addresses=addresses), job.session.store
     known = store.read(runs.find, spec.name) is not None
-    own = job.target.rejudge is not None or job.target.role == EFFECT
+    own = job.target.rejudge is not None or job.target.purpose == EFFECT
     if job.session.restart_step != 0 and (notice := moved(store, spec)):
         job.session.notice(notice)
     if known or job.session.again or own:
         return spec
-    lender = asked_before(store, spec, job.config, job.dataset, job.target.library)
+    lender = asked_before(store, spec, job.dataset)
     return replace(spec, reuses=lender)
 
 
@@ -392,7 +392,7 @@ def _prompts(part: _Part) -> Callable[[AttemptKey], SystemPrompt]:
     """Return what tells the system prompt of an attempt."""
     job, instructions = part.job, part.job.config.agent.agent.instructions
     library = part.run.branch.library  # stored, so that each rollout names its version
-    if job.target.role == EFFECT:
+    if job.target.purpose == EFFECT:
         return half_prompts(instructions, library, part.rows, job.config.seed)
     prompt = SystemPrompt(system_prompt(instructions, library), library)
     return lambda _: prompt

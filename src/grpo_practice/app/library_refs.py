@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.known_scores import measured
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import beats, difference
 from grpo_practice.store import Store, branches, libraries, steps
-from grpo_practice.store.queries import references, runs, scores
+from grpo_practice.store.queries import evaluations, references, runs, scores
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant, selects
 from grpo_practice.types import Library
 
 StepRef = Literal["last", "best"] | int
@@ -243,45 +243,37 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     The highest of several means is too high by chance. Libraries that were not evaluated on the
     select dataset do not take part; the one that the run started with does.
     """
-    variant = _select_variant(store, run)
-    start = LibraryRef(
-        store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
-    )
-    last = _after(store, run, closed[-1])
-    candidates = dict[str, LibraryRef]()
-    for found in (start, *(_after(store, run, row) for row in closed)):
-        candidates.setdefault(library_variant(found.library), found)
-    asked, missing = dict[str, list[Question]](), list[str]()
-    for name, found in candidates.items():
-        evaluation = eval_name(run.exp_id, name, variant)
-        known = measured(store, found.branch, evaluation)
-        if known is not None and known.score.n_scored_questions == known.score.n_questions:
-            asked[name] = store.read(scores.questions_of, store.read(runs.get, evaluation))
-        elif store.read(runs.find, evaluation) or found.library in (start.library, last.library):
-            missing.append(evaluation)
-    if missing:
-        raise ConfigError(
-            f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "
-            f"libraries have no complete evaluation ({', '.join(missing)})",
-            hint=_go_on(store, run),
-        )
-    now = asked[library_variant(last.library)]
-    gains = [(name, difference(now, questions)) for name, questions in asked.items()]
-    name, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
-    return candidates[name] if top is not None and beats(top.mean, top.se) else last
-
-
-def _select_variant(store: Store, run: RunRow) -> str:
-    """Return `data=NAME` of the evaluations that the run made last to choose its best step.
-
-    Read from what was made, not from the configuration: that may have been changed since.
-    """
-    made = [r.name for r in store.read(runs.all_runs) if r.parent_run == run.name]
-    chosen = [part for name in made if (part := selects(name))]
-    if not chosen:
+    made = store.read(evaluations.selections, run.name)
+    if not made:
         raise ConfigError(
             f"{run.name} has no evaluations to choose its best step by",
             hint="set practice.select_dataset (never the test set) and run `grpo-practice "
             "practice` again: steps that are closed are kept; or use --step last or N",
         )
-    return chosen[-1]
+    dataset = made[-1].dataset  # the configuration may have been changed since
+    start = LibraryRef(
+        store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
+    )
+    last = _after(store, run, closed[-1])
+    candidates = dict[bytes, LibraryRef]()
+    for found in (start, *(_after(store, run, row) for row in closed)):
+        candidates.setdefault(library_sha(found.library), found)
+    begun = {evaluation.library_sha for evaluation in made if evaluation.dataset == dataset}
+    asked, missing = dict[bytes, list[Question]](), list[str]()
+    for sha, found in candidates.items():
+        branch = store.read(branches.load, found.branch)
+        known = measured(store, branch, found.library, dataset)
+        if known is not None and known.score.n_scored_questions == known.score.n_questions:
+            asked[sha] = store.read(scores.questions_of, store.read(runs.get, known.run))
+        elif sha in begun or found.library in (start.library, last.library):
+            missing.append(f"L{found.library.id}")
+    if missing:
+        raise ConfigError(
+            f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "
+            f"libraries have no complete evaluation on {dataset} ({', '.join(missing)})",
+            hint=_go_on(store, run),
+        )
+    now = asked[library_sha(last.library)]
+    gains = [(sha, difference(now, questions)) for sha, questions in asked.items()]
+    sha, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
+    return candidates[sha] if top is not None and beats(top.mean, top.se) else last

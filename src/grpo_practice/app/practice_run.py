@@ -48,7 +48,7 @@ from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
-from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
+from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
@@ -117,12 +117,16 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
         tested, limit = config.evaluation.data.dataset, settings.eval_data_truncate
         tests = _on_the_way(job, objects, tested, limit)
     if settings.select_dataset:
-        selects = _on_the_way(job, objects, settings.select_dataset)
+        selects = _on_the_way(job, objects, settings.select_dataset, purpose="select")
     return replace(job, tests=tests, selects=selects)
 
 
 def _on_the_way(
-    job: PracticeJob, objects: PythonObjects, dataset: str | None, limit: int | None = None
+    job: PracticeJob,
+    objects: PythonObjects,
+    dataset: str | None,
+    limit: int | None = None,
+    purpose: Purpose = "test",
 ) -> EvalJob:
     """Return the evaluation of libraries on a dataset; each library gives it a name of its own."""
     config = job.config
@@ -131,7 +135,7 @@ def _on_the_way(
     loaded = job.loaded.as_evaluation(evaluation)
     # The flags are the practice run's: its evaluations would be restarted, and paid, as well.
     session = replace(job.session, restart_step=None, again=False)
-    target = EvalTarget(eval_name(config.exp_id))
+    target = EvalTarget(eval_name(config.exp_id), purpose=purpose, parent_run=config.exp_id)
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
 
 
@@ -346,12 +350,11 @@ def _after_step(job: PracticeJob, branch: Branch, rows: list[StepRow]) -> AfterS
         if job.tests is not None and plan.step in tested:
             await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
-            variant = select_variant(settings.select_dataset or "")
             # The start library, too: where practice did harm, it is the best one.
             if plan.step == 0:
-                await evaluate_library(job.selects, branch.library, None, variant)
+                await evaluate_library(job.selects, branch.library, None)
             if plan.step in candidates:
-                await evaluate_library(job.selects, library, plan.step, variant)
+                await evaluate_library(job.selects, library, plan.step)
 
     return after
 
@@ -365,23 +368,16 @@ async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:
     """Evaluate the agent without a library, before any practice is paid for."""
     if job.tests is None or not needs_baseline(job, branch):
         return
-    exp_id = job.config.exp_id
-    target = EvalTarget(eval_name(exp_id), role="in_run", parent_run=exp_id)
     try:
-        await run_eval(replace(job.tests, target=target))
+        await run_eval(job.tests)
     except FingerprintError as e:
         # Begun by hand, with more rollouts or another agent: it stays as it is.
         job.session.notice(f"the agent without experiences is not evaluated: {e}")
 
 
-async def evaluate_library(
-    job: EvalJob, library: Library, step: int | None, *variants: str
-) -> None:
+async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> None:
     """Evaluate the library, in a run of its own, so that it is never paid twice."""
-    exp_id = job.config.exp_id
-    name = eval_name(exp_id, library_variant(library), *variants)
-    target = EvalTarget(name, library, role="in_run", parent_run=exp_id, parent_step=step)
-    job = replace(job, target=target)
+    job = replace(job, target=replace(library_target(job, library), parent_step=step))
     try:
         await run_eval(job)
     except FingerprintError as e:
@@ -390,3 +386,13 @@ async def evaluate_library(
         # This run was restarted with a changed agent; what its evaluations were is kept, and
         # they are made anew.
         await run_eval(replace(job, session=replace(job.session, restart_step=0)))
+
+
+def library_target(job: EvalJob, library: Library) -> EvalTarget:
+    """Return the evaluation of a library on the way, given that of the agent without one."""
+    exp_id, variant = job.config.exp_id, library_variant(library)
+    if job.target.purpose == "select":
+        name = eval_name(exp_id, variant, select_variant(job.config.data.dataset or ""))
+    else:
+        name = eval_name(exp_id, variant)
+    return replace(job.target, name=name, library=library)

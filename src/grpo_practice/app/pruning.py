@@ -6,6 +6,7 @@ from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.errors import ConfigError
 from grpo_practice.prompts.system import (
     experience_lines,
+    library_sha,
     library_tokens,
     render_library,
 )
@@ -14,8 +15,7 @@ from grpo_practice.reports.pruning import Pruned, PruneReport
 from grpo_practice.stats.effects import best_within
 from grpo_practice.stats.paired import FEWEST
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import runs
-from grpo_practice.store.run_names import effect_name
+from grpo_practice.store.queries import evaluations
 from grpo_practice.text import CHARS_PER_TOKEN, count
 from grpo_practice.types import Edit, Experience, Library, Operation
 
@@ -57,9 +57,9 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
     Raises:
         ConfigError: They are not measured, or by too few questions to say anything.
     """
-    name = effect_name(found.run, found.library)
+    name = store.read(evaluations.measurement_of, found.run, library_sha(found.library))
     library = f"L{found.library.id}"
-    if store.read(runs.find, name) is None:
+    if name is None:
         raise ConfigError(
             f"the experiences of {library} ({found.run}) are not measured",
             hint=f"grpo-practice experiences effect --run {library}",

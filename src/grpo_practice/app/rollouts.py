@@ -261,7 +261,7 @@ def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, B
                 hint="grpo-practice runs list",
             )
         return other, branch
-    rejudged = run.parent_run if run.role == "rejudge" else None
+    rejudged = run.parent_run if run.purpose == "rejudge" else None
     name = rejudged or eval_name(run.exp_id)
     found = store.read(runs.find, name) if name != run.name else None
     if found is None or found.head_branch is None:

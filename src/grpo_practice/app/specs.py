@@ -26,8 +26,16 @@ from grpo_practice.store.bound_keys import (
     agent_of,
 )
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, RunSpec
+from grpo_practice.store.records import (
+    Branch,
+    DatasetRow,
+    JudgeRecord,
+    Purpose,
+    RunSpec,
+    TestSet,
+)
 from grpo_practice.store.run_names import train_name
+from grpo_practice.train.recipe import settings_of
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
@@ -75,6 +83,13 @@ def practice_spec(
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
+        purpose="practice",
+        k=config.practice.grpo_n,
+        tests=TestSet(
+            config.evaluation.data.dataset,
+            config.evaluation.pass_k,
+            config.practice.eval_data_truncate,
+        ),
         prompts={name: prompt.text for name, prompt in prompts.items()},
         library=start,
         simulated=simulated(*config.models.values()),
@@ -104,6 +119,9 @@ def train_spec(
         base_dir=loaded.base_dir,
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
+        purpose="train",
+        k=settings_of(config).group_size,
+        base_model=settings_of(config).model,
         simulated=simulated(*judges),
     )
 
@@ -145,7 +163,7 @@ class EvalTarget:
 
     name: str
     library: Library = NO_LIBRARY
-    role: str = ""
+    purpose: Purpose = "test"
     parent_run: str | None = None
     parent_step: int | None = None
     rejudge: Branch | None = None
@@ -198,11 +216,11 @@ def eval_spec(
         dataset_id=dataset.id,
         judge=judge_record(verify, config.judge),
         library=target.library,
+        purpose=target.purpose,
+        k=config.pass_k,
         simulated=simulated(*(judges if asked and target.rejudge else config.models.values())),
-        role=target.role,
         parent_run=target.parent_run,
         parent_step=target.parent_step,
-        cause="rejudge" if target.role == "rejudge" else "start",
         fence_key=target.rejudge.fence_key if target.rejudge else None,
     )
 

@@ -22,7 +22,7 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.store import datasets
 from grpo_practice.store.bound_keys import ORIGIN, POPULATION
-from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
+from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
     check_installed,
@@ -73,7 +73,9 @@ class TrainJob:
         spec = train_spec(self.loaded, self.verify, self.dataset, self.model_sha)
         keys = {POPULATION: self.population, ORIGIN: self.origin and self.origin.text}
         own = {key: value for key, value in keys.items() if value is not None}
-        return replace(spec, name=self.name, identity={**spec.identity, **own})
+        purpose: Purpose = "train" if self.name == spec.name else "trial"
+        identity = {**spec.identity, **own}
+        return replace(spec, name=self.name, purpose=purpose, identity=identity)
 
 
 def prepare_train(session: Session, request: RunRequest, name: str | None = None) -> TrainJob:

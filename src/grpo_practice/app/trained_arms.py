@@ -7,6 +7,7 @@ are the folder that `export-agent --run EXP/train` has written.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -26,7 +27,7 @@ from grpo_practice.reports.learning_cost import (
 )
 from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
-from grpo_practice.store.queries import runs
+from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name, library_variant, train_name
 from grpo_practice.text import nearest
 from grpo_practice.train.weights import weights_sha
@@ -178,24 +179,20 @@ def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
         )
 
 
-def arm_runs(store: Store, exp_id: str, library_hash: bytes | None) -> dict[str, str]:
-    """Return training arm → its stored evaluation, for those that there are."""
-    all_runs = {run.name for run in store.read(runs.all_runs)}
-    found = {"base": eval_name(exp_id)}
-    if library_hash is not None:
-        found["practised"] = eval_name(exp_id, f"L{library_hash.hex()[:8]}")
-    run = store.read(runs.find, train_name(exp_id))
-    if run is not None and run.head_branch is not None:
-        branch = store.read(branches.load, run.head_branch)
-        for row in store.read(trained_steps.checkpoints, branch):  # the last one counts
-            name = trained_name(exp_id, row.sha256)
-            if name in all_runs:
-                found["trained"] = name
-            if library_hash is not None:
-                both = f"{name}/L{library_hash.hex()[:8]}"
-                if both in all_runs:
-                    found["trained+practised"] = both
-    return {arm: name for arm, name in found.items() if name in all_runs}
+def arm_runs(store: Store, exp_id: str, library: bytes | None) -> dict[str, str]:
+    """Return training arm → its stored evaluation, for those that were evaluated."""
+    found: dict[str, str | None] = {"base": store.read(evaluations.of_library, exp_id, None)}
+    if library is not None:
+        found["practised"] = store.read(evaluations.of_library, exp_id, library)
+    training = training_branch(store, train_name(exp_id))
+    for row in store.read(trained_steps.checkpoints, training[1]) if training else ():
+        # The last weights that were evaluated count.
+        of_weights = partial(evaluations.of_library, weights=row.sha256)
+        found["trained"] = store.read(of_weights, exp_id, None) or found.get("trained")
+        if library is not None:
+            both = store.read(of_weights, exp_id, library)
+            found["trained+practised"] = both or found.get("trained+practised")
+    return {arm: run for arm, run in found.items() if run is not None}
 
 
 def compare_trained(
@@ -227,8 +224,8 @@ def _learning_cost(
     run = store.read(runs.get, evaluation)
     branch = store.read(branches.load, run.head_branch or 0)
     cost = LearningCost()
-    sha = branch.identity.get(WEIGHTS_SHA)
-    weights = (training, bytes.fromhex(sha)) if sha is not None else beside
+    sha = branch.played.weights_sha
+    weights = (training, sha) if sha is not None else beside
     if weights is not None and (found := training_branch(store, weights[0])) is not None:
         cost = cost.plus(cost_of_training(store, *found, weights[1]))
     practised = store.read(runs.find, run.exp_id)

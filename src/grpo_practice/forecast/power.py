@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from grpo_practice.forecast.range import Range
+from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.effects import measurement
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
@@ -18,9 +19,9 @@ from grpo_practice.stats.power import (
     sigma2_within,
 )
 from grpo_practice.store import Store
-from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.records import EFFECT
-from grpo_practice.store.run_names import eval_name, library_variant, selects
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.types import Library
 
 
@@ -128,11 +129,12 @@ def planned_effect(
         se = Range(min(errors) * min(scales), max(errors) * max(scales))
         return PlannedEffect(se, rollouts, measured=True)
     known = _evaluations(store, exp_id)
-    baseline, whole = eval_name(exp_id), eval_name(exp_id, library_variant(library))
+    baseline = eval_name(exp_id)
+    whole = store.read(evaluations.of_library, exp_id, library_sha(library))
     pair = {name: of for name, of in known.items() if name in (baseline, whole)}
     within, between = _within(known), _between(pair, baseline)
     sigma2, spread = within or SIGMA2, Range(0, 1)
-    if between is not None and (moved := difference(pair[baseline], pair[whole])) is not None:
+    if between is not None and (moved := difference(pair[baseline], pair[str(whole)])) is not None:
         spread = Range(between[0] / m, between[1] + moved.mean**2)
     low, high = (
         planned_se(s2, of_all / m, m, questions, k)
@@ -151,7 +153,7 @@ def _measured_effects(
     None where the experiment has no complete measurement of experiences with enough questions.
     """
     for run in reversed(store.read(runs.all_runs)):
-        if run.exp_id == exp_id and run.role == EFFECT and run.steps == run.steps_closed > 0:
+        if run.exp_id == exp_id and run.purpose == EFFECT and run.steps == run.steps_closed > 0:
             found = measurement(store, run.name)
             errors = [one.se for one in found.experiences if one.se is not None]
             if errors and found.enough:
@@ -172,7 +174,7 @@ def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
     """
     found = dict[str, list[Question]]()
     for run in store.read(runs.all_runs):
-        if run.has_score and run.exp_id == exp_id and not selects(run.name):
+        if run.exp_id == exp_id and run.purpose in ("test", "rejudge"):
             tallies = store.read(scores.questions_of, run)
             if sum(q.n >= 2 for q in tallies) >= FEWEST:
                 found[run.name] = tallies

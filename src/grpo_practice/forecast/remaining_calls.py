@@ -87,7 +87,7 @@ def _of_eval(job: EvalJob) -> Forecast:
     to_play = 0 if played else missing - _lent(store, branch, rows)
     left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
     library = job.target.library
-    if job.target.role == EFFECT:  # about as long as the half that an attempt is shown
+    if job.target.purpose == EFFECT:  # about as long as the half that an attempt is shown
         library = replace(library, experiences=library.experiences[::2])
     left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
     turns = rollout_requests(store, spec, job.config.agent, _plays(left))

@@ -1,22 +1,21 @@
 """Scores of a practice run's agent without and with its library, where they can be compared."""
 
 import shlex
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
-from grpo_practice.canonical import text_sha
-from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.schema.runs import is_data_file
-from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.compared import sentence_of
-from grpo_practice.reports.known_scores import KnownScore, known_score, measured, scored_as
+from grpo_practice.reports.known_scores import KnownScore, known_score
 from grpo_practice.store import Store, branches, datasets, steps
-from grpo_practice.store.bound_keys import INSTRUCTIONS
-from grpo_practice.store.queries import references, runs, scores
-from grpo_practice.store.records import Branch, DatasetRow, RunRow
-from grpo_practice.store.run_names import eval_name, library_variant, selects
+from grpo_practice.store.bound_keys import instructions_of
+from grpo_practice.store.played import prompt_sha
+from grpo_practice.store.queries import evaluations, runs
+from grpo_practice.store.queries.evaluations import Evaluation
+from grpo_practice.store.records import Branch, DatasetRow
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.types import Library
 
 Attempts = frozenset[tuple[int, int]]
@@ -98,18 +97,6 @@ def is_measured_without(store: Store, branch_id: int, run: str) -> bool:
     return bool(test.scores(Library()))
 
 
-def _evaluation(store: Store, branch_id: int) -> tuple[Mapping[str, Any], int, int | None]:
-    """Return `evaluation.data` of a branch's config, `pass_k`, and `eval_data_truncate`."""
-    config = parse_yaml(store.read(references.record, branch_id).config_text, "the stored config")
-    part, most = config.at("evaluation"), config.at("practice").data.get("eval_data_truncate")
-    k = part.data.get("pass_k")
-    return (
-        part.at("data").data,
-        k if isinstance(k, int) else 1,
-        most if isinstance(most, int) else None,
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class _TestSet:
     """The questions that a practice run's agent is tested on, and who is tested."""
@@ -117,37 +104,35 @@ class _TestSet:
     store: Store
     branch: Branch
     exp_id: str
-    dataset: str | None
-    """Dataset that the run's configuration names, or a file; None where it names none."""
-    known: bool
-    """Whether that name can be read: a variable's value is not on record."""
     newest: DatasetRow | None
-    k: int
-    """Attempts at a question, as configured."""
-    truncated: int | None
-    """Questions that evaluations on the way ask; None for all."""
+    """Dataset of the name that is configured; None if there is none."""
     attempts: Attempts = field(default=frozenset())
     """All questions of the newest revision, as often as configured."""
 
     @classmethod
     def of(cls, store: Store, branch_id: int, exp_id: str) -> "_TestSet":
         """Return the test set of a branch of the experiment's practice run."""
-        data, k, truncated = _evaluation(store, branch_id)
-        name = data.get("dataset")
+        branch = store.read(branches.load, branch_id)
+        name = branch.tests.dataset
         newest = store.read(datasets.find, name) if name else None
         ids = store.read(datasets.sample_ids, newest.id) if newest else []
-        branch = store.read(branches.load, branch_id)
-        attempts = frozenset((i, k) for i in ids)
-        known = name is not None and "${" not in name
-        return cls(store, branch, exp_id, name, known, newest, k, truncated, attempts)
+        attempts = frozenset((i, branch.tests.k) for i in ids)
+        return cls(store, branch, exp_id, newest, attempts)
+
+    @property
+    def dataset(self) -> str | None:
+        """Dataset that the run's configuration names, or a file."""
+        return self.branch.tests.dataset
 
     def scores(self, library: Library) -> dict[Attempts, KnownScore]:
         """Return the newest score of this agent with a library, by what the evaluation asked."""
         found = dict[Attempts, KnownScore]()
-        for run, branch_id in self._evaluations(library):
-            evaluation = self.store.read(runs.get, run)
-            asked = self._asked(evaluation, self.store.read(branches.load, branch_id))
-            known = known_score(self.store, run) if asked is not None else None
+        # An exported agent has its library in its instructions: its prompt is the same.
+        prompt = prompt_sha(instructions_of(self.branch.identity), library)
+        of = partial(evaluations.of_agent, exp_id=self.exp_id)
+        for evaluation in self.store.read(of, self.branch, prompt):
+            asked = self._asked(evaluation)
+            known = known_score(self.store, evaluation.run) if asked is not None else None
             if asked is not None and known is not None:
                 found.setdefault(asked, known)
         return found
@@ -158,10 +143,11 @@ class _TestSet:
 
     def options(self, asked: Attempts, known: KnownScore) -> str:
         """Return the options of an evaluation that makes the run's configuration ask this."""
-        k, n = max((k for _, k in asked), default=self.k), len(asked)
+        tests, n = self.branch.tests, len(asked)
+        k = max((k for _, k in asked), default=tests.k)
         options = "" if self.dataset else f" --dataset {shlex.quote(known.dataset)}"
-        options += f" -k {k}" if k != self.k else ""
-        return options + (f" --limit {n}" if self.truncated == n < len(self.attempts) else "")
+        options += f" -k {k}" if k != tests.k else ""
+        return options + (f" --limit {n}" if tests.limit == n < len(self.attempts) else "")
 
     def restart(self) -> str:
         """Return the option that begins the evaluation anew, where another one has its name."""
@@ -169,44 +155,26 @@ class _TestSet:
         if found is None or found.head_branch is None:
             return ""
         branch = self.store.read(branches.load, found.head_branch)
+        mine = prompt_sha(instructions_of(self.branch.identity), Library())
         same = (
-            scored_as(self.store, branch.id) == scored_as(self.store, self.branch.id)
+            (branch.played.agent_sha, branch.played.prompt_sha)
+            == (self.branch.played.agent_sha, mine)
             and branch.judge_id == self.branch.judge_id
             and (self.newest is None or branch.dataset_id == self.newest.id)
         )
         return "" if same else " --restart-step 0"
 
-    def _evaluations(self, library: Library) -> Iterator[tuple[str, int]]:
-        """Yield the evaluations of this agent with a library, and their branches.
-
-        An exported agent has its library in its instructions: it is found by the prompt it was
-        asked with, and counts when nothing else about it differs.
-        """
-        own = eval_name(self.exp_id, *([library_variant(library)] if library else []))
-        if measured(self.store, self.branch.id, own) is not None:
-            branch = self.store.read(runs.get, own).head_branch
-            if branch is not None:
-                yield own, branch
-        agent = scored_as(self.store, self.branch.id)
-        prompt = text_sha(system_prompt(str(agent.pop(INSTRUCTIONS, "")), library))
-        for run, _, branch_id in self.store.read(scores.evaluations_with_prompt, prompt):
-            other = scored_as(self.store, branch_id)
-            other.pop(INSTRUCTIONS, None)
-            if other == agent:
-                yield run, branch_id
-
-    def _asked(self, run: RunRow, branch: Branch) -> Attempts | None:
+    def _asked(self, evaluation: Evaluation) -> Attempts | None:
         """Return what an evaluation asked; None where that is not what the run is tested on."""
-        if branch.judge_id != self.branch.judge_id:
-            return None
+        branch, tests = self.store.read(branches.load, evaluation.branch_id), self.branch.tests
         rows = self.store.read(steps.on_line, branch)
         slots = [slot for row in rows for slot in row.plan.slots]
-        if any(0 < k < self.k for _, k in slots) or len({k for _, k in slots if k}) > 1:
+        if any(0 < k < tests.k for _, k in slots) or len({k for _, k in slots if k}) > 1:
             return None
         ids = {i for i, _ in slots}
-        own = run.exp_id == self.exp_id
-        if self.dataset is None or not self.known:
-            return frozenset(slots) if own and not selects(run.name) else None
+        own = evaluation.exp_id == self.exp_id
+        if self.dataset is None:
+            return frozenset(slots) if own else None
         if ids == {i for i, _ in self.attempts}:
             return frozenset(slots)
         # A run keeps the questions that it was tested on, also after they were uploaded anew.
@@ -214,7 +182,7 @@ class _TestSet:
         if not own or not _is_named(row, self.dataset):
             return None
         all_ = self.store.read(datasets.sample_ids, row.id)
-        return frozenset(slots) if ids in (set(all_), set(all_[: self.truncated])) else None
+        return frozenset(slots) if ids in (set(all_), set(all_[: tests.limit])) else None
 
 
 def _is_named(row: DatasetRow, dataset: str) -> bool:

@@ -126,7 +126,7 @@ def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
 def _side(store: Store, named: str, name: str) -> _Side:
     run = store.read(runs.get, name)
     if not run.has_score:
-        article = "an" if run.role == EFFECT else "a"
+        article = "an" if run.purpose == EFFECT else "a"
         what = f"{name} is {article} {run.shown_kind} run: it has no score"
         raise ConfigError(what, hint="grpo-practice runs list")
     if run.head_branch is None:

@@ -1,14 +1,18 @@
-"""Scores of evaluations that exist already, and which of them are of the very same agent."""
+"""Scores of evaluations that exist already."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from grpo_practice import stats
 from grpo_practice.reports.documents import score_document
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets
-from grpo_practice.store.bound_keys import scoring_of
-from grpo_practice.store.queries import references, runs, scores
+from grpo_practice.store.bound_keys import instructions_of
+from grpo_practice.store.played import prompt_sha
+from grpo_practice.store.queries import evaluations, runs, scores
+from grpo_practice.store.records import Branch
+from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,20 +42,20 @@ def known_score(store: Store, run: str) -> KnownScore | None:
     return KnownScore(run, dataset, stats.score(questions, k))
 
 
-def measured(store: Store, branch_id: int, run: str) -> KnownScore | None:
-    """Return the score of an evaluation that is complete and asked the very agent of this branch.
+def measured(
+    store: Store, branch: Branch, library: Library, dataset: str | None = None
+) -> KnownScore | None:
+    """Return the experiment's score of a branch's agent with a library; None unless complete.
 
-    An evaluation under the same name may be older than a restart with other instructions, or may
-    have been started by hand with another model: its score then says nothing of this agent.
+    With `dataset`, the score by which libraries are chosen on that dataset, else that of a test.
     """
-    evaluation = store.read(runs.find, run)
-    if evaluation is None or evaluation.head_branch is None:
-        return None
-    if scored_as(store, evaluation.head_branch) != scored_as(store, branch_id):
-        return None
-    return known_score(store, run)
-
-
-def scored_as(store: Store, branch_id: int) -> dict[str, object]:
-    """Return the part of a branch's identity that says who is scored, and how."""
-    return scoring_of(store.read(references.record, branch_id).identity)
+    exp_id = store.read(runs.get, branch.run).exp_id
+    prompt = prompt_sha(instructions_of(branch.identity), library)
+    of = partial(
+        evaluations.of_agent, exp_id=exp_id, purpose="select" if dataset is not None else "test"
+    )
+    for found in store.read(of, branch, prompt):
+        mine = found.exp_id == exp_id and dataset in (None, found.dataset)
+        if mine and (known := known_score(store, found.run)) is not None:
+            return known
+    return None

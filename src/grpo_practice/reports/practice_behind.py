@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.prompts.system import block_sha, library_sha
+from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, branches, libraries, steps
-from grpo_practice.store.bound_keys import INSTRUCTIONS
 from grpo_practice.store.queries import arms, runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
-from grpo_practice.store.run_names import selects
 from grpo_practice.text import folded
 
 
@@ -20,23 +18,13 @@ class Choice:
     """Number of different ones, the evaluated one among them."""
 
 
-def library_hash(branch: Branch) -> bytes | None:
-    """Return the hash of the library that an evaluation was played with; None without one.
-
-    An exported agent, which may be evaluated under any name, has its library in its instructions.
-    """
-    if branch.library:
-        return library_sha(branch.library)
-    return block_sha(str(branch.identity.get(INSTRUCTIONS) or ""))
-
-
 def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str]:
     """Return the questions, folded, that its library learnt from or was chosen by.
 
     Those of the experiment's practice run as it stands are among them: its agent may be one in
     which no library can be told.
     """
-    sha = library_hash(branch)
+    sha = branch.played.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
     # A run that was begun anew has learnt elsewhere: each library is of the branch that made it.
     ends = {branch_id for _, branch_id in behind}
@@ -45,9 +33,9 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
     used = {segment.branch_id for end in ends for segment in store.read(branches.line, end)}
     names = {evaluation.exp_id, *(run for run, _ in behind)}
     for run in store.read(runs.all_runs):
-        chosen = run.parent_run in names and selects(run.name)
+        chosen = run.parent_run in names and run.purpose == "select"
         # A library that was pruned is chosen by these questions, too.
-        pruned = run.exp_id in names and run.role == EFFECT
+        pruned = run.exp_id in names and run.purpose == EFFECT
         if (chosen or pruned) and run.head_branch is not None:
             used.add(run.head_branch)
     samples = store.read(arms.planned_samples, used)
@@ -59,7 +47,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
     practices = _makers(store, evaluation, branch)
     if not practices:
         return None
-    sha = library_hash(branch)
+    sha = branch.played.library_sha
     for practice in practices:
         found = _practice_branch(store, practice)
         outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
@@ -74,7 +62,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
         if not run.has_score or run.head_branch is None:
             continue
         other = store.read(branches.load, run.head_branch)
-        if (known := library_hash(other)) in made and known and _asked(store, other) & asked:
+        if (known := other.played.library_sha) in made and known and _asked(store, other) & asked:
             scored.add(known)
     return Choice(practices[0], len(scored))
 
@@ -94,7 +82,7 @@ def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | Non
 
 def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
     """Return the practice runs that made its library, that of its own experiment first."""
-    sha = library_hash(branch)
+    sha = branch.played.library_sha
     found = store.read(arms.makers, sha) if sha else set[str]()
     return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
 

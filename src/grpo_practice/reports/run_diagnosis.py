@@ -16,7 +16,7 @@ from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.store.run_names import questions_of, selects
+from grpo_practice.store.run_names import questions_of
 from grpo_practice.text import count, folded
 
 FEW = 10
@@ -320,7 +320,7 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
     for run in store.read(runs.all_runs):
         if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
             # Those of an `effect` run choose what stays in a library.
-            chosen = "selection" if selects(run.name) or not run.has_score else "test"
+            chosen = "selection" if run.purpose == "select" or not run.has_score else "test"
             part = "practice" if run.learns else chosen
             line = store.read(branches.load, run.head_branch).line
             of.setdefault(part, set()).update(segment.branch_id for segment in line)

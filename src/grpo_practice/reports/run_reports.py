@@ -42,7 +42,6 @@ from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant
 from grpo_practice.types import Library
 
 ALIKE = "all attempts of every group gave the same text"
@@ -366,9 +365,7 @@ def practice_report(
         if row.library_out
     }
     evals = {
-        step: score
-        for step, library in outs.items()
-        if (score := measured(store, tip, eval_name(exp_id, library_variant(library))))
+        step: score for step, library in outs.items() if (score := measured(store, branch, library))
     }
     library = outs[max(outs)] if outs else branch.library
     known = before_after(store, tip, branch.run, library)

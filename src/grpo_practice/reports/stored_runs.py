@@ -14,22 +14,22 @@ from grpo_practice.reports.documents import MEAN_OVER, score_document
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.shortfalls import Shortfall, counted_steps, practise_command, shortfalls
-from grpo_practice.reports.training import TrainedParts, base_model, trained_parts
+from grpo_practice.reports.training import TrainedParts, trained_parts
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
-from grpo_practice.store.bound_keys import MODEL, agent_of, verify_of
+from grpo_practice.store.bound_keys import verify_of
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
-from grpo_practice.store.queries.runs import Played
+from grpo_practice.store.queries.runs import Asked
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunRow, StepRow
 from grpo_practice.store.records import ShownKind as ShownKind
-from grpo_practice.store.run_names import questions_of, selects
+from grpo_practice.store.run_names import questions_of
 from grpo_practice.text import count
 
 
@@ -60,21 +60,21 @@ class RunsReport(Report):
     """All runs of a database, the oldest first."""
 
     runs: Sequence[RunRow]
-    played: Mapping[str, Played]
+    asked: Mapping[str, Asked]
     """Run → its dataset and model, for the runs that have them."""
     scores: Mapping[str, float | None]
     """Evaluation that is complete → its mean."""
 
-    def played_by(self, run: str) -> Played:
+    def asked_by(self, run: str) -> Asked:
         """Return a run's dataset and model; neither for a run that has none."""
-        return self.played.get(run, Played(None, None))
+        return self.asked.get(run, Asked(None, None))
 
     @override
     def document(self) -> dict[str, Any]:
         """Return `grpo-practice.runs/1`."""
         documents = [
             _run_document(run)
-            | asdict(self.played_by(run.name))
+            | asdict(self.asked_by(run.name))
             | {"score": self.scores.get(run.name)}
             for run in self.runs
         ]
@@ -118,11 +118,7 @@ def runs_report(store: Store, kind: ShownKind | None = None) -> RunsReport:
         name: store.read(scores.mean_score, store.read(branches.load, head))
         for name, head in heads.items()
     }
-    played = store.read(runs.played)
-    for row in rows:
-        if row.kind == "train" and row.name in played:
-            played[row.name] = replace(played[row.name], model=base_model(store, row.name))
-    return RunsReport(rows, played, means)
+    return RunsReport(rows, store.read(runs.asked), means)
 
 
 class Scores(Shown, dict[str, Score]):
@@ -216,10 +212,10 @@ class RunReport(Report):
         """Command that ships trained weights, or scores an evaluation with another function."""
         if self.run.kind == "train":
             return f"grpo-practice export-agent --run {quote(self.run.name)}"
-        if self.run.role == EFFECT:
+        if self.run.purpose == EFFECT:
             return f"grpo-practice experiences list --run {quote(self.run.exp_id)}"
         # What a judge scores may have no gold, which the others compare with.
-        if self.run.role == "rejudge" or self.verify == "judge":
+        if self.run.purpose == "rejudge" or self.verify == "judge":
             return "grpo-practice runs list"
         other = "exact" if self.verify == "contains" else "contains"
         return f"grpo-practice eval --rejudge --verify {other} --run {quote(self.run.name)}"
@@ -278,7 +274,7 @@ def _run_document(run: RunRow) -> dict[str, Any]:
         "run": run.name,
         "exp_id": run.exp_id,
         "kind": run.kind,
-        "role": run.role,
+        "purpose": run.purpose,
         "parent": run.parent_run,
         "status": run.status,
         "simulated": run.simulated,
@@ -312,7 +308,9 @@ def run_report(store: Store, name: str) -> RunReport:
     shown = own.get(run.kind, [r for r in evals if r.name == name])
     # The score that a library was chosen by is no result: the highest of several is too high.
     family = [
-        r.name for r in shown if r.exp_id == run.exp_id and (r.name == name or not selects(r.name))
+        r.name
+        for r in shown
+        if r.exp_id == run.exp_id and (r.name == name or r.purpose != "select")
     ]
     rows = store.read(steps.on_line, branch) if branch else []
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
@@ -344,8 +342,8 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else 0,
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
-        trained.base if trained else agent_of(branch.identity).get(MODEL) if branch else None,
-        max((k for row in rows for _, k in row.plan.slots), default=None),
+        branch.played.model if branch else None,
+        branch.played.k if branch else None,
         difference,
         trained,
     )

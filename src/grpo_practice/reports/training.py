@@ -7,16 +7,13 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.config.reading.yaml_reader import parse_yaml
-from grpo_practice.errors import ConfigError
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.store import Store, branches, steps, trained_steps
-from grpo_practice.store.bound_keys import MODEL_SHA, WEIGHTS_SHA
-from grpo_practice.store.queries import runs, scores
+from grpo_practice.store.bound_keys import MODEL_SHA
+from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.records import Branch, CheckpointRow, StepRow
 from grpo_practice.store.records import UpdateRow as UpdateRow
-from grpo_practice.store.run_names import selects
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,25 +185,13 @@ def trained_parts(store: Store, branch: Branch) -> TrainedParts:
     """Return what a training run has of its own."""
     keys = {k.removeprefix("train."): v for k, v in branch.identity.items() if k[:6] == "train."}
     return TrainedParts(
-        base=base_model(store, branch.run),
+        base=branch.played.model,
         base_sha=str(branch.identity.get(MODEL_SHA, "")),
         settings=keys,
         updates=store.read(trained_steps.updates, branch),
         checkpoints=store.read(trained_steps.checkpoints, branch),
         selection=scored_steps(store, branch.run),
     )
-
-
-def base_model(store: Store, run: str) -> str | None:
-    """Return the model that a training run began with, by its stored config; None without one."""
-    stored = store.read(runs.config, run)
-    if stored is None:
-        return None
-    try:
-        settings = parse_yaml(stored.text, "the stored config").data.get("train")
-    except ConfigError:  # of a damaged database, or of somebody else
-        return None
-    return str(settings["model"]) if isinstance(settings, dict) and "model" in settings else None
 
 
 def scored_steps(store: Store, run: str) -> dict[int, float]:
@@ -219,18 +204,12 @@ def scored_steps(store: Store, run: str) -> dict[int, float]:
     if trained is None or trained.head_branch is None:
         return found
     line = store.read(branches.load, trained.head_branch)
-    saved = {row.step: row.sha256.hex() for row in store.read(trained_steps.checkpoints, line)}
-    for row in store.read(runs.all_runs):
-        if row.parent_run != run or row.parent_step is None or row.head_branch is None:
-            continue
-        if row.kind != "eval" or selects(row.name) is None:
-            continue
-        branch = store.read(branches.load, row.head_branch)
-        if branch.identity.get(WEIGHTS_SHA) != saved.get(row.parent_step):
-            continue
-        mean = store.read(scores.mean_score, branch)
-        if mean is not None:
-            found[row.parent_step] = mean
+    saved = {row.step: row.sha256 for row in store.read(trained_steps.checkpoints, line)}
+    for step, sha, branch_id in store.read(evaluations.selections_of_weights, run):
+        if sha == saved.get(step):
+            mean = store.read(scores.mean_score, store.read(branches.load, branch_id))
+            if mean is not None:
+                found[step] = mean
     return dict(sorted(found.items()))
 
 

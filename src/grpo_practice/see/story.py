@@ -8,6 +8,7 @@ from grpo_practice import __version__
 from grpo_practice.app.libraries import library_report
 from grpo_practice.app.trained_arms import compare_stored
 from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
@@ -16,10 +17,10 @@ from grpo_practice.reports.experience_reports import EvidenceSummary
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.stored_runs import RunReport, run_report
 from grpo_practice.store import Store, branches, libraries
-from grpo_practice.store.queries import arms, pages, references, rollout_list, runs
+from grpo_practice.store.queries import arms, evaluations, pages, references, rollout_list, runs
 from grpo_practice.store.queries.pages import FailureLine, Life, StepStageCost, Visit
 from grpo_practice.store.records import Branch, RunRow
-from grpo_practice.store.run_names import effect_name, eval_name, library_variant, train_name
+from grpo_practice.store.run_names import eval_name, train_name
 from grpo_practice.types import Library
 
 MOST_QUESTIONS = 200
@@ -254,8 +255,7 @@ def _curve(store: Store, story: Story, learnt: BeforeAfter, end: Library) -> lis
         elif library.experiences == end.experiences and learnt.after:
             known = learnt.after
         else:
-            name = eval_name(story.report.run.exp_id, library_variant(library))
-            known = measured(store, story.branch.id, name)
+            known = measured(store, story.branch, library)
         # A library that came back has one evaluation, which is one mark.
         if known is not None and known.run not in seen:
             seen.add(known.run)
@@ -312,13 +312,12 @@ def _moved(comparison: ComparisonReport, own: Sequence[QuestionRewards]) -> list
 
 def _effects(store: Store, exp_id: str, library: Library) -> dict[str, ExperienceEffect]:
     """Return the measured effects of a library's experiences; none where nobody measured them."""
-    name = effect_name(exp_id, library)
-    run = store.read(runs.find, name) if library else None
-    if run is None or run.head_branch is None or run.steps_closed < run.steps:
+    name = store.read(evaluations.measurement_of, exp_id, library_sha(library))
+    if name is None:
         return {}
     try:
         found = measurement(store, name)
-    except ConfigError:
+    except ConfigError:  # it is not complete
         return {}
     return {one.experience.id: one for one in found.experiences}
 

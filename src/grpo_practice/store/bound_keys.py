@@ -102,6 +102,11 @@ def agent_of(identity: Identity) -> dict[str, Any]:
     return {k: value for k, value in scoring_of(identity).items() if k.startswith("agent.")}
 
 
+def instructions_of(identity: Identity) -> str:
+    """Return the instructions of the agent; "" if it has none."""
+    return str(agent_of(identity).get(INSTRUCTIONS) or "")
+
+
 def has_own_agent(identity: Identity) -> bool:
     """Return True when the rollouts are played by an agent of the user's own."""
     return agent_of(identity).get("agent.type") in ("python", "command")

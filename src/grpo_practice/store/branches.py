@@ -3,6 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
+from dataclasses import asdict, fields
 from itertools import chain
 
 from grpo_practice.canonical import digest, text_sha
@@ -11,8 +12,17 @@ from grpo_practice.fences import new_key
 from grpo_practice.store import libraries
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import get_text, insert, now, put_text
+from grpo_practice.store.played import played_by
 from grpo_practice.store.reading import deleted_meanwhile
-from grpo_practice.store.records import Branch, JudgeRecord, RunSpec, Segment
+from grpo_practice.store.records import (
+    Branch,
+    Cause,
+    JudgeRecord,
+    Played,
+    RunSpec,
+    Segment,
+    TestSet,
+)
 from grpo_practice.store.resume import (
     Head,
     Rebind,
@@ -124,6 +134,8 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         library=library,
         prompts=prompts,
         fence_key=row["fence_key"],
+        played=Played(**{f.name: row[f.name] for f in fields(Played)}),
+        tests=TestSet(row["test_dataset"], row["test_k"] or 1, row["test_limit"]),
         identity=json.loads(row["identity"]),
         reuses=reuses(db, branch_id),
         notices=notices,
@@ -216,7 +228,7 @@ def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
         "run_id": spec.name,
         "exp_id": spec.exp_id,
         "kind": spec.kind,
-        "role": spec.role,
+        "purpose": spec.purpose,
         "parent_run_id": spec.parent_run,
         "parent_step": spec.parent_step,
         "status": "new",
@@ -237,7 +249,8 @@ def _insert_branch(
     # The texts themselves: a run goes on with the prompts of its start, whatever the files say now.
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _start_library(db, spec, parent, from_step)
-    restarted = parent is not None and spec.cause == "start"
+    cause: Cause = "rejudge" if spec.purpose == "rejudge" else "start"
+    restarted = parent is not None and cause == "start"
     if lender:
         fence_key = lender["fence_key"]  # the prompts of the calls that the branch takes over
     else:
@@ -247,7 +260,7 @@ def _insert_branch(
     replaced = (
         lender is not None and lender["run_id"] == spec.name and lender["branch_id"] != parent
     )
-    cause = lender["cause"] if lender and replaced else "restart" if restarted else spec.cause
+    cause = lender["cause"] if lender and replaced else "restart" if restarted else cause
     row = {
         "run_id": spec.name,
         "parent_id": parent,
@@ -264,6 +277,8 @@ def _insert_branch(
         "fence_key": fence_key,
         "base_dir": folder_text(spec.base_dir),
         "dataset_id": spec.dataset_id,
+        **asdict(played_by(spec)),
+        **_tested_on(spec),
         "created_at": now(),
     }
     branch_id = insert(db, "branches", row)
@@ -273,6 +288,14 @@ def _insert_branch(
         (branch_id, int(spec.simulated), spec.name),
     )
     return branch_id
+
+
+def _tested_on(spec: RunSpec) -> dict[str, str | int | None]:
+    """Return the columns of what a practice run is tested on."""
+    if spec.kind != "practice":
+        return {}
+    of = spec.tests
+    return {"test_dataset": of.dataset, "test_k": of.k, "test_limit": of.limit}
 
 
 def _start_library(
@@ -303,13 +326,16 @@ def _start_library(
 
 def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
     """Store today's configuration: it differs in nothing that the branch is bound to."""
+    row = {
+        "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
+        "base_dir": folder_text(spec.base_dir),
+        "k": spec.k,
+        **_tested_on(spec),
+    }
+    changes = ", ".join(f"{name} = :{name}" for name in row)
     db.execute(
-        "UPDATE branches SET config_sha = ?, base_dir = ? WHERE branch_id = ?",
-        (
-            put_text(db, spec.config_text, text_sha(spec.config_text)),
-            folder_text(spec.base_dir),
-            branch_id,
-        ),
+        f"UPDATE branches SET {changes} WHERE branch_id = :branch_id",
+        row | {"branch_id": branch_id},
     )
 
 

@@ -100,6 +100,7 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
         "run_id": spec.name,
         "exp_id": spec.name,
         "kind": "recorded",
+        "purpose": "recorded",
         "status": "new",
         "simulated": int(spec.simulated),
         "created_at": created,

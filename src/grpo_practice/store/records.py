@@ -12,8 +12,43 @@ ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]
 """Kind of a run as a person reads it."""
 Cause = Literal["start", "restart", "rejudge"]
 
-EFFECT = "effect"
-"""Role of an evaluation whose rollouts are each shown half of a library: its mean is no score."""
+Purpose = Literal["practice", "test", "select", "effect", "rejudge", "train", "trial", "recorded"]
+"""Why a run is made; `store/schema/1.sql` says what each purpose means."""
+
+EFFECT: Purpose = "effect"
+"""Purpose of an evaluation whose rollouts are each shown half of a library: it has no score."""
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """The agent that a branch plays; the fields are its columns.
+
+    Branches with the same agent, weights and prompt play alike, whatever their runs are called.
+    """
+
+    model: str | None = None
+    """Model that answers; None for an own agent that names none."""
+    k: int | None = None
+    """Attempts at a question, as configured; None for a recorded run."""
+    agent_sha: bytes | None = None
+    """Hash of the agent's settings without its instructions."""
+    weights_sha: bytes | None = None
+    """Hash of the trained weights that are asked; None for any other model."""
+    library_sha: bytes | None = None
+    """Hash of the library of an evaluation, also of one within its instructions; None without."""
+    prompt_sha: bytes | None = None
+    """Hash of the system prompt of an evaluation; None for a run with several."""
+
+
+@dataclass(frozen=True, slots=True)
+class TestSet:
+    """Questions that a practice run's agent is tested on, as configured."""
+
+    dataset: str | None = None
+    """Name of the dataset, or a file; None if the configuration names neither."""
+    k: int = 1
+    limit: int | None = None
+    """Most questions of an evaluation on the way; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +74,17 @@ class RunSpec:
     base_dir: Path
     dataset_id: int
     judge: JudgeRecord
+    purpose: Purpose
+    k: int
+    """Attempts at a question."""
+    base_model: str | None = None
+    """Model that a training run begins with."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prompt texts by name; a run goes on with the ones stored at its start."""
     library: Library | None = None
     """Practice: what a new run starts from. None starts empty."""
+    tests: TestSet = field(default_factory=TestSet)
     simulated: bool = False
-    role: str = ""
     parent_run: str | None = None
     parent_step: int | None = None
     reuses: int | None = None
@@ -54,7 +94,6 @@ class RunSpec:
 
     Only evaluations lend answers, so only they have addresses.
     """
-    cause: Cause = "start"
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret of the fences of a new run; None has one made.
 
@@ -87,6 +126,8 @@ class Branch:
     library: Library
     """Library before `from_step`."""
     prompts: Mapping[str, str]
+    played: Played = field(default_factory=Played)
+    tests: TestSet = field(default_factory=TestSet)
     identity: Mapping[str, Any] = field(default_factory=dict)
     """Keys it is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
@@ -330,7 +371,7 @@ class RunRow:
     name: str
     exp_id: str
     kind: str
-    role: str
+    purpose: Purpose
     parent_run: str | None
     parent_step: int | None
     head_branch: int | None
@@ -343,8 +384,8 @@ class RunRow:
 
     @property
     def shown_kind(self) -> str:
-        """Kind as a person reads it: a run of role `effect` is no evaluation to them."""
-        return EFFECT if self.role == EFFECT else self.kind
+        """Kind as a person reads it: a run of purpose `effect` is no evaluation to them."""
+        return EFFECT if self.purpose == EFFECT else self.kind
 
     @property
     def learns(self) -> bool:
@@ -354,4 +395,4 @@ class RunRow:
     @property
     def has_score(self) -> bool:
         """True for an evaluation of one agent: the mean of its rewards says how good that is."""
-        return self.kind == "eval" and self.role != EFFECT
+        return self.kind == "eval" and self.purpose != EFFECT

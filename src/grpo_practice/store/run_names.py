@@ -46,23 +46,9 @@ def trial_name(exp_id: str, number: int) -> str:
     return f"{exp_id}/tune/{number}"
 
 
-def is_trial(run: str) -> bool:
-    """Return whether a name is that of a trial."""
-    return bool(re.search(r"/tune/\d+\Z", run))
-
-
 def select_variant(dataset: str) -> str:
     """Return the part of an evaluation's name that says it chooses among libraries."""
     return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"
-
-
-def selects(run: str) -> str | None:
-    """Return that part of a run's name; None for an evaluation that chooses nothing.
-
-    The part is the last one, or that before the hash of weights.
-    """
-    parts = run.split("/")[-2:]
-    return next((part for part in reversed(parts) if part.startswith(_SELECTS)), None)
 
 
 def questions_of(run: str) -> str:

@@ -28,7 +28,7 @@ WITH played AS (
              AND coalesce(w.ended_at, '9') >= i.started_at) AS asked_by
     FROM runs r JOIN invocations i USING (run_id) JOIN branches b USING (branch_id)
    WHERE r.exp_id IN (SELECT value FROM json_each(:experiments)) AND r.simulated = :simulated
-     AND r.kind = 'eval' AND r.role <> '{EFFECT}'
+     AND r.kind = 'eval' AND r.purpose <> '{EFFECT}'
      AND (b.rebinds IS NULL OR EXISTS (
        SELECT 1 FROM call_sums c WHERE c.branch_id = i.branch_id
           AND c.invocation_id = i.invocation_id AND c.stage = 'play')))

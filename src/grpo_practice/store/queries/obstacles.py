@@ -83,7 +83,7 @@ def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disa
     again = db.execute(
         """SELECT r.run_id, j.name, b.judge_id FROM runs r
              JOIN branches b ON b.branch_id = r.head_branch JOIN judges j USING (judge_id)
-            WHERE r.role = 'rejudge' AND r.parent_run_id = ? ORDER BY r.run_id""",
+            WHERE r.purpose = 'rejudge' AND r.parent_run_id = ? ORDER BY r.run_id""",
         (run,),
     ).fetchall()
     found = list[Disagreement]()

@@ -1,6 +1,5 @@
 """Runs as a person asks for them: lists, look-ups, costs."""
 
-import json
 import re
 import sqlite3
 from collections.abc import Iterable, Sequence
@@ -8,13 +7,12 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.store.bound_keys import MODEL, agent_of
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import RunRow
 from grpo_practice.text import folder_of, nearest
 
 _SELECT = """
-SELECT r.run_id AS name, r.exp_id, r.kind, r.role, r.parent_run_id AS parent_run, r.parent_step,
+SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
        r.head_branch, r.status, r.simulated, r.created_at,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id) AS steps,
        (SELECT count(*) FROM v_steps s WHERE s.run_id = r.run_id
@@ -51,25 +49,22 @@ class StageCost:
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
-    """Dataset that a run plays, and the model that answers."""
+class Asked:
+    """Dataset that a run asks, and the model that answers."""
 
     dataset: str | None
     model: str | None
     """None for an agent whose configuration names none."""
 
 
-def played(db: sqlite3.Connection) -> dict[str, Played]:
-    """Return run → what its newest branch plays, for the runs that were begun with a dataset."""
+def asked(db: sqlite3.Connection) -> dict[str, Asked]:
+    """Return run → what its newest branch asks, for the runs that were begun with a dataset."""
     rows = db.execute(
-        """SELECT r.run_id, d.name, b.identity FROM runs r
+        """SELECT r.run_id, d.name, b.model FROM runs r
              JOIN branches b ON b.branch_id = r.head_branch
              JOIN datasets d ON d.dataset_id = b.dataset_id"""
     )
-    return {
-        run: Played(dataset, agent_of(json.loads(identity)).get(MODEL))
-        for run, dataset, identity in rows
-    }
+    return {run: Asked(dataset, model) for run, dataset, model in rows}
 
 
 def all_runs(db: sqlite3.Connection) -> list[RunRow]:
@@ -110,7 +105,8 @@ def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
     """Return the run, among those that a person started, whose command ran last."""
     marks = ",".join("?" * len(kinds))
     row = db.execute(
-        f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.role = ''
+        f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.parent_run_id IS NULL
+               AND r.purpose NOT IN ('select', 'effect')
              ORDER BY (SELECT max(invocation_id) FROM invocations i WHERE i.run_id = r.run_id) DESC,
                       r.rowid DESC LIMIT 1""",
         tuple(kinds),

@@ -11,7 +11,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
 from grpo_practice.store import branches, step_totals, steps
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
-from grpo_practice.store.records import EFFECT, Branch, RunRow
+from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
@@ -165,36 +165,6 @@ def settled_counts(
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES} {more}) GROUP BY 1"
     found = {int(step): int(n) for step, n in _over_unsummed(db, branch, "r.step, count(*)", tail)}
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
-
-
-def evaluations_with_prompt(
-    db: sqlite3.Connection, system_sha: bytes
-) -> list[tuple[str, str, int]]:
-    """Return (run, exp_id, branch) of all evaluations with this prompt, newest first.
-
-    All rollouts of such a branch were asked with the same one.
-    """
-    rows = db.execute(
-        """SELECT run_id, exp_id, head_branch FROM runs u WHERE kind = 'eval' AND role <> ? AND ? =
-             (SELECT r.system_sha FROM rollouts r WHERE r.branch_id = u.head_branch LIMIT 1)
-            ORDER BY u.created_at DESC""",
-        (EFFECT, system_sha),
-    )
-    return [(run, exp_id, branch) for run, exp_id, branch in rows]
-
-
-def evaluations_without_rollouts(db: sqlite3.Connection) -> list[tuple[str, int]]:
-    """Return (run, branch) of the evaluations of which nothing is played yet, newest first.
-
-    Some of their requests may be answered: what was under way at a cap is kept as calls alone.
-    """
-    rows = db.execute(
-        """SELECT run_id, head_branch FROM runs u WHERE kind = 'eval' AND head_branch NOTNULL
-              AND NOT EXISTS (SELECT 1 FROM rollouts r WHERE r.branch_id = u.head_branch)
-              AND role <> ? ORDER BY u.created_at DESC""",
-        (EFFECT,),
-    )
-    return [(run, branch) for run, branch in rows]
 
 
 def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[bytes | None]:

@@ -43,7 +43,10 @@ CREATE TABLE runs (
   run_id        TEXT PRIMARY KEY,            -- its name: EXP, EXP/eval, EXP/eval/L<sha>, …
   exp_id        TEXT NOT NULL,
   kind          TEXT NOT NULL CHECK (kind IN ('practice','eval','recorded','train')),
-  role          TEXT NOT NULL DEFAULT '',    -- '', 'in_run', 'rejudge', 'effect'
+  -- test: measures an agent; select: chooses among libraries or weights; effect: shows each rollout
+  -- half of a library; rejudge: scores the rollouts of another run; trial: training of a search.
+  purpose       TEXT NOT NULL CHECK (purpose IN
+                  ('practice','test','select','effect','rejudge','train','trial','recorded')),
   parent_run_id TEXT REFERENCES runs,
   parent_step   INTEGER,
   head_branch   INTEGER REFERENCES branches, -- the run as it is now
@@ -79,9 +82,21 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   fence_key     BLOB NOT NULL CHECK (length(fence_key) = 32), -- secret of the fences in prompts
   base_dir      TEXT NOT NULL,               -- folder of relative paths in the config
   dataset_id    INTEGER REFERENCES datasets,
+  k             INTEGER,                     -- attempts at a question; NULL = recorded
+  -- Who plays. Two branches with the same agent and prompt play alike, whatever their runs' names.
+  model         TEXT,                        -- NULL = an own agent that names none
+  agent_sha     BLOB,                        -- settings without instructions; NULL = recorded
+  weights_sha   BLOB,                        -- trained weights that are asked; NULL = none
+  library_sha   BLOB,                        -- of an evaluation, also within instructions; NULL = none
+  prompt_sha    BLOB,                        -- the one system prompt of an evaluation; NULL = several
+  -- What a practice run is tested on, as configured.
+  test_dataset  TEXT,                        -- name or file; NULL = not configured
+  test_k        INTEGER,
+  test_limit    INTEGER,                     -- most questions on the way; NULL = all
   created_at    TEXT NOT NULL
 ) STRICT;
 CREATE INDEX branches_run ON branches (run_id);
+CREATE INDEX branches_played ON branches (prompt_sha, agent_sha) WHERE prompt_sha IS NOT NULL;
 
 CREATE TABLE invocations (                   -- a process that works on a run
   invocation_id INTEGER PRIMARY KEY,

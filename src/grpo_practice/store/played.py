@@ -1,0 +1,41 @@
+"""The agent that a run plays, told from what the run is bound to."""
+
+from grpo_practice.canonical import digest, text_sha
+from grpo_practice.prompts.system import block_sha, library_sha, system_prompt
+from grpo_practice.store.bound_keys import (
+    INSTRUCTIONS,
+    MODEL,
+    WEIGHTS_SHA,
+    agent_of,
+    instructions_of,
+)
+from grpo_practice.store.records import EFFECT, Played, RunSpec
+from grpo_practice.types import Library
+
+
+def played_by(spec: RunSpec) -> Played:
+    """Return the agent that a run of this wish plays."""
+    agent = agent_of(spec.identity)
+    agent.pop(INSTRUCTIONS, None)
+    weights = spec.identity.get(WEIGHTS_SHA)
+    library = (spec.library or Library()) if spec.kind == "eval" else None
+    return Played(
+        model=spec.base_model or agent.get(MODEL) or None,
+        k=spec.k,
+        agent_sha=digest(agent),
+        weights_sha=bytes.fromhex(weights) if weights else None,
+        library_sha=None if library is None else _library_sha(spec, library),
+        prompt_sha=None
+        if library is None or spec.purpose == EFFECT
+        else prompt_sha(instructions_of(spec.identity), library),
+    )
+
+
+def prompt_sha(instructions: str, library: Library) -> bytes:
+    """Hash the system prompt of an agent with a library. Shape: [32] bytes."""
+    return text_sha(system_prompt(instructions, library))
+
+
+def _library_sha(spec: RunSpec, library: Library) -> bytes | None:
+    """Hash the library; an exported agent has its own within its instructions."""
+    return library_sha(library) if library else block_sha(instructions_of(spec.identity))

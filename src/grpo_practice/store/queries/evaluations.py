@@ -1,0 +1,134 @@
+"""Evaluations by the agent that they play, the dataset that they ask, and their purpose."""
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from grpo_practice.store.records import EFFECT, Branch, Played
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """An evaluation as it stands."""
+
+    run: str
+    exp_id: str
+    branch_id: int
+    """Newest branch of the run."""
+    dataset: str
+    """Name of the dataset that it asks."""
+    library_sha: bytes | None
+    """Hash of the library that it plays; None without one."""
+
+
+_SELECT = """SELECT r.run_id AS run, r.exp_id, b.branch_id, d.name AS dataset, b.library_sha
+  FROM runs r JOIN branches b ON b.branch_id = r.head_branch JOIN datasets d USING (dataset_id)
+ WHERE r.kind = 'eval'"""
+_SAME_AGENT = "b.prompt_sha = :prompt AND b.agent_sha = :agent AND b.weights_sha IS :weights"
+
+
+def of_agent(
+    db: sqlite3.Connection,
+    branch: Branch,
+    prompt: bytes,
+    *,
+    exp_id: str,
+    purpose: Literal["test", "select"] = "test",
+) -> list[Evaluation]:
+    """Return the evaluations of a branch's agent with this system prompt, scored as it is.
+
+    The earliest evaluation of the experiment comes first, else the newest one of the others.
+    """
+    return _found(
+        db,
+        f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.judge_id = :judge
+            ORDER BY r.exp_id <> :exp_id,
+                     CASE WHEN r.exp_id = :exp_id THEN r.rowid ELSE -r.rowid END""",
+        **_agent(branch.played, prompt),
+        purpose=purpose,
+        judge=branch.judge_id,
+        exp_id=exp_id,
+    )
+
+
+def lenders(
+    db: sqlite3.Connection, run: str, played: Played, dataset_sha: str, seed: int, batch_size: int
+) -> list[Evaluation]:
+    """Return the other evaluations that asked an agent the same questions under the same seeds.
+
+    Those with rollouts come first, the newest before all others. An evaluation without any may
+    have answers: a request that was under way at a cap is kept as a call alone.
+    """
+    return _found(
+        db,
+        f"""{_SAME_AGENT} AND r.purpose IN ('test', 'select') AND r.run_id <> :run
+            AND d.sha256 = :dataset AND json_extract(b.identity, '$.seed') IS :seed
+            AND json_extract(b.identity, '$.batch_size') IS :batch_size
+            ORDER BY EXISTS (SELECT 1 FROM rollouts o WHERE o.branch_id = b.branch_id) DESC,
+                     r.rowid DESC""",
+        **_agent(played, played.prompt_sha),
+        run=run,
+        dataset=bytes.fromhex(dataset_sha),
+        seed=seed,
+        batch_size=batch_size,
+    )
+
+
+def selections(db: sqlite3.Connection, run: str) -> list[Evaluation]:
+    """Return the evaluations by which a practice run chooses among its libraries, oldest first."""
+    return _found(db, "r.purpose = 'select' AND r.parent_run_id = :run ORDER BY r.rowid", run=run)
+
+
+def selections_of_weights(db: sqlite3.Connection, run: str) -> list[tuple[int, bytes, int]]:
+    """Return the evaluations by which a training run chooses among its weights.
+
+    Each is (step after which the weights were saved, their hash, the evaluation's branch).
+    """
+    rows = db.execute(
+        """SELECT r.parent_step, b.weights_sha, b.branch_id FROM runs r
+             JOIN branches b ON b.branch_id = r.head_branch
+            WHERE r.parent_run_id = ? AND r.purpose = 'select' AND b.weights_sha NOTNULL
+              AND r.parent_step NOTNULL""",
+        (run,),
+    )
+    return [(step, sha, branch_id) for step, sha, branch_id in rows]
+
+
+def of_library(
+    db: sqlite3.Connection, exp_id: str, library: bytes | None, weights: bytes | None = None
+) -> str | None:
+    """Return the experiment's first evaluation at an endpoint with this library and these weights.
+
+    None stands for no library, and for weights that nobody trained.
+    """
+    found = _found(
+        db,
+        """r.purpose = 'test' AND r.exp_id = :exp_id
+           AND (r.parent_run_id IS NULL OR r.parent_run_id = r.exp_id)
+           AND b.weights_sha IS :weights AND b.library_sha IS :library ORDER BY r.rowid LIMIT 1""",
+        exp_id=exp_id,
+        weights=weights,
+        library=library,
+    )
+    return found[0].run if found else None
+
+
+def measurement_of(db: sqlite3.Connection, exp_id: str, library: bytes) -> str | None:
+    """Return the run that measures the experiences of a library; None without one."""
+    found = _found(
+        db,
+        """r.purpose = :effect AND r.exp_id = :exp_id AND b.library_sha = :library
+           ORDER BY r.rowid DESC LIMIT 1""",
+        effect=EFFECT,
+        exp_id=exp_id,
+        library=library,
+    )
+    return found[0].run if found else None
+
+
+def _agent(played: Played, prompt: bytes | None) -> dict[str, Any]:
+    return {"prompt": prompt, "agent": played.agent_sha, "weights": played.weights_sha}
+
+
+def _found(db: sqlite3.Connection, where: str, **values: Any) -> list[Evaluation]:
+    return [Evaluation(**row) for row in db.execute(f"{_SELECT} AND {where}", values)]
