@@ -137,7 +137,7 @@ def test_an_import_in_a_circle_is_seen() -> None:
 
 SHOWN = {
     *("workspace", "reports", "events", "stages", "errors", "config", "redact", "stats", "text"),
-    *("calls", "types", "export", "sim", "chat_server"),
+    *("calls", "findings", "types", "export", "sim", "chat_server"),
 }
 """Rooms that a command may import from: the API, and values that it takes or returns."""
 

@@ -89,7 +89,7 @@ def test_the_verify_function_that_is_shown_takes_no_near_miss_for_right(
     run(["doctor", "--config", "practice.yaml", "--run", "--json", *sets])
     found = json.loads(capsys.readouterr().out)["findings"]
     tried = [one for one in found if one["about"] == "verify score.py:check"]
-    assert [one["state"] for one in tried] == ["ok"], tried
+    assert [one["severity"] for one in tried] == ["ok"], tried
     words = ["--answer", "Canberra", "--response", "I think:\ncanberra\n", "--json"]
     assert run(["verify", "score.py:check", *words]) == 0
     assert json.loads(capsys.readouterr().out)["reward"] == 1

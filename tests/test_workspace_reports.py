@@ -74,7 +74,7 @@ def test_a_configuration_is_shown_without_the_secrets_in_its_urls(ws: Workspace)
 
 def test_a_diagnosis_shows_its_checks(ws: Workspace) -> None:
     diagnosis = ws.doctor()
-    assert [check.about in repr(diagnosis) for check in diagnosis.checks[:3]] == [True] * 3
+    assert [check.about in repr(diagnosis) for check in diagnosis.findings[:3]] == [True] * 3
 
 
 async def test_the_doctor_takes_a_configuration_in_any_form_and_has_an_async_twin(
@@ -82,12 +82,12 @@ async def test_the_doctor_takes_a_configuration_in_any_form_and_has_an_async_twi
 ) -> None:
     seen = list[str]()
     found = await ws.doctor_async(config(), on_event=lambda event: seen.append(str(event)))
-    told = {check.about: check.text for check in found.checks}
+    told = {check.about: check.sentence for check in found.findings}
     assert told["config"] == "the one given can be used"
     assert "teacher" in told
-    again = ws.doctor(config()).checks
-    assert [(c.about, c.state) for c in again] == [(c.about, c.state) for c in found.checks]
-    assert found.problems == 0, found
+    again = ws.doctor(config()).findings
+    assert [(c.about, c.severity) for c in again] == [(c.about, c.severity) for c in found.findings]
+    assert found.exit_code == 0, found
     file = ws.path.with_name("c.yaml")
     file.write_text(json.dumps(config()))
     typed = ws.configuration(file).config

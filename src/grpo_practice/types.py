@@ -22,10 +22,10 @@ Summaries = Literal["auto", "always", "never"]
 
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
-Finding = Literal["confirmed", "misled", "unclear", "too_narrow"]
+LessonFinding = Literal["confirmed", "misled", "unclear", "too_narrow"]
 """Finding of a comparison about an experience that the agent has."""
 
-HOLDS: frozenset[Finding] = frozenset({"confirmed", "unclear", "too_narrow"})
+HOLDS: frozenset[LessonFinding] = frozenset({"confirmed", "unclear", "too_narrow"})
 """Findings by which an experience is right, however it may be reworded."""
 
 QuarantineRule = Literal[
@@ -267,7 +267,7 @@ class Lesson:
     call_id: int = 0
     experience: str | None = None
     """`E12`: the experience of the library that it is about; None for something new."""
-    finding: Finding | None = None
+    finding: LessonFinding | None = None
     """Finding about that experience, where it is known."""
 
 
@@ -298,7 +298,7 @@ class Operation:
     call_id: int = 0
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
-    finding: Finding | None = None
+    finding: LessonFinding | None = None
     """Finding of the lesson behind it about `target`; None when it names no experience."""
     why: str | None = None
     """Reason for a removal that no merge asked for."""

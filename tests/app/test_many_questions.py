@@ -249,7 +249,7 @@ async def test_doctor_holds_few_rows_of_a_dataset(
         }
         (tmp_path / "eval.yaml").write_text(json.dumps(config))
         asked = DoctorRequest(database=tmp_path / "p.db", config=tmp_path / "eval.yaml", env={})
-        return [check.text for check in (await diagnose(asked)).checks]
+        return [check.sentence for check in (await diagnose(asked)).findings]
 
     await doctor("short")
     peak = request.getfixturevalue("traced")

@@ -35,7 +35,7 @@ def write(folder: Path, questions: int = 6, **files: str) -> None:
 
 
 def found(ran: Ran, about: str) -> list[tuple[str, str]]:
-    return [(f["state"], f["text"]) for f in ran.document["findings"] if f["about"] == about]
+    return [(f["severity"], f["sentence"]) for f in ran.document["findings"] if f["about"] == about]
 
 
 def ask(gp: Gp, script: Script, *words: str, model: str = "m-1") -> tuple[Ran, Any]:
@@ -99,7 +99,7 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
     assert ("ok", "seed accepted") in states
     assert any(s == "warning" and "price is unknown" in t for s, t in states)
     assert any(s == "warning" and "max_tokens is not set" in t for s, t in states)
-    (hint,) = (f["hint"] for f in ran.document["findings"] if "price is unknown" in f["text"])
+    (hint,) = (f["hint"] for f in ran.document["findings"] if "price is unknown" in f["sentence"])
     assert hint.startswith("add prices: {'m-1': ")
     assert any(s == "warning" and "token counts" in t for s, t in states)
     assert not list(tmp_path.glob("*.db"))

@@ -111,7 +111,7 @@ def test_headers_that_go_out_in_clear_are_a_warning(url: str, warned: bool) -> N
     toolkit = McpToolkit.model_validate(web | {"config": config})
     assert bool(_in_clear("toolkit web", toolkit)) == bool(warned)
     if warned:
-        assert SECRET not in _in_clear("toolkit web", toolkit)[0].text
+        assert SECRET not in _in_clear("toolkit web", toolkit)[0].sentence
 
 
 def test_an_agent_of_the_users_own_is_looked_for(gp: Gp, tmp_path: Path) -> None:

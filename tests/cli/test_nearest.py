@@ -70,7 +70,7 @@ def test_what_doctor_hints_at_makes_the_part_that_is_not_there(gp: Gp, part: str
     def hints() -> list[str]:
         found = gp(*words).document["findings"]
         uses = {"practice data", "selection data", "evaluation data"}
-        return [one["hint"] for one in found if one["about"] in uses and one["state"] != "ok"]
+        return [one["hint"] for one in found if one["about"] in uses and one["severity"] != "ok"]
 
     for _ in range(3):  # the whole is uploaded, divided, and divided anew
         for command in hints()[-1].split(", then ") if hints() else ():

@@ -64,6 +64,8 @@ def test_hints_and_documents_name_the_database_too(other: Gp) -> None:
     )
     document = other("practice", "--json", *DB).document
     assert document["next"].startswith("grpo-practice export-agent --db 'other name.db'")
+    findings = other("runs", "diagnose", "demo", "--json", *DB).document["findings"]
+    assert all("--db 'other name.db'" in one["command"] for one in findings if one["command"])
 
 
 def test_a_database_that_the_environment_names_is_not_repeated(

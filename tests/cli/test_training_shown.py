@@ -58,7 +58,7 @@ def test_a_check_names_checkpoints_that_are_gone(gp: Gp, database: Path) -> None
 
 def diagnosis(gp: Gp) -> dict[str, dict[str, Any]]:
     document = gp("runs", "diagnose", RUN, "--json").document
-    return {finding["kind"]: finding for finding in document["looked_at"]}
+    return {finding["about"]: finding for finding in document["findings"]}
 
 
 def test_what_stands_in_the_way_is_said_in_words_of_training(gp: Gp, database: Path) -> None:
@@ -73,8 +73,8 @@ def test_what_stands_in_the_way_is_said_in_words_of_training(gp: Gp, database: P
         "longer": (4, 4),
         "duplicates": (0, 4),
     }
-    assert [of["kind"] for of in found.values() if of["stands_out"]] == ["all wrong"]
-    advice = " ".join(of["advice"] for of in found.values())
+    assert [of["about"] for of in found.values() if of["severity"] != "ok"] == ["all wrong"]
+    advice = " ".join(of["hint"] for of in found.values())
     assert "train.group_size" in advice
     assert "train.max_output_tokens" in advice
     assert "practi" not in advice
@@ -93,14 +93,14 @@ def test_attempts_that_become_alike_stand_out(gp: Gp, database: Path) -> None:
                 (inner, 1 - inner / 10),
             )
     found = diagnosis(gp)["entropy"]
-    assert (found["n"], found["of"], found["stands_out"]) == (0.1, 2.0, True)
+    assert (found["n"], found["of"], found["severity"]) == (0.1, 2.0, "warning")
 
 
 def test_questions_that_are_trained_and_tested_on_stand_out(gp: Gp, database: Path) -> None:
     words = ("--dataset", "train", "--verify", "exact", "--model", "sim", "--exp-id", "toy")
     asked = gp("eval", *words)
     assert asked.code == 0, asked.err
-    assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["stands_out"]) == (4, True)
+    assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["severity"]) == (4, "warning")
     out = gp("runs", "diagnose", RUN).out
     assert "4 of 4 questions of the test are in the practice, too" in out
     # A score of another model on the same questions is none of the weights.

@@ -33,7 +33,9 @@ def test_an_address_that_init_told_to_fill_in_is_no_warning(gp: Gp) -> None:
     with serving(always(ok("fine"))) as server:
         Path(".env").write_text(f"UTU_LLM_MODEL=m-1\nUTU_LLM_BASE_URL={server.url}\n")
         ran = gp("doctor", "--config", "practice.yaml", "--json")
-    found = [(f["state"], f["text"]) for f in ran.document["findings"] if f["about"] == "config"]
+    found = [
+        (f["severity"], f["sentence"]) for f in ran.document["findings"] if f["about"] == "config"
+    ]
     assert ("ok", f"m-1 is asked at {server.url} (UTU_LLM_BASE_URL in .env)") in found
     assert all(state == "ok" for state, _ in found)
     limits = {(a.stage, a.body["max_tokens"]) for a in server.asked if a.stage != "compare"}

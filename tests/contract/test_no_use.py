@@ -221,10 +221,10 @@ def test_doctor_asks_the_teacher_for_a_comparison(asked: Asked, gp: Gp) -> None:
     assert state == "problem"
     assert "its tiny comparison cannot be read: " in text
     assert "; the teacher said: I would say that one should be careful." in text
-    (hint,) = (f["hint"] for f in ran.document["findings"] if f["text"] == text)
+    (hint,) = (f["hint"] for f in ran.document["findings"] if f["sentence"] == text)
     assert hint.startswith("the model may be too weak to teach")
 
 
 def teacher_states(ran: Ran) -> list[tuple[str, str]]:
     found = ran.document["findings"]
-    return [(f["state"], f["text"]) for f in found if f["about"] == "teacher"]
+    return [(f["severity"], f["sentence"]) for f in found if f["about"] == "teacher"]

@@ -19,7 +19,7 @@ def url() -> str:
 def asked_at(gp: Gp, config: str) -> list[str]:
     """Return the states of the findings that name the address."""
     findings = gp("doctor", "--json", "--config", config).document["findings"]
-    return [one["state"] for one in findings if " is asked at http://" in one["text"]]
+    return [one["severity"] for one in findings if " is asked at http://" in one["sentence"]]
 
 
 def test_what_init_says_to_fill_in_is_no_warning(

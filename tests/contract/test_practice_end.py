@@ -257,7 +257,7 @@ def test_a_run_that_is_not_the_latest_is_gone_on_with_by_its_own_command(
     shown = gp("runs", "show", "toy")
     assert next_words(shown) == [*words, "--restart-step", "0"]
     findings = gp("runs", "diagnose", "toy", "--json").document["findings"]
-    commands = [of["command"] for of in findings if of["kind"] == "comparisons"]
+    commands = [of["command"] for of in findings if of["about"] == "comparisons"]
     assert [shlex.split(command)[1:] for command in commands] == [next_words(shown)]
     after = gp(*next_words(shown), "--json")
     assert (after.code, after.document["run"]) == (0, "toy")

@@ -68,7 +68,7 @@ def test_config_and_doctor_look_at_it_and_warn_of_nothing(folder: Gp) -> None:
     assert "exp_id: toy" in folder("config", "show").out
     assert folder("config", "validate").code == 0
     document = folder("doctor", "--json").document
-    about = [(f["state"], f["text"]) for f in document["findings"] if f["about"] == "config"]
+    about = [(f["severity"], f["sentence"]) for f in document["findings"] if f["about"] == "config"]
     assert about == [("ok", "practice.yaml can be used")]
     Path("grpo-practice.db").unlink()
     assert "practice.yaml can be used" in folder("doctor").out

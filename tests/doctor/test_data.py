@@ -21,7 +21,7 @@ def test_questions_that_stand_twice_are_counted_without_case_and_spaces() -> Non
         "evaluation": samples(("WHAT IS 1+1? ", 2), ("c", 1)),
         "selection": samples(("d", 1)),
     }
-    told = [(f.about, f.state, f.text) for f in look_at_questions(data)]
+    told = [(f.about, f.severity, f.sentence) for f in look_at_questions(data)]
     assert told == [
         ("practice data", "warning", "1 question is there again"),
         ("evaluation data", "warning", "1 of 2 questions is in the practice data too"),
@@ -72,9 +72,9 @@ async def test_a_verify_function_is_tried_on_golds_near_misses_and_hostile_answe
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", 123), ("b", 145), ("c", 77))}
     findings = await look_at_verify(config, data, tmp_path, run=True)
-    assert any(f.state == state and said in f.text for f in findings), findings
+    assert any(f.severity == state and said in f.sentence for f in findings), findings
     if state == "ok":
-        assert {f.state for f in findings} == {"ok"}
+        assert {f.severity for f in findings} == {"ok"}
 
 
 @pytest.mark.anyio
@@ -85,7 +85,7 @@ async def test_one_is_not_several(tmp_path: Path) -> None:
         flags = ["data.dataset=d", f"verify={verify}", "agent.model.model_provider.model=sim"]
         config = load_eval(None, flags, {}).config
         said += [
-            f.text
+            f.sentence
             for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path, run=True)
         ]
     assert said[0].startswith("tried on 1 gold, 1 near miss, 7 hostile answers;")
@@ -98,8 +98,8 @@ async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> N
     config = load_eval(None, flags, {}).config
     data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
     (finding,) = await look_at_verify(config, data, tmp_path, run=True)
-    assert (finding.state, finding.exit_code) == ("problem", 4)
-    assert "1 gold cannot be used" in finding.text
+    assert (finding.severity, finding.exit_code) == ("problem", 4)
+    assert "1 gold cannot be used" in finding.sentence
 
 
 @pytest.mark.parametrize(
@@ -125,5 +125,5 @@ async def test_few_golds_that_a_function_cannot_use_are_a_warning(tmp_path: Path
     rows = [(f"{n}?", "B") for n in range(9)]
     data = {"evaluation": samples(*rows, ("a", "neither of them"))}
     first, *_ = await look_at_verify(config, data, tmp_path, run=True)
-    assert (first.state, first.exit_code) == ("warning", 0)
-    assert "1 gold cannot be used, of 10 in the evaluation data" in first.text
+    assert (first.severity, first.exit_code) == ("warning", 0)
+    assert "1 gold cannot be used, of 10 in the evaluation data" in first.sentence

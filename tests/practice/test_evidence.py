@@ -14,7 +14,7 @@ from grpo_practice.practice.merge import (
 from grpo_practice.practice.replies import LIBRARY_SIZE
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.store.records import Past, Play
-from grpo_practice.types import Experience, Finding, Library, Operation, OpKind
+from grpo_practice.types import Experience, LessonFinding, Library, Operation, OpKind
 from tests.practice.test_distil import Said, teacher
 
 LIBRARY = Library((Experience(1, "Units: name them."), Experience(2, "Sums: add.")), 3, id=7)
@@ -44,7 +44,9 @@ def on(past: Past, *cast: tuple[int, Operation], plays: tuple[Play, ...] = ()) -
         ("UPDATE", "confirmed", 1),
     ],
 )
-def test_what_a_proposal_says_of_its_target(op: OpKind, finding: Finding | None, vote: int) -> None:
+def test_what_a_proposal_says_of_its_target(
+    op: OpKind, finding: LessonFinding | None, vote: int
+) -> None:
     assert Operation(op, finding=finding).vote == vote
 
 

@@ -41,7 +41,7 @@ def test_doctor_looks_for_the_extra_and_the_base_model(
     project: TrainProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def checks() -> dict[str, str]:
-        return {c.about: c.text for c in project.workspace.doctor(project.config).checks}
+        return {c.about: c.sentence for c in project.workspace.doctor(project.config).findings}
 
     monkeypatch.setattr("grpo_practice.doctor.diagnose.check_installed", lambda: None)
     assert f"{project.base} can be trained" in checks()["train"]

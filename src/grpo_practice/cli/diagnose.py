@@ -2,7 +2,9 @@
 
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.runs import RunArgument
-from grpo_practice.cli.terminal.formatting import print_json
+from grpo_practice.cli.terminal.findings_view import show_findings
+from grpo_practice.cli.terminal.formatting import print_json, say, say_next
+from grpo_practice.findings import noteworthy
 
 
 def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:
@@ -15,7 +17,10 @@ def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) ->
     report = workspace(db).diagnose(run)
     if json:
         print_json(report.document())
-    else:
-        from grpo_practice.cli.terminal.run_diagnosis_view import show_diagnosis
-
-        show_diagnosis(report)
+        return
+    say(f"{report.run}{' (simulated)' if report.simulated else ''}", style="bold")
+    show_findings(noteworthy(report.findings))
+    if not noteworthy(report.findings):
+        checked = ", ".join(dict.fromkeys(found.about for found in report.findings))
+        say(f"nothing stands out: looked at {checked or 'no closed step'}")
+    say_next(report.next_command)

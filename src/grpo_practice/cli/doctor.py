@@ -1,6 +1,5 @@
 """`doctor`: what would go wrong, before a run is paid."""
 
-from collections.abc import Collection
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,15 +15,13 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.terminal.formatting import count, print_json, say, tell
-from grpo_practice.cli.terminal.tables import beside
+from grpo_practice.cli.terminal.findings_view import show_findings
+from grpo_practice.cli.terminal.formatting import print_json, say, tell
 from grpo_practice.events import Notice
+from grpo_practice.findings import totals
 
 if TYPE_CHECKING:
     from grpo_practice.events import Event
-    from grpo_practice.workspace import Diagnosis
-
-STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 
 
 def doctor(
@@ -67,18 +64,8 @@ def doctor(
     if json:
         print_json(diagnosis.document())
     else:
-        _show(diagnosis, told)
+        # What was told before anything was sent is not repeated.
+        show_findings(found for found in diagnosis.findings if found.sentence not in told)
+        say(totals(diagnosis.findings), style="bold")
     if diagnosis.exit_code:
         raise typer.Exit(diagnosis.exit_code)
-
-
-def _show(diagnosis: "Diagnosis", told: Collection[str]) -> None:
-    """Print a line for each check that was not told before, and how many are no good."""
-    for check in diagnosis.checks:
-        if check.text in told:
-            continue
-        beside(check.state, 8, f"{check.about}: {check.text}", style=STYLES[check.state])
-        if check.hint:
-            beside("", 8, f"hint: {check.hint}")
-    problems, warnings = diagnosis.problems, diagnosis.warnings
-    say(f"{count(problems, 'problem')}, {count(warnings, 'warning')}", style="bold")

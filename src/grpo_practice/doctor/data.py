@@ -12,8 +12,9 @@ from grpo_practice.config.schema.runs import EvalConfig, RunConfig, is_data_file
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
+from grpo_practice.doctor.diagnosis import not_run
 from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError
+from grpo_practice.findings import Finding, ok, problem, problems, warning
 from grpo_practice.prompts import prompts_from
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
@@ -43,12 +44,12 @@ HOSTILE: Mapping[str, str] = {
 
 def samples_of(
     config: RunConfig, store: Store | None, base_dir: Path, held: ExitStack
-) -> tuple[dict[str, Samples], list[Check]]:
-    """Return the samples of each dataset the configuration names, by its use, and the checks.
+) -> tuple[dict[str, Samples], list[Finding]]:
+    """Return the samples of each dataset the configuration names, by its use, and the findings.
 
     They can be read while the store is open, and those of files until `held` is closed.
     """
-    found, findings = dict[str, Samples](), list[Check]()
+    found, findings = dict[str, Samples](), list[Finding]()
     for use, name in config.datasets.items():
         try:
             if is_data_file(name):
@@ -70,7 +71,7 @@ def _stage(staged: StagedSamples, path: Path, config: EvalConfig) -> StagedSampl
     return staged
 
 
-def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Check]:
+def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:
     """Check that the prompts of distillation can be used: the files, and a begun run's own."""
     if config.kind != "practice":
         return []
@@ -86,7 +87,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
     return [ok("prompts", f"those of {own} can be filled")] if own else []
 
 
-def look_at_questions(data: Mapping[str, Samples]) -> list[Check]:
+def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
     """Check for questions that are twice in a dataset, or in two that should share none."""
     found = []
     # Hashes, not texts, which may be more than the memory holds.
@@ -111,7 +112,7 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Check]:
 
 async def look_at_verify(
     config: RunConfig, data: Mapping[str, Samples], base_dir: Path, *, run: bool
-) -> list[Check]:
+) -> list[Finding]:
     """Check that the verify function takes right answers for right, and others for wrong.
 
     One in a file is left alone unless `run` is set.
@@ -129,7 +130,7 @@ async def look_at_verify(
         findings.append(warning(about, function.note))
     if function.is_judge:
         return [*findings, ok(about, "asks a judge for each answer; not tried, since that costs")]
-    if any(found.state == "problem" for found in findings):
+    if problems(findings):
         return findings
     golds = (
         sample
@@ -151,10 +152,10 @@ async def look_at_verify(
 
 def _look_at_golds(
     config: RunConfig, data: Mapping[str, Samples], function: VerifyFunction
-) -> tuple[list[Check], int]:
-    """Check that few golds cannot be used; return the checks, and how many can be."""
+) -> tuple[list[Finding], int]:
+    """Check that few golds cannot be used; return the findings, and how many can be."""
     most = (config.practice if config.kind == "practice" else DEFAULT_LIMITS).max_failed_share
-    findings, answered = list[Check](), 0
+    findings, answered = list[Finding](), 0
     for use, samples in data.items():
         bad, first = 0, ""
         for sample in samples:
@@ -185,8 +186,8 @@ def _near_misses(n: int) -> str:
 
 async def _tried(
     about: str, function: VerifyFunction, trial: Trial, samples: Sequence[Sample]
-) -> list[Check]:
-    """Return the checks of golds, near misses and hostile answers."""
+) -> list[Finding]:
+    """Return the findings on golds, near misses and hostile answers."""
     refused = [s for s in samples if not await trial.takes_gold(s)]
     try:
         trial.check_scored()
@@ -200,7 +201,7 @@ async def _tried(
         for sample in samples[:1]
         if gold_of(sample) not in text and await trial.is_right(sample, text, name)
     ]
-    n, found = len(samples), list[Check]()
+    n, found = len(samples), list[Finding]()
     if refused:
         found.append(_refused(about, function, len(refused), n, gold_of(refused[0])))
     if taken:
@@ -221,8 +222,8 @@ async def _tried(
     return found
 
 
-def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Check:
-    """Return the check of golds that were refused; some functions want a form of their own."""
+def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Finding:
+    """Return the finding on golds that were refused; some functions want a form of their own."""
     what = "a right answer to itself" if refused == 1 else "right answers to themselves"
     text = f"{refused} of {count(n, 'gold')} {_are(refused)} not {what}, as {gold!r}"
     if function.own_form:

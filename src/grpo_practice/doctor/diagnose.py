@@ -1,4 +1,4 @@
-"""All checks, in one call: the machine, and where there is a configuration, all that it names."""
+"""All findings of `doctor`: the machine, and what a configuration names, if there is one."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -19,12 +19,13 @@ from grpo_practice.doctor.data import (
     look_at_verify,
     samples_of,
 )
-from grpo_practice.doctor.diagnosis import Check, Diagnosis, ok, problem, warning
+from grpo_practice.doctor.diagnosis import Diagnosis
 from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
 from grpo_practice.doctor.machine import current, look_here
 from grpo_practice.doctor.teacher import look_at_teacher
 from grpo_practice.doctor.tools import look_at_tools
 from grpo_practice.errors import ConfigError, GrpoPracticeError
+from grpo_practice.findings import Finding, ok, problem, problems, warning
 from grpo_practice.llm.prices import Prices
 from grpo_practice.store import Store
 from grpo_practice.text import count
@@ -62,85 +63,85 @@ async def diagnose(
         request: The database and the configuration.
         notice: Told what is about to be asked, and of how many.
     """
-    checks = list[Check]()
+    findings = list[Finding]()
     try:
         env = known(request.env)
     except ConfigError as e:
         env = Environment(os.environ)
-        checks.append(problem(".env", e))
-    checks += look_here(request.database, env)
+        findings.append(problem(".env", e))
+    findings += look_here(request.database, env)
     requests = 0
     try:
-        requests = await _check_config(request, env, checks, notice)
+        requests = await _check_config(request, env, findings, notice)
     except GrpoPracticeError as e:
-        checks.append(problem("config", e))
-    return Diagnosis(checks, requests)
+        findings.append(problem("config", e))
+    return Diagnosis(findings, requests)
 
 
 async def _check_config(
-    request: DoctorRequest, env: Environment, checks: list[Check], notice: Callable[[str], None]
+    request: DoctorRequest, env: Environment, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the checks of what a configuration names; return how many requests were made."""
+    """Add the findings on what a configuration names; return how many requests were made."""
     path = request.database
     if path.exists() and not current(path):
-        checks.append(warning("config", "not looked at: the database has to be usable first"))
+        findings.append(warning("config", "not looked at: the database has to be usable first"))
         return 0
     stored = path.exists()
     unnamed = request.config is None and request.agent is None
     if unnamed and not stored and config_here("eval") is None:
         text = "none given, and no run yet: endpoints, verify function and data are not checked"
-        checks.append(warning("config", text, "doctor --config FILE"))
+        findings.append(warning("config", text, "doctor --config FILE"))
         return 0
     # To open a database that is not there would make the file.
     open_store = partial(Store, path) if stored else None
     loaded = load_config(request.config, request.overrides, env, open_store, agent=request.agent)
     which = "that of the latest run" if request.config is None else "the one given"
-    checks.append(ok("config", f"{loaded.path or which} can be used"))
+    findings.append(ok("config", f"{loaded.path or which} can be used"))
     for sentence in sentences(loaded.routes):
         notice(sentence)
-        checks.append(ok("keys", sentence))
+        findings.append(ok("keys", sentence))
     for text in (text for text in loaded.notices if text not in env.notices):
-        checks.append((ok if text in loaded.addresses else warning)("config", text))
+        findings.append((ok if text in loaded.addresses else warning)("config", text))
     config, folder = loaded.config, loaded.base_dir
     evaluation = config.evaluation
     with ExitStack() as held:
         store = held.enter_context(Store(path)) if path.exists() else None
         data, lacking = samples_of(config, store, folder, held)
-        checks += look_at_prompts(config, store, folder)
-        checks += [*lacking, *look_at_questions(data)]
-        checks += await look_at_verify(config, data, folder, run=request.run)
-    checks += await look_at_tools(evaluation.agent, folder, run=request.run)
+        findings += look_at_prompts(config, store, folder)
+        findings += [*lacking, *look_at_questions(data)]
+        findings += await look_at_verify(config, data, folder, run=request.run)
+    findings += await look_at_tools(evaluation.agent, folder, run=request.run)
     match config:
         case PracticeConfig():
             if not config.only_trains:
-                checks.append(ok("teacher", f"is given {teacher_context_text(config)}"))
-            checks += _look_at_training(config, folder)
-            checks += _look_at_approval(config)
+                findings.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+            findings += _look_at_training(config, folder)
+            findings += _look_at_approval(config)
         case EvalConfig():
             pass
-    return await _look_at_endpoints(config, folder, checks, notice)
+    return await _look_at_endpoints(config, folder, findings, notice)
 
 
 async def _look_at_endpoints(
-    config: RunConfig, folder: Path, checks: list[Check], notice: Callable[[str], None]
+    config: RunConfig, folder: Path, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the checks of the models; return how many requests were made."""
+    """Add the findings on the models; return how many requests were made."""
     models = models_of(config)
     requests = asked_for(models)
     if requests:
         notice(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
     prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
-    checks += await look_at_models(models, prices, config.key("prices"), tools=tools)
-    broken = {at for check in checks if check.state == "problem" for at in check.about.split(", ")}
+    findings += await look_at_models(models, prices, config.key("prices"), tools=tools)
+    broken = {at for found in problems(findings) for at in found.about.split(", ")}
     if config.kind == "practice" and not (config.only_trains or broken & {"teacher", "prompts"}):
         prompts = configured_prompts(config, folder)
         found, more = await look_at_teacher(config, prompts, prices, notice)
-        checks += found
+        findings += found
         requests += more
     return requests
 
 
-def _look_at_training(config: PracticeConfig, folder: Path) -> list[Check]:
+def _look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
     """Return whether the extra is there, and the base model, where one is to be trained."""
     if config.train is None:
         return []
@@ -156,7 +157,7 @@ def _look_at_training(config: PracticeConfig, folder: Path) -> list[Check]:
     return [ok("train", f"the extra is installed, and {model} can be trained")]
 
 
-def _look_at_approval(config: PracticeConfig) -> list[Check]:
+def _look_at_approval(config: PracticeConfig) -> list[Finding]:
     """Return a warning where nobody reads what an agent learns from the web."""
     if config.practice.approve or not config.evaluation.agent.page_tools:
         return []

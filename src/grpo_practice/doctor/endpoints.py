@@ -13,8 +13,8 @@ from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.findings import Finding, ok, problem, problems, warning
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import (
@@ -71,7 +71,7 @@ def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
-) -> list[Check]:
+) -> list[Finding]:
     """Check how each endpoint answers: addresses in parallel, models at one address in turn.
 
     Args:
@@ -82,7 +82,7 @@ async def look_at_models(
     """
     turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
-    async def asked(role: str, model: ModelConfig) -> list[Check]:
+    async def asked(role: str, model: ModelConfig) -> list[Finding]:
         # A server that answers one request after another would seem slow, or cut its answers.
         async with turns[place(model.model_provider.base_url)]:
             return await _model(role, model, prices, key, tools=tools and "student" in role)
@@ -93,7 +93,7 @@ async def look_at_models(
 
 async def _model(
     role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
-) -> list[Check]:
+) -> list[Finding]:
     provider = model.model_provider
     if provider.simulated:
         return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
@@ -106,7 +106,7 @@ async def _model(
     endpoint = replace(endpoint, max_tries=TRIES, timeout_s=min(DEADLINE_S, endpoint.timeout_s))
     url = endpoint.base_url
     found = [*_in_clear(role, endpoint), *await _resolved(role, url)]
-    if any(f.state == "problem" for f in found):
+    if problems(found):
         return found
     where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
     notices: list[str] = []
@@ -157,7 +157,7 @@ async def _listens(url: str) -> bool:
     return True
 
 
-async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Check:
+async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
     """Check that a request with a tool is answered: an agent with toolkits needs that."""
     try:
         reply = await answer
@@ -178,7 +178,7 @@ async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool
     return problem(role, EndpointRefusedError(text, hint=hint))
 
 
-def _reply(role: str, model: str, reply: Reply) -> list[Check]:
+def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
@@ -197,14 +197,14 @@ def _reply(role: str, model: str, reply: Reply) -> list[Check]:
     return found
 
 
-def _price(role: str, model: str, price: Price | None, key: str) -> Check:
+def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
     return warning(role, "its price is unknown: no budget in money will work", hint)
 
 
-def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
+def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     url = endpoint.base_url
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
     if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
@@ -212,7 +212,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Check]:
     return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
 
 
-async def _resolved(role: str, url: str) -> list[Check]:
+async def _resolved(role: str, url: str) -> list[Finding]:
     if environment_proxy(url):
         return []  # the proxy looks the name up
     try:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from grpo_practice.config import Environment
-from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.errors import StoreError
+from grpo_practice.findings import Finding, ok, problem, warning
 from grpo_practice.store import Store
 from grpo_practice.store.migrate import VERSION
 
@@ -23,8 +23,8 @@ NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse
 """Beginnings of file system types that do not share memory, which the database needs."""
 
 
-def look_here(database: Path, env: Environment) -> list[Check]:
-    """Return the checks that need no configuration."""
+def look_here(database: Path, env: Environment) -> list[Finding]:
+    """Return the findings that need no configuration."""
     dotenv = f"{env.path} is read" if env.path is not None else "none here"
     return [
         *_programs(),
@@ -35,7 +35,7 @@ def look_here(database: Path, env: Environment) -> list[Check]:
     ]
 
 
-def _programs() -> list[Check]:
+def _programs() -> list[Finding]:
     python = ".".join(map(str, sys.version_info[:3]))
     found = [ok("python", python)]
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
@@ -63,7 +63,7 @@ def wal_reset_bug(version: tuple[int, ...]) -> bool:
     return version < WAL_RESET_FIXED and not mended
 
 
-def _database(path: Path) -> list[Check]:
+def _database(path: Path) -> list[Finding]:
     if not path.exists():
         return [ok("database", f"{path} is not there yet; the first command makes it")]
     text = f"{path} is empty; the first command fills it"
@@ -91,7 +91,7 @@ def current(path: Path) -> bool:
     return True
 
 
-def _place(folder: Path) -> list[Check]:
+def _place(folder: Path) -> list[Finding]:
     """Check the folder that the database is in, or will be in."""
     while not folder.is_dir():
         folder = folder.parent

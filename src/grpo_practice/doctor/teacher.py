@@ -8,9 +8,9 @@ from typing import Any
 from grpo_practice.app.clients import endpoint_of
 from grpo_practice.calls import Message, Reply, Request
 from grpo_practice.config import PracticeConfig
-from grpo_practice.doctor.diagnosis import Check, ok, problem, warning
 from grpo_practice.doctor.endpoints import TRIES
 from grpo_practice.errors import EndpointRefusedError, ReplyError, StepError
+from grpo_practice.findings import Finding, ok, problem, warning
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.prices import Prices
@@ -32,11 +32,11 @@ async def look_at_teacher(
     prompts: Mapping[str, Prompt],
     prices: Prices,
     notice: Callable[[str], None],
-) -> tuple[list[Check], int]:
+) -> tuple[list[Finding], int]:
     """Check that the teacher's comparison of two tiny attempts can be read.
 
     Returns:
-        The check, and how many requests were made; none of a simulated teacher.
+        The finding, and how many requests were made; none of a simulated teacher.
     """
     if config.teacher.model_provider.simulated:
         return [], 0

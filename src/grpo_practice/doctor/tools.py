@@ -20,9 +20,10 @@ from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
-from grpo_practice.doctor.diagnosis import Check, not_run, ok, problem, warning
+from grpo_practice.doctor.diagnosis import not_run
 from grpo_practice.errors import AgentError, GrpoPracticeError
 from grpo_practice.fences import Fences
+from grpo_practice.findings import Finding, ok, problem, problems, warning
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.text import count, is_loopback
 from grpo_practice.tools import Tool
@@ -34,7 +35,7 @@ PLAY_S = 30.0
 """Limit for a question that the user's own agent is given."""
 
 
-async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
+async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
     """Check what each toolkit gives, or that an agent of the user's own can be had.
 
     Args:
@@ -44,7 +45,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     """
     if agent.type != "simple":
         return await _own(agent, folder, run=run)
-    found, tools = list[Check](), list[Tool]()
+    found, tools = list[Finding](), list[Tool]()
     left = {demand.key[1] for demand in agent_programs(agent, ())} if not run else set()
     for name, toolkit in agent.toolkits.items():
         about = f"toolkit {name}"
@@ -68,9 +69,9 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     return found if left else found + _unknown(agent, tools, found)
 
 
-async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
+async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
     what = agent.function or " ".join(agent.command or ())
-    found = list[Check]()
+    found = list[Finding]()
     try:
         if not run:
             sha_of(agent, folder)
@@ -93,12 +94,12 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Check]:
     return [*found, ok("agent", f"{what} answered a made-up question with {asked}")]
 
 
-async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> list[Check]:
+async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> list[Finding]:
     """Check from where the agent's address is reached: from here, and from each node of a cluster.
 
     The stack keeps all of it open, since the agent plays next.
     """
-    found = list[Check]()
+    found = list[Finding]()
     proxy = await stack.enter_async_context(open_proxy(agent.proxy, folder))
     if url := agent.proxy.url:
         try:
@@ -158,9 +159,9 @@ def _by_place(tools: Sequence[Tool]) -> str:
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
-def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Check]) -> list[Check]:
+def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
     """Check that tools that are to end a rollout exist, where all there are is known."""
-    if any(f.state == "problem" for f in found):
+    if problems(found):
         return []
     known = {tool.name for tool in tools}
     return [
@@ -170,7 +171,7 @@ def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Check]) 
     ]
 
 
-def _in_clear(about: str, toolkit: Toolkit) -> list[Check]:
+def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
     if not isinstance(toolkit, McpToolkit) or toolkit.mcp_transport == "stdio":
         return []
     parts = urlsplit(toolkit.config.url or "")

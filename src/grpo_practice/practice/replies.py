@@ -14,7 +14,7 @@ from grpo_practice.practice.reply_form import CUT, SHORTER, Form, Item, visible
 from grpo_practice.practice.reply_json import Broken, Mended, items, last_broken, last_value
 from grpo_practice.practice.reply_tags import Block, blocks
 from grpo_practice.text import brief, cut
-from grpo_practice.types import Finding, Lesson, Library, Operation, OpKind, RefusedRule
+from grpo_practice.types import Lesson, LessonFinding, Library, Operation, OpKind, RefusedRule
 
 LESSON_CHARS = 600
 """A longer text is no lesson: it is never one sentence."""
@@ -77,8 +77,8 @@ _KINDS: dict[str, OpKind] = {
     "REMOVE": "DELETE",
     "KEEP": "NONE",
 }
-_FINDINGS: dict[str, Finding] = {
-    **{finding: finding for finding in get_args(Finding)},
+_FINDINGS: dict[str, LessonFinding] = {
+    **{finding: finding for finding in get_args(LessonFinding)},
     "confirms": "confirmed",
     "confirm": "confirmed",
     "misleads": "misled",
@@ -140,7 +140,7 @@ def _confirms_nothing(item: Item, library: Library) -> bool:
 def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
     about = library.get(_about(item) or "")
     text = _first_text(item, "lesson", "text", "content")
-    finding: Finding | None = None
+    finding: LessonFinding | None = None
     if about is not None:
         finding = _finding(item)
         if finding == "confirmed":
@@ -182,7 +182,7 @@ class _Edit:
     target: str | None
     text: str | None
     """Whole; None where the operation takes none."""
-    finding: Finding | None = None
+    finding: LessonFinding | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +209,7 @@ def _edit(item: Item, library: Library) -> _Edit:
     return _Edit(op, target, text if op in ("ADD", "UPDATE") else None, _finding(item))
 
 
-def _finding(item: Item) -> Finding | None:
+def _finding(item: Item) -> LessonFinding | None:
     named = item.fields.get("finding", item.fields.get("problem"))
     return _FINDINGS.get(re.sub(r"[^a-z]+", "_", str(named).lower()).strip("_"))
 

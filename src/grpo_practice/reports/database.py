@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from grpo_practice.errors import StoreError
 from grpo_practice.reports.base import Report
-from grpo_practice.store.check import Finding
+from grpo_practice.store.check import TableCheck
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,7 +47,7 @@ class DatabaseCheck(Report):
     """Checks of a database, and what is wrong with it."""
 
     path: Path
-    findings: Sequence[Finding]
+    findings: Sequence[TableCheck]
 
     @property
     def problems(self) -> int:

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from shlex import quote
-from typing import Any, Literal
+from typing import Any
 
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
+from grpo_practice.findings import Finding, counted, noteworthy
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
 from grpo_practice.reports.shortfalls import counted_steps, practise_command, shortfalls, spoken
@@ -37,65 +38,19 @@ LARGE = 63
 MOST = 0.9
 """Share of groups whose answers are all the same text, from which it stands out."""
 
-Kind = Literal[
-    "equal answers",
-    "all right",
-    "all wrong",
-    "shrunk",
-    "truncated",
-    "empty",
-    "no answer read",
-    "longer",
-    "entropy",
-    "scored otherwise",
-    "comparisons",
-    "proposals",
-    "quarantined",
-    "refused",
-    "size",
-    "churn",
-    "overlap",
-    "duplicates",
-]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that was looked at: a number of so many, and what to do about it."""
-
-    kind: Kind
-    n: float
-    of: float
-    """The number that `n` is a part of, or is compared with."""
-    sentence: str
-    advice: str
-    command: str | None
-    """Command that shows it, or changes it; None where the advice is all."""
-    stands_out: bool
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return asdict(self)
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunDiagnosis(Report):
-    """All that was looked at in a run, what costs most first."""
+    """Everything that was checked in a run."""
 
     run: str
     simulated: bool
-    looked_at: Sequence[Finding]
-    """Every finding, also those that do not stand out."""
-
-    @property
-    def findings(self) -> list[Finding]:
-        """Findings that stand out."""
-        return [finding for finding in self.looked_at if finding.stands_out]
+    findings: Sequence[Finding]
 
     @property
     def next_command(self) -> str:
-        """Command to type now: that of the first finding that has one."""
-        named = (finding.command for finding in self.findings if finding.command)
+        """Command to type now: that of the first finding that needs one."""
+        named = (found.command for found in noteworthy(self.findings) if found.command)
         return next(named, f"grpo-practice runs show {quote(self.run)}")
 
     @override
@@ -105,8 +60,7 @@ class RunDiagnosis(Report):
             "schema": "grpo-practice.diagnosis/1",
             "run": self.run,
             "simulated": self.simulated,
-            "findings": [finding.document() for finding in self.findings],
-            "looked_at": [finding.document() for finding in self.looked_at],
+            "findings": [asdict(finding) for finding in self.findings],
             "next": self.next_command,
             "exit": 0,
         }
@@ -114,7 +68,7 @@ class RunDiagnosis(Report):
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each finding that stands out."""
-        rows = [(finding.sentence, finding.advice) for finding in self.findings]
+        rows = [(found.sentence, found.hint or "") for found in noteworthy(self.findings)]
         return [(f"{self.run}: what stands out",), *(rows or [("nothing", "")])]
 
 
@@ -154,10 +108,9 @@ def _share(n: float, of: float) -> str:
 def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     """Yield whether the attempts at a question differ at all."""
     groups, equal = store.read(obstacles.equal_answers, branch)
-    yield Finding(
+    yield counted(
         "equal answers",
-        equal,
-        groups,
+        (equal, groups),
         f"in {_share(equal, groups)} groups all answers are the same, word for word",
         "unless answers are a word or two, the endpoint may not sample, whatever temperature it is"
         " asked for: see its own settings (with transformers serve, do_sample in the model's"
@@ -175,20 +128,18 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     if run.kind == "train":
         learn, attempts = "train", "train.group_size"
     many = of.all >= FEW and alike > HALF * of.all
-    yield Finding(
+    yield counted(
         "all right",
-        of.right,
-        of.all,
+        (of.right, of.all),
         f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
         f"{learn} on harder questions, or with a smaller model: what is always right has nothing"
         " to compare",
         f"grpo-practice rollouts list {name}",
         many and of.right >= of.wrong,
     )
-    yield Finding(
+    yield counted(
         "all wrong",
-        of.wrong,
-        of.all,
+        (of.wrong, of.all),
         f"{_share(of.wrong, of.all)} groups taught nothing: all of their attempts are wrong",
         f"see whether the answers are read as they are meant; then raise {attempts}, or {learn} on"
         " easier questions",
@@ -198,10 +149,9 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     health = store.read(run_health.health_of, branch)
     smaller = sum(step.groups for step in health.shrunk)
     kinds = ", ".join(f"{n} {kind}" for kind, n in health.unanswered.items())
-    yield Finding(
+    yield counted(
         "shrunk",
-        smaller,
-        of.all,
+        (smaller, of.all),
         f"{_share(smaller, of.all)} groups have fewer scored attempts than planned"
         + (f" (requests that were given up: {kinds})" if kinds else ""),
         "a failed call is no wrong answer, and compares nothing: see why they failed",
@@ -221,7 +171,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         limit = "raise train.max_output_tokens"
         longer = "look at some: longer answers take longer, and are cut oftener"
         show = f"grpo-practice rollouts list {name}"
-    ended: list[tuple[Kind, int, str, str]] = [
+    ended: list[tuple[str, int, str, str]] = [
         ("truncated", totals.truncated, "answers were cut by the token limit", limit),
         ("empty", totals.empty, "answers are empty", f"{limit}, where it thinks first"),
     ]
@@ -230,16 +180,15 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         ended.append(("no answer read", totals.unread, "answers could not be read", ask))
     for kind, n, what, advice in ended:
         bad = totals.scored >= FEW and n > SOME * totals.scored
-        yield Finding(
-            kind, n, totals.scored, f"{_share(n, totals.scored)} {what}", advice, failed, bad
+        yield counted(
+            kind, (n, totals.scored), f"{_share(n, totals.scored)} {what}", advice, failed, bad
         )
     lengths = store.read(obstacles.answer_tokens, branch) if run.learns else []
     if len(lengths) > 1 and min(lengths[0][2], lengths[-1][2]) >= FEW:
         (first, was, _), (last, now, _) = lengths[0], lengths[-1]
-        yield Finding(
+        yield counted(
             "longer",
-            round(now, 1),
-            round(was, 1),
+            (round(now, 1), round(was, 1)),
             f"an answer takes {now:,.0f} tokens in step {last}, {was:,.0f} in step {first}",
             longer,
             show,
@@ -258,10 +207,9 @@ def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     if len(known) < FEW:
         return
     (first, was), (last, now) = known[0], known[-1]
-    yield Finding(
+    yield counted(
         "entropy",
-        round(now, 4),
-        round(was, 4),
+        (round(now, 4), round(was, 4)),
         f"the entropy of a token is {now:.2g} in step {last}, {was:.2g} in step {first}",
         "attempts become alike, and then teach nothing: a higher train.temperature or a larger"
         " second number of train.clip keeps them apart",
@@ -273,10 +221,9 @@ def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     """Yield how often another verify function gave another reward."""
     for of in store.read(obstacles.disagreements, run.name, branch):
-        yield Finding(
+        yield counted(
             "scored otherwise",
-            of.differ,
-            of.rollouts,
+            (of.differ, of.rollouts),
             f"{_share(of.differ, of.rollouts)} rollouts have another reward by {of.verify}",
             "look at some of them: one of the two verify functions is wrong there",
             f"grpo-practice rollouts list {quote(of.run)} --against {quote(run.name)} --flipped",
@@ -290,10 +237,9 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     for one, other in (("practice", "test"), ("selection", "test"), ("practice", "selection")):
         a, b = asked.get(one, frozenset()), asked.get(other, frozenset())
         if a and b:
-            yield Finding(
+            yield counted(
                 "overlap",
-                len(a & b),
-                len(b),
+                (len(a & b), len(b)),
                 f"{_share(len(a & b), len(b))} questions of the {other} are in the {one}, too",
                 "a score on these says less: make datasets apart, and evaluate on the new ones",
                 "grpo-practice data split --help",
@@ -303,10 +249,9 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         samples = store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
         texts = store.read(arms.question_texts, samples).values()
         twice = len(texts) - len({folded(text) for text in texts})
-        yield Finding(
+        yield counted(
             "duplicates",
-            twice,
-            len(texts),
+            (twice, len(texts)),
             f"{_share(twice, len(texts))} practice questions stand there twice",
             "a question that is asked twice teaches once, and counts twice",
             "grpo-practice data upload --help",
@@ -335,19 +280,18 @@ def _texts(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Findi
     """Yield comparisons and proposals that came to nothing, and the rules behind it."""
     practise = practise_command(store.read(runs.last_command, run.name))
     for short in shortfalls(rows):
-        yield Finding(
+        yield counted(
             short.of,
-            short.lost,
-            short.all,
+            (short.lost, short.all),
             short.sentence,
             short.advice,
             short.next_command(run.name, practise),
-            stands_out=True,
+            True,
         )
     sums = Distillation.total(list(counted_steps(rows).values()))
     refused = {rule: n for rule, n in sums.refused.items() if rule not in HARMLESS}
     quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"
-    kinds: list[tuple[Kind, Mapping[Any, int], str | None]] = [
+    kinds: list[tuple[str, Mapping[Any, int], str | None]] = [
         ("quarantined", sums.quarantined, quarantined),
         ("refused", refused, None),
     ]
@@ -356,10 +300,9 @@ def _texts(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Findi
             sum(rules.values()),
             ", ".join(f"{n} {spoken(rule)}" for rule, n in rules.items()),
         )
-        yield Finding(
+        yield counted(
             kind,
-            n,
-            sums.proposals,
+            (n, sums.proposals),
             f"{_share(n, sums.proposals)} proposals were {kind}" + (f": {named}" if named else ""),
             "look at the texts, and at what is wrong with each"
             if command
@@ -375,10 +318,9 @@ def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Fin
     if not of.sizes:
         return
     name = quote(run.name)
-    yield Finding(
+    yield counted(
         "size",
-        of.sizes[-1],
-        LARGE,
+        (of.sizes[-1], LARGE),
         f"the library has {count(of.sizes[-1], 'experience')}"
         f" (after each step: {', '.join(map(str, of.sizes))})",
         "each is paid for in every request: leave out what does not help",
@@ -386,10 +328,9 @@ def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Fin
         of.sizes[-1] > LARGE,
     )
     gone = of.texts - of.kept
-    yield Finding(
+    yield counted(
         "churn",
-        gone,
-        of.texts,
+        (gone, of.texts),
         f"{_share(gone, of.texts)} texts that were learnt are not in the last library",
         "what one step learns the next one rewrites: larger steps (practice.batch_size) see more"
         " before they decide",

@@ -27,7 +27,7 @@ MOST = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class TableCheck:
     """Result of one look."""
 
     name: str
@@ -95,7 +95,7 @@ def damage_explained(path: Path) -> Iterator[None]:
         raise
 
 
-def check(path: Path) -> list[Finding]:
+def check(path: Path) -> list[TableCheck]:
     """Look at the database as it is at one moment, and change nothing; see `open_to_look`.
 
     A schema that is not ours, or a branch that descends from itself, ends the check at once: what
@@ -104,7 +104,7 @@ def check(path: Path) -> list[Finding]:
     return list(_findings(path))
 
 
-def _findings(path: Path) -> Iterator[Finding]:
+def _findings(path: Path) -> Iterator[TableCheck]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction: all looks see the database of one moment, also while a run writes.
         db.execute("BEGIN")
@@ -116,7 +116,7 @@ def _findings(path: Path) -> Iterator[Finding]:
                 break
 
 
-def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
+def _find(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
     n, wrong, notes = 0, list[str](), list[str]()
     try:
         for said in look(db):
@@ -129,7 +129,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> Finding:
             raise
         # A damaged page ends this look and not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
-    return Finding(name, n, wrong, notes)
+    return TableCheck(name, n, wrong, notes)
 
 
 def _pages(db: sqlite3.Connection) -> Iterator[str | None]:

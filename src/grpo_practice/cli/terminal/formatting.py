@@ -72,7 +72,7 @@ def _on_database(part: Any) -> Any:
     if isinstance(part, Mapping):
         return {
             key: on_database(value)
-            if key in ("next", "hint") and isinstance(value, str)
+            if key in ("next", "hint", "command") and isinstance(value, str)
             else _on_database(value)
             for key, value in part.items()
         }

@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.errors import ConfigError
 from grpo_practice.store import branches
 from grpo_practice.store.bound_keys import origin_of
-from grpo_practice.types import Finding, Operation, OpKind, sharpens
+from grpo_practice.types import LessonFinding, Operation, OpKind, sharpens
 
 ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id
@@ -50,7 +50,7 @@ class Proposal:
     op: OpKind
     target: str | None
     text: str | None
-    finding: Finding | None
+    finding: LessonFinding | None
     lessons: tuple[str, ...]
 
 
@@ -106,7 +106,7 @@ class Vote:
     """Number of its question in the dataset of the run, counted from 1."""
     question: str
     op: OpKind
-    finding: Finding | None
+    finding: LessonFinding | None
     earlier: bool
     """True for a vote on an earlier text, that said something else."""
     without: bool

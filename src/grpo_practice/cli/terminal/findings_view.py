@@ -1,0 +1,22 @@
+"""Findings, as a person reads them."""
+
+from collections.abc import Iterable
+
+from grpo_practice.cli.options import on_database
+from grpo_practice.cli.terminal.tables import beside
+from grpo_practice.findings import Finding
+
+STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
+WIDTH = 8
+"""Columns of the severity."""
+
+
+def show_findings(findings: Iterable[Finding]) -> None:
+    """Print each finding beside its severity, and below it what to do and what to type."""
+    for found in findings:
+        said = f"{found.about}: {found.sentence}"
+        beside(found.severity, WIDTH, said, style=STYLES[found.severity])
+        if found.hint:
+            beside("", WIDTH, f"hint: {found.hint}")
+        if found.command:
+            beside("", WIDTH, f"type: {on_database(found.command)}")
