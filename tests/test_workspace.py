@@ -154,7 +154,7 @@ def test_an_exception_in_on_event_ends_no_run(ws: Workspace) -> None:
     def broken(event: Event) -> None:
         raise RuntimeError(type(event).__name__)
 
-    assert ws.evaluate(config(), on_event=broken).score.n_scored_questions == N
+    assert ws.evaluate(config(), on_event=broken).score.questions_scored == N
     ws.evaluate(on_event=broken)  # whose first event is a notice, before a run is open
 
 
@@ -227,7 +227,7 @@ def test_a_cap_pauses_and_the_same_call_goes_on(ws: Workspace) -> None:
         ws.evaluate(config(), max_requests=2)
     assert f"{ws!r}.evaluate(config, max_requests=12)" in str(paused.value.hint)
     counter = Counter()
-    assert ws.evaluate(config(), on_event=counter).score.n_scored_questions == N
+    assert ws.evaluate(config(), on_event=counter).score.questions_scored == N
     assert counter.new == N - 2
 
 

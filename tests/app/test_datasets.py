@@ -100,13 +100,13 @@ ODD = [
 def test_an_exported_dataset_is_read_as_the_same_dataset(
     workspace: Workspace, tmp_path: Path
 ) -> None:
-    sha = workspace.datasets.upload("d", ODD).dataset.sha
+    sha = workspace.datasets.upload("d", ODD).dataset.sha256
     file = tmp_path / "d.jsonl"
     written = workspace.datasets.export("d", file)
     assert (written.dataset.n, written.answered, written.changed) == (4, True, 0)
     assert "".join(workspace.datasets.lines("d")) == file.read_text("utf-8")
     again = Workspace(tmp_path / "other.db").datasets.upload("e", file)
-    assert again.dataset.sha == sha
+    assert again.dataset.sha256 == sha
     assert not workspace.datasets.upload("d", file).new
 
 
@@ -114,13 +114,13 @@ def test_the_next_command_of_an_export_says_what_several_options_mean(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     rows = [Sample("Which?", ["A", "C"]), Sample("And which?", "B")]
-    sha = workspace.datasets.upload("d", rows).dataset.sha
+    sha = workspace.datasets.upload("d", rows).dataset.sha256
     written = workspace.datasets.export("d", tmp_path / "d.jsonl")
     assert written.next_command.endswith("d.jsonl --name d --select any")
     again = Workspace(tmp_path / "other.db").datasets.upload(
         "e", tmp_path / "d.jsonl", select="any"
     )
-    assert again.dataset.sha == sha
+    assert again.dataset.sha256 == sha
     workspace.datasets.upload("all", [Sample("Which?", "A, C", meta={"select": "all"})])
     assert "--select" not in workspace.datasets.export("all", tmp_path / "e.jsonl").next_command
 
@@ -129,12 +129,12 @@ def test_nothing_in_an_exported_dataset_acts_on_a_terminal(
     workspace: Workspace, tmp_path: Path
 ) -> None:
     text = "\x9b31m \u202e \u2066 \x1b[31m é 日"
-    sha = workspace.datasets.upload("d", [Sample(text, text)]).dataset.sha
+    sha = workspace.datasets.upload("d", [Sample(text, text)]).dataset.sha256
     (line,) = workspace.datasets.lines("d")
     assert visible(line.rstrip("\n")) == line.rstrip("\n")
     assert "é 日" in line
     workspace.datasets.export("d", tmp_path / "d.jsonl")
-    assert workspace.datasets.upload("e", tmp_path / "d.jsonl").dataset.sha == sha
+    assert workspace.datasets.upload("e", tmp_path / "d.jsonl").dataset.sha256 == sha
 
 
 def test_an_export_says_which_rows_are_not_read_back_as_they_are(

@@ -141,7 +141,7 @@ def test_what_is_stored_is_what_a_list_of_samples_stored(tmp_path: Path) -> None
     samples = [*many(250), Sample("b", ["x", 2], "s", "l", "c", {"é": [1.5, None]}), *many(3)]
     with Store(tmp_path / "p.db") as store:
         row, _ = store.add_dataset("d", samples, origin="x", replace=False)
-        assert row.sha == digest([s.sha for s in samples]).hex()
+        assert row.sha256 == digest([s.sha for s in samples]).hex()
         assert store.read(datasets.samples, row.id) == samples
         ids = store.read(datasets.sample_ids, row.id)
         assert ids == [*range(1, 252), 1, 2, 3]  # in order; a sample that comes again has one row
@@ -157,7 +157,7 @@ def test_an_append_joins_as_lists_would(tmp_path: Path, dedup: bool) -> None:
     added = [new[1]] if dedup else new
     with workspace._store() as store:
         assert store.read(datasets.samples, stored.dataset.id) == [*held, *added]
-    assert stored.dataset.sha == digest([s.sha for s in [*held, *added]]).hex()
+    assert stored.dataset.sha256 == digest([s.sha for s in [*held, *added]]).hex()
     of, left = (3, "left out") if dedup else (4, "added again (--dedup leaves them out)")
     note = f"2 of {of} rows with a question that is held already, {left}; 1 with another answer"
     assert stored.notes[-1] == note

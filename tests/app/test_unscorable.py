@@ -39,7 +39,12 @@ async def test_a_question_that_cannot_be_scored_is_in_no_number_of_the_score(
         asked = len(endpoint.bodies)
     assert asked == 12
     score = report.score
-    assert (score.unscorable, score.n_questions, score.planned, score.scored) == (1, 12, 12, 12)
+    assert (score.questions_unscorable, score.questions, score.planned, score.scored) == (
+        1,
+        12,
+        12,
+        12,
+    )
     assert (score.mean, score.ci95) == (whole.score.mean, whole.score.ci95)
     assert ("left out", "1 of 13 questions cannot be scored") in report.summary()
     assert report.document()["score"]["questions_unscorable"] == 1
@@ -49,11 +54,11 @@ async def test_a_question_that_cannot_be_scored_is_in_no_number_of_the_score(
 
 async def test_it_stays_left_out_when_the_evaluation_goes_on_or_grows(project: Project) -> None:
     report = await project.evaluate("data.dataset=test-1", limit=6)
-    assert (report.score.unscorable, report.score.planned) == (1, 5)
+    assert (report.score.questions_unscorable, report.score.planned) == (1, 5)
     report = await project.evaluate("data.dataset=test-1")
-    assert (report.score.unscorable, report.score.planned) == (1, 12)
+    assert (report.score.questions_unscorable, report.score.planned) == (1, 12)
     report = await project.evaluate("data.dataset=test-1", "pass_k=2")
-    assert (report.score.unscorable, report.score.planned) == (1, 24)
+    assert (report.score.questions_unscorable, report.score.planned) == (1, 24)
     again = await project.evaluate("data.dataset=test-1", "pass_k=2")
     assert again.requests.new == 0
     assert again.score == report.score
@@ -69,10 +74,14 @@ async def test_an_evaluation_scored_again_leaves_out_what_the_new_function_canno
     with Store(project.db) as store:
         store.add_dataset("letters", rows, origin="x", replace=False)
     report = await project.evaluate("data.dataset=letters", "verify=exact")
-    assert (report.score.unscorable, report.score.scored) == (0, 10)
+    assert (report.score.questions_unscorable, report.score.scored) == (0, 10)
     for _ in range(2):
         judged = await project.evaluate(config=None, rejudge=True, verify="choice")
-        assert (judged.score.unscorable, judged.score.scored, judged.requests.new) == (1, 9, 0)
+        assert (judged.score.questions_unscorable, judged.score.scored, judged.requests.new) == (
+            1,
+            9,
+            0,
+        )
     assert not any("has changed since" in e.text for e in project.events if isinstance(e, Notice))
 
 

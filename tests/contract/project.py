@@ -89,7 +89,7 @@ class Project:
     @property
     def wrong(self) -> list[str]:
         """What `db check` finds wrong."""
-        return [text for found in Workspace(self.db).check().findings for text in found.wrong]
+        return [text for found in Workspace(self.db).check().checks for text in found.wrong]
 
     def change(self, sql: str, *values: object) -> None:
         """Change the database, as another program could."""

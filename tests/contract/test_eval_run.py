@@ -170,7 +170,7 @@ async def test_a_question_that_is_asked_twice_is_one_cluster(project: Project) -
         Workspace(project.db).datasets.upload(name, these)
     single = await project.evaluate("data.dataset=once", "exp_id=once")
     double = await project.evaluate("data.dataset=twice", "exp_id=twice")
-    assert (single.score.n_questions, double.score.n_questions) == (12, 24)
+    assert (single.score.questions, double.score.questions) == (12, 24)
     assert single.score.mean == double.score.mean
     assert double.score.ci95 == pytest.approx(single.score.ci95)
 

@@ -180,7 +180,7 @@ def questions(draw: st.DrawFn) -> Question:
 @given(st.lists(questions(), max_size=6), st.integers(1, 5))
 def test_a_score_stays_within_its_bounds(asked: list[Question], k: int) -> None:
     found = score(asked, k)
-    assert found.n_questions == len(asked)
+    assert found.questions == len(asked)
     assert found.scored <= found.planned
     if found.mean is not None:
         assert -1e-9 <= found.mean <= 1 + 1e-9

@@ -59,7 +59,7 @@ def test_the_t_interval_by_hand() -> None:
     # 60 ones and 40 zeros: se = sqrt(.24 * 100/99 / 100), t(99, .975) = 1.98422.
     result = score(binary(np.array([1] * 60 + [0] * 40), 1), 1)
     half = 1.9842169515 * math.sqrt(0.24 / 99)
-    assert result.method == "t"
+    assert result.interval == "t"
     assert result.ci95 == pytest.approx((0.6 - half, 0.6 + half), rel=1e-9)
 
 
@@ -75,7 +75,7 @@ def test_equal_scores_have_an_exact_interval_never_one_of_zero_width(
     rewards: list[float], interval: tuple[float, float]
 ) -> None:
     result = score(tally(*([r, r] for r in rewards)), 2)
-    assert result.method == "clopper-pearson"
+    assert result.interval == "clopper-pearson"
     assert result.se == 0
     assert result.ci95 == pytest.approx(interval, abs=1e-6)
 
@@ -84,7 +84,7 @@ def test_many_equal_scores_are_not_left_to_t_even_where_their_sums_round() -> No
     # 0.1 + 0.2 + 0.3 and 0.3 + 0.2 + 0.1 differ in the last bit.
     rows = [[0.1, 0.2, 0.3], [0.3, 0.2, 0.1]] * 60
     result = score(tally(*rows), 3)
-    assert result.method == "clopper-pearson"
+    assert result.interval == "clopper-pearson"
     assert result.ci95 == pytest.approx((0.1325476, 0.2828099), abs=1e-6)  # 24 of 120
 
 
@@ -92,7 +92,7 @@ def test_many_equal_scores_are_not_left_to_t_even_where_their_sums_round() -> No
 def test_few_questions_or_a_score_near_the_end_is_not_left_to_t(right: int) -> None:
     n = {20: 30, 29: 30, 59: 60, 97: 100, 199: 200}[right]
     result = score(binary(np.array([1] * right + [0] * (n - right)), 1), 1)
-    assert result.method in ("bootstrap-t", "clopper-pearson")
+    assert result.interval in ("bootstrap-t", "clopper-pearson")
     assert result.ci95 is not None
     low, high = result.ci95
     assert 0 <= low < right / n < high <= 1
@@ -103,19 +103,19 @@ def test_few_questions_or_a_score_near_the_end_is_not_left_to_t(right: int) -> N
 def test_a_bootstrap_without_a_tail_gives_way_to_the_exact_interval() -> None:
     # One wrong of 30: a third of the resamples have none wrong, so no standard error.
     result = score(binary(np.array([1] * 29 + [0]), 1), 1)
-    assert result.method == "clopper-pearson"
+    assert result.interval == "clopper-pearson"
     assert result.ci95 == pytest.approx((0.8278306, 0.9991565), abs=1e-6)
 
 
 @pytest.mark.parametrize("odd", [0.1, 0.4, 0.69])
 def test_what_rounding_leaves_is_no_standard_error_of_a_resample(odd: float) -> None:
-    assert score(tally([odd], *([0.7] for _ in range(11))), 1).method == "clopper-pearson"
+    assert score(tally([odd], *([0.7] for _ in range(11))), 1).interval == "clopper-pearson"
 
 
 def test_the_same_counts_give_the_same_interval_in_any_order() -> None:
     rng = np.random.default_rng(5)
     questions = binary(rng.binomial(5, rng.beta(0.8, 0.2, 40)), 5)
-    assert score(questions, 5).method == "bootstrap-t"
+    assert score(questions, 5).interval == "bootstrap-t"
     assert score(questions, 5).ci95 == score(questions[::-1], 5).ci95
 
 
@@ -127,14 +127,14 @@ def test_the_bootstrap_agrees_with_one_that_draws_questions_one_by_one() -> None
     t = (drawn.mean(axis=1) - mean) / (drawn.std(axis=1, ddof=1) / math.sqrt(n))
     low, high = np.quantile(t, [0.025, 0.975])
     result = score(binary((x * 5).round(), 5), 5)
-    assert result.method == "bootstrap-t"
+    assert result.interval == "bootstrap-t"
     assert result.ci95 == pytest.approx((mean - high * se, mean - low * se), abs=0.15 * se)
 
 
 @pytest.mark.parametrize("rewards", [[], [[None, None]], [[1, 0]], [[1], [None]]])
 def test_one_question_says_nothing_of_others(rewards: list[list[float | None]]) -> None:
     result = score(tally(*rewards), 2)
-    assert (result.se, result.ci95, result.method) == (None, None, "none")
+    assert (result.se, result.ci95, result.interval) == (None, None, "none")
 
 
 def coverage(n: int, k: int, mean: float, seeds: int = 200) -> tuple[float, float]:

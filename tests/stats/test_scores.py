@@ -23,7 +23,7 @@ from tests.stats.questions import binary, tally
 def test_a_failure_is_never_counted_as_zero() -> None:
     result = score(tally([1.0, None, 0.5], [None, None]), 3)
     assert result.mean == 0.75
-    assert (result.n_questions, result.n_scored_questions) == (2, 1)
+    assert (result.questions, result.questions_scored) == (2, 1)
     assert (result.planned, result.scored, result.correct, result.coverage) == (5, 2, 1, 0.4)
 
 
@@ -135,4 +135,4 @@ def test_each_source_has_its_own_score() -> None:
     assert list(found) == ["math", "web"]
     assert found["web"] == score([questions[0], questions[2]], 1)
     assert isinstance(found["math"], Score)
-    assert found["math"].n_questions == 1
+    assert found["math"].questions == 1

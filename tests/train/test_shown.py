@@ -90,8 +90,8 @@ def test_attempts_can_be_trained_on_as_they_were_asked(
 
 def test_a_training_run_is_whole_without_libraries(workspace: Workspace) -> None:
     checked = workspace.check()
-    assert [(f.wrong, f.notes) for f in checked.findings] == [([], [])] * len(checked.findings)
-    looked_at = {finding.name: finding.n for finding in checked.findings}
+    assert [(f.wrong, f.notes) for f in checked.checks] == [([], [])] * len(checked.checks)
+    looked_at = {finding.name: finding.looked_at for finding in checked.checks}
     assert (looked_at["closed steps of training"], looked_at["checkpoints"]) == (4, 2)
 
 
@@ -99,7 +99,7 @@ def test_a_training_run_is_whole_without_libraries(workspace: Workspace) -> None
 def test_a_step_of_training_without_all_of_it_is_damage(workspace: Workspace, of: str) -> None:
     with closing(sqlite3.connect(workspace.path)) as db, db:
         db.execute(f"DELETE FROM {of} WHERE branch_id = 1 AND step = 1")
-    said = {finding.name: finding.wrong for finding in workspace.check().findings}
+    said = {finding.name: finding.wrong for finding in workspace.check().checks}
     (wrong,) = said["closed steps of training"]
     what = {"groups": "0 of 4 groups", "rollouts": "0 of 16 rollouts", "updates": "no update"}[of]
     assert wrong == f"step 1 of {RUN} is closed with {what}"
@@ -113,7 +113,7 @@ def test_a_checkpoint_that_is_gone_is_said_and_no_damage(
         db.execute("UPDATE checkpoints SET path = ? WHERE step = 2", ("x" * 5_000,))
     checked = workspace.check()
     assert (checked.problems, checked.exit_code) == (0, 0)
-    (notes,) = [finding.notes for finding in checked.findings if finding.notes]
+    (notes,) = [finding.notes for finding in checked.checks if finding.notes]
     gone = f"the checkpoint of step 1 of {RUN} is gone: t.db.train/toy.train/b1/step-000001"
     assert notes == [gone, notes[1]]
     assert len(notes) == 2

@@ -70,7 +70,7 @@ def test_the_best_is_chosen_by_the_selection_and_tested_once(project: TrainProje
     complete = [t.score for t in report.trials if t.state == "complete"]
     assert best.score == max(score for score in complete if score is not None)
     assert report.test is not None
-    assert report.test.n_questions == 1
+    assert report.test.questions == 1
     tested = "SELECT run_id, parent_run_id FROM runs WHERE run_id LIKE '%test=%'"
     assert project.query(tested) == [(report.tested, best.run)]
     again = FakeTrainer()

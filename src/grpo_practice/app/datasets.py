@@ -34,6 +34,7 @@ from grpo_practice.reports.datasets import (
     DatasetSample,
     DatasetSplit,
     DeletedDataset,
+    DownloadedDataset,
     ExportedDataset,
     SplitPart,
     StoredDataset,
@@ -138,7 +139,6 @@ class Datasets:
                 after=held,
             )
             return StoredDataset(
-                "grpo-practice.upload/1",
                 row,
                 new,
                 upload.origin,
@@ -177,8 +177,7 @@ class Datasets:
         found = download(what, options, tell=lambda text: tee(on_event)(Notice(text)))
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
-            return StoredDataset(
-                "grpo-practice.download/1",
+            return DownloadedDataset(
                 row,
                 new,
                 found.origin,

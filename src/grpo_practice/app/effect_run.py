@@ -173,7 +173,7 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
             branch = store.read(branches.load, run.head_branch)
             used.append(store.read(datasets.by_id, branch.dataset_id))
     for row in used:
-        if row.sha == dataset.sha:
+        if row.sha256 == dataset.sha256:
             raise _evaluated_on(dataset.name, config.exp_id)
 
 

@@ -263,7 +263,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     for sha, found in candidates.items():
         branch = store.read(branches.load, found.branch)
         known = measured(store, branch, found.library, dataset)
-        if known is not None and known.score.n_scored_questions == known.score.n_questions:
+        if known is not None and known.score.questions_scored == known.score.questions:
             asked[sha] = store.read(scores.questions_of, store.read(runs.get, known.run))
         elif sha in begun or found.library in (start.library, last.library):
             missing.append(f"L{found.library.id}")

@@ -49,10 +49,10 @@ def check(db: DbOption = None, json: JsonOption = False) -> None:
     if json:
         print_json(checked.document())
     else:
-        for f in checked.findings:
+        for f in checked.checks:
             told = count(len(f.notes), "note") if f.notes else "ok"
             verdict = count(len(f.wrong), "problem") if f.wrong else told
-            say(f"{f.name} ({f.n:,}): {verdict}", style="red" if f.wrong else None)
+            say(f"{f.name} ({f.looked_at:,}): {verdict}", style="red" if f.wrong else None)
             for text in [*f.wrong, *f.notes]:
                 say(f"  {text}")
         found = count(checked.problems, "problem") if checked.problems else "it is whole"

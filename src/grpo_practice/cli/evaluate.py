@@ -190,7 +190,7 @@ def _show(
             say_restarted(restart_step)
         case EvalReport():
             if show:
-                most, all_ = limit or SHOWN, report.score.n_questions
+                most, all_ = limit or SHOWN, report.score.questions
                 command = show_command(shlex.quote(report.run), all_)
                 shown = show_transcripts(ws.rollouts(report.run, limit=most), most)
                 say_how_many(shown, all_, command)

@@ -52,5 +52,5 @@ def report(
         return
     for answer in saved.answers:
         note(answer)
-    note(f"wrote {path} ({file_size(saved.size)})")
+    note(f"wrote {path} ({file_size(saved.bytes)})")
     note_next(saved.next_command)

@@ -242,14 +242,14 @@ def _show(report: "RunReport") -> None:
     table(
         ["evaluation", "score", "95 % interval", "questions", "coverage"],
         [
-            (name, reward(s.mean), interval(s), str(s.n_scored_questions), coverage(s))
+            (name, reward(s.mean), interval(s), str(s.questions_scored), coverage(s))
             for name, s in report.scores.items()
         ],
         right=["score", "questions", "coverage"],
         least=["questions", "coverage"],
     )
     for name, score in report.scores.items():
-        if score.unscorable:
+        if score.questions_unscorable:
             say(f"  {name}: {unscorable_count(score)}")
     if report.difference:
         say(f"gain: {report.difference}")

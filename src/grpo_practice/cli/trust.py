@@ -38,7 +38,7 @@ def trust(
         print_json(report.document())
         return
     facts((label, text) for label, text in report.summary()[1:])
-    if not report.records:
+    if not report.trusted:
         say("nothing of others is trusted")
     elif report.file:
         say(f"a line that is taken out of {report.file} is no longer trusted")

@@ -24,6 +24,7 @@ class Diagnosis(Report):
     """Requests that endpoints were asked."""
 
     @property
+    @override
     def exit_code(self) -> int:
         """Exit code of the first problem; 0 without one."""
         return exit_code(self.findings)

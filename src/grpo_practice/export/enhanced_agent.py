@@ -96,6 +96,6 @@ def _score(known: Measured) -> str:
     mean = "unknown" if s.mean is None else f"{s.mean:.3f}"
     interval = f" (95 % interval {s.ci95[0]:.3f} to {s.ci95[1]:.3f})" if s.ci95 else ""
     return (
-        f"{mean}{interval} on {known.dataset}, {s.n_questions} questions, {s.scored} of "
+        f"{mean}{interval} on {known.dataset}, {s.questions} questions, {s.scored} of "
         f"{s.planned} rollouts scored (run {known.run})"
     )

@@ -52,6 +52,6 @@ def _measured(known: Measured | None) -> dict[str, Any] | None:
         "dataset": known.dataset,
         "mean": s.mean,
         "ci95": list(s.ci95) if s.ci95 else None,
-        "questions": s.n_questions,
+        "questions": s.questions,
         "rollouts": {"planned": s.planned, "scored": s.scored},
     }

@@ -12,7 +12,7 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured
 from grpo_practice.export.render import FORMATS, Files, format_by_name, one_text
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.before_after import BeforeAfter, When
-from grpo_practice.reports.documents import score_document
+from grpo_practice.reports.encoder import json_value
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,6 +47,7 @@ class Exported(Report):
         return self.agent.provenance.after
 
     @property
+    @override
     def next_command(self) -> str | None:
         """Command that evaluates it, or shows its scores; None where nothing can read the file."""
         if self.path is None or self.call or not FORMATS[self.format].loadable:
@@ -85,8 +86,8 @@ class Exported(Report):
             "library": f"L{library.id}",
             "n": len(library),
             "simulated": origin.simulated,
-            "before": _document(self.before),
-            "after": _document(self.after),
+            "before": json_value(self.before),
+            "after": json_value(self.after),
             "left_out": list(origin.left_out),
             "format": self.format,
             "path": None if self.path is None else str(self.path),
@@ -102,9 +103,3 @@ class Exported(Report):
         """Return its origin and scores, a sentence each."""
         written = f" in {self.path}" if self.path else ""
         return [(f"{self.agent.name}{written}",), *((fact,) for fact in self.agent.facts)]
-
-
-def _document(known: Measured | None) -> dict[str, Any] | None:
-    if known is None:
-        return None
-    return {"run": known.run, "dataset": known.dataset, "score": score_document(known.score)}

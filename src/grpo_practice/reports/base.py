@@ -3,10 +3,11 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from html import escape
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.reports.encoder import json_object, json_value
 from grpo_practice.text import brief, visible
 
 CELL = 200
@@ -44,13 +45,27 @@ class Shown(ABC):
 
 
 class Report(Shown):
-    """A typed result; `document()` is what the command prints with `--json`."""
+    """A typed result, which is also the command's JSON document: see `encoder`."""
 
     __slots__ = ()
 
-    @abstractmethod
+    schema: ClassVar[str]
+    """Name and version of the document."""
+
+    @property
+    def next_command(self) -> str | Sequence[str] | None:
+        """Command to type next, or several; None if there is none."""
+        return None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of the command; None if its document is printed before it ends."""
+        return 0
+
     def document(self) -> dict[str, Any]:
-        """Return the report as JSON."""
+        """Return the report as JSON, which the command prints with `--json`."""
+        ends = {"next": json_value(self.next_command), "exit": self.exit_code}
+        return {"schema": self.schema, **json_object(self), **ends}
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -9,7 +9,8 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, number
-from grpo_practice.reports.documents import score_document, usd
+from grpo_practice.reports.documents import usd
+from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.stats import Score
 from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Look, Moved, Verdict
@@ -71,7 +72,7 @@ class Arm:
         return {
             "run": self.run,
             "named": self.named,
-            "score": score_document(self.score),
+            "score": json_value(self.score),
             "k": self.attempts,
             "tokens_per_answer": self.tokens,
             "cost_usd_per_answer": self.cost_usd,
@@ -252,6 +253,7 @@ class ComparisonReport(Report):
         return next(named, run) if self.by_arm else run
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the one that shows what was said to the questions that moved."""
         a, b = self.contrasts[-1].baseline, self.contrasts[-1].arm
@@ -355,7 +357,7 @@ class ComparisonReport(Report):
             "practice_cost_usd": usd(self.practice_micro),
             **(
                 {
-                    "learning": {arm: cost.document() for arm, cost in self.learning.items()},
+                    "learning": json_value(self.learning),
                     "cannot_say": list(CANNOT_SAY),
                 }
                 if self.learning

@@ -4,35 +4,27 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from typing_extensions import override
 
 from grpo_practice.data.catalog import first_dataset
 from grpo_practice.reports.base import Report
+from grpo_practice.reports.encoder import json_value
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
-
-
-def dataset_document(row: DatasetRow) -> dict[str, Any]:
-    """Describe one dataset within a document."""
-    return {
-        "name": row.name,
-        "revision": row.revision,
-        "sha256": row.sha,
-        "n": row.n,
-        "origin": row.origin,
-        "created_at": row.created_at,
-    }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetList(Report):
     """Newest revision of every dataset, by name."""
 
+    schema: ClassVar = "grpo-practice.datasets/1"
+
     datasets: Sequence[DatasetRow]
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now."""
         if self.datasets:
@@ -45,33 +37,27 @@ class DatasetList(Report):
         rows = [(d.name, f"{d.n} rows", f"revision {d.revision}") for d in self.datasets]
         return [("datasets",), *rows]
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data list --json` prints."""
-        documents = [dataset_document(row) for row in self.datasets]
-        return {"schema": "grpo-practice.datasets/1", "datasets": documents, "exit": 0}
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedDataset(Report):
     """A dataset whose name was given back; runs keep the rows that they used."""
 
+    schema: ClassVar = "grpo-practice.deleted-dataset/1"
+
     dataset: DatasetRow
 
+    @property
     @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data delete --json` prints."""
-        return {
-            "schema": "grpo-practice.deleted-dataset/1",
-            "dataset": dataset_document(self.dataset),
-            "next": "grpo-practice data list",
-            "exit": 0,
-        }
+    def next_command(self) -> str:
+        """Command to type now."""
+        return "grpo-practice data list"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportedDataset(Report):
     """A dataset that was written to a file of JSON lines."""
+
+    schema: ClassVar = "grpo-practice.exported-dataset/1"
 
     dataset: DatasetRow
     path: Path
@@ -83,6 +69,7 @@ class ExportedDataset(Report):
     """Whether any row names several options, of which one is enough."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command that stores the same dataset again, in this database or another."""
         name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
@@ -91,22 +78,12 @@ class ExportedDataset(Report):
         select = " --select any" if self.several else ""
         return f"grpo-practice data upload {path} --name {name}{typed}{judged}{select}"
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data export --json` prints."""
-        return {
-            "schema": "grpo-practice.exported-dataset/1",
-            "dataset": dataset_document(self.dataset),
-            "path": str(self.path),
-            "changed": self.changed,
-            "next": self.next_command,
-            "exit": 0,
-        }
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetReport(Report):
     """One dataset and its first rows."""
+
+    schema: ClassVar = "grpo-practice.dataset/1"
 
     dataset: DatasetRow
     rows: Sequence[Sample]
@@ -119,33 +96,13 @@ class DatasetReport(Report):
         title = (f"{self.dataset.name}: {self.dataset.n} rows",)
         return [title, *((s.question, str(s.answer)) for s in self.rows)]
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data show --json` prints."""
-        rows = [
-            {
-                "question": sample.question,
-                "answer": sample.answer,
-                "source": sample.source,
-                "level": sample.level,
-                "cluster": sample.cluster,
-                "meta": dict(sample.meta),
-            }
-            for sample in self.rows
-        ]
-        return {
-            "schema": "grpo-practice.dataset/1",
-            "dataset": dataset_document(self.dataset),
-            "rows": rows,
-            "exit": 0,
-        }
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredDataset(Report):
     """Rows now stored under a name, and what was found in them."""
 
-    schema: Literal["grpo-practice.upload/1", "grpo-practice.download/1"]
+    schema: ClassVar = "grpo-practice.upload/1"
+
     dataset: DatasetRow
     new: bool
     """False where the name held the same rows before."""
@@ -174,13 +131,20 @@ class StoredDataset(Report):
         unusable = [{"row": n, "reason": reason} for n, reason in self.unusable.items()]
         return {
             "schema": self.schema,
-            "dataset": dataset_document(self.dataset),
+            "dataset": json_value(self.dataset),
             "new": self.new,
             "notes": list(self.notes),
             "skipped": self.skipped,
             "verify": {"name": self.verify, "unusable": unusable},
             "exit": 0,
         }
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class DownloadedDataset(StoredDataset):
+    """The same, of a dataset that came from the hub."""
+
+    schema: ClassVar = "grpo-practice.download/1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,27 +163,14 @@ class SplitPart:
 class DatasetSplit(Report):
     """Datasets without a question in common that a dataset was divided into."""
 
+    schema: ClassVar = "grpo-practice.split/1"
+
     dataset: DatasetRow
     seed: int
     by: Literal["source", "level"] | None
     parts: Sequence[SplitPart]
     verify: str
     """Verify function that can use every answer of the last part."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data split --json` prints."""
-        return {
-            "schema": "grpo-practice.split/1",
-            "dataset": dataset_document(self.dataset),
-            "seed": self.seed,
-            "by": self.by,
-            "parts": [
-                {"dataset": dataset_document(p.dataset), "share": p.share, "new": p.new}
-                for p in self.parts
-            ],
-            "exit": 0,
-        }
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -238,8 +189,8 @@ class DatasetSample(Report):
         """Return what `data sample --json` prints."""
         return {
             "schema": "grpo-practice.sample/1",
-            "dataset": dataset_document(self.dataset),
-            "of": dataset_document(self.source),
+            "dataset": json_value(self.dataset),
+            "of": json_value(self.source),
             "seed": self.seed,
             "new": self.new,
             "exit": 0,

@@ -1,11 +1,9 @@
 """Parts that several JSON documents have: scores, tokens, money, requests."""
 
 from collections.abc import Mapping
-from typing import Any
 
 from grpo_practice.calls import Usage
 from grpo_practice.stats import Score
-from grpo_practice.stats.intervals import Interval
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.text import count
 from grpo_practice.types import MeanOver
@@ -17,35 +15,12 @@ MEAN_OVER: Mapping[MeanOver, str] = {
 """Names of the rollouts that a mean reward is over."""
 
 
-def score_document(score: Score) -> dict[str, Any]:
-    """Return the `score` part of a document."""
-    return {
-        "mean": score.mean,
-        "se": score.se,
-        "ci95": _ends(score.ci95),
-        "interval": score.method,
-        "pass_at": {str(k): p for k, p in score.pass_at.items()},
-        "pass_hat": {str(k): p for k, p in score.pass_hat.items()},
-        "pass_at_ci95": {str(k): _ends(ends) for k, ends in score.pass_at_ci95.items()},
-        "pass_hat_ci95": {str(k): _ends(ends) for k, ends in score.pass_hat_ci95.items()},
-        "coverage": score.coverage,
-        "questions": score.n_questions,
-        "questions_scored": score.n_scored_questions,
-        "questions_at_k": score.questions_at_k,
-        "questions_unscorable": score.unscorable,
-    }
-
-
-def _ends(interval: Interval | None) -> list[float] | None:
-    return list(interval) if interval else None
-
-
 def unscorable_count(score: Score) -> str:
     """Count the questions that cannot be scored, in words; empty where all can be."""
-    if not score.unscorable:
+    if not score.questions_unscorable:
         return ""
-    total = count(score.n_questions + score.unscorable, "question")
-    return f"{score.unscorable} of {total} cannot be scored"
+    total = count(score.questions + score.questions_unscorable, "question")
+    return f"{score.questions_unscorable} of {total} cannot be scored"
 
 
 def usage_document(usage: Usage) -> dict[str, int | None]:

@@ -1,9 +1,9 @@
 """A library that a person made of another one, and the difference of two."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -21,13 +21,11 @@ class Reworded:
     now: str
 
 
-def _entries(experiences: Sequence[Experience]) -> list[dict[str, str]]:
-    return [{"id": e.id, "text": e.text} for e in experiences]
-
-
 @dataclass(frozen=True, slots=True, repr=False)
 class LibraryDifference(Report):
     """The difference between two libraries."""
+
+    schema: ClassVar = "grpo-practice.libraries/1"
 
     run: str
     """The run of `b`."""
@@ -42,24 +40,10 @@ class LibraryDifference(Report):
     """Texts that are in both."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the one that plays both."""
         return f"grpo-practice eval --arms L{self.a.id},L{self.b.id} --run {quote(self.run)}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.libraries/1`."""
-        return {
-            "schema": "grpo-practice.libraries/1",
-            "a": f"L{self.a.id}",
-            "b": f"L{self.b.id}",
-            "removed": _entries(self.removed),
-            "added": _entries(self.added),
-            "reworded": [asdict(one) for one in self.reworded],
-            "unchanged": self.unchanged,
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -77,28 +61,19 @@ class LibraryDifference(Report):
 class EditedLibrary(Report):
     """A library that a person made."""
 
+    schema: ClassVar = "grpo-practice.edited-library/1"
+    in_document: ClassVar = ("run", "parent", "library", "library.experiences")
+
     run: str
     parent: Library
     """The library that it was made of."""
     library: Library
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the one that says whether it is better."""
         return f"grpo-practice eval --arms none,full,L{self.library.id} --run {quote(self.run)}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.edited-library/1`."""
-        return {
-            "schema": "grpo-practice.edited-library/1",
-            "run": self.run,
-            "parent": f"L{self.parent.id}",
-            "library": f"L{self.library.id}",
-            "experiences": _entries(self.library.experiences),
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -220,6 +220,7 @@ class EffectsReport(Report):
     """Score with the whole library less score without; None without a common question."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: what is likely to do harm is taken out, or the whole measured."""
         found = self.found

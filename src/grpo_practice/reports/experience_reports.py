@@ -103,6 +103,7 @@ class DecisionReport(Report):
     """Number of texts that are held still."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now."""
         if self.left:

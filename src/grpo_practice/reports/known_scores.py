@@ -2,10 +2,8 @@
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from grpo_practice import stats
-from grpo_practice.reports.documents import score_document
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import instructions_of
@@ -22,10 +20,6 @@ class KnownScore:
     run: str
     dataset: str
     score: Score
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {"run": self.run, "dataset": self.dataset, "score": score_document(self.score)}
 
 
 def known_score(store: Store, run: str) -> KnownScore | None:

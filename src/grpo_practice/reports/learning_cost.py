@@ -1,10 +1,8 @@
 """Cost of what an agent has learnt, by practice or by training: what a table of both needs."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from grpo_practice.prompts.system import render_library
-from grpo_practice.reports.documents import usd
 from grpo_practice.store import Store, branches, libraries, steps, trained_steps
 from grpo_practice.store.queries import arms, runs, scores
 from grpo_practice.store.records import Branch, RunRow
@@ -35,17 +33,6 @@ class LearningCost:
             self.wall_s + other.wall_s,
             self.shipped_bytes + other.shipped_bytes,
         )
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "rollouts": self.rollouts,
-            "tokens": self.tokens,
-            "cost_usd": usd(self.cost_micro),
-            "device_s": round(self.device_s, 1),
-            "wall_s": round(self.wall_s, 1),
-            "shipped_bytes": self.shipped_bytes,
-        }
 
 
 def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> LearningCost:

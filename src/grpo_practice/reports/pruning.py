@@ -63,6 +63,7 @@ class PruneReport(Report):
         )
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: only a comparison on other questions can tell a gain."""
         arms = "none,full" + (f",L{self.library.id}" if self.library else "")

@@ -149,6 +149,7 @@ class RolloutsReport(Report):
         return f"grpo-practice rollouts list {self.ref}{self.filters} {most}"
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the one that shows the first of them whole."""
         if self.rows:
@@ -232,6 +233,7 @@ class TranscriptsReport(Report):
         return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.wanted.groups)
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the list of them."""
         if not self.rollouts:

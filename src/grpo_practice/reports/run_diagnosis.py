@@ -48,6 +48,7 @@ class RunDiagnosis(Report):
     findings: Sequence[Finding]
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: that of the first finding that needs one."""
         named = (found.command for found in noteworthy(self.findings) if found.command)

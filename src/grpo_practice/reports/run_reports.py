@@ -19,11 +19,11 @@ from grpo_practice.reports.documents import (
     cost_text,
     cost_usd,
     requests_document,
-    score_document,
     unscorable_count,
     usage_document,
     usd,
 )
+from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.reproducibility import health_document, share_of, unanswered
 from grpo_practice.reports.shortfalls import (
@@ -101,7 +101,7 @@ class EvalReport(Report):
             (f"{self.run}{' (simulated)' if self.simulated else ''}",),
             ("score", f"{number(score.mean)}{between}"),
             ("rollouts", f"{score.correct} correct, {score.scored} scored of {score.planned}"),
-            ("dataset", f"{self.dataset.name}, {score.n_questions} questions"),
+            ("dataset", f"{self.dataset.name}, {score.questions} questions"),
             *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
             ("cost", cost_text(self.usage)),
         ]
@@ -115,15 +115,10 @@ class EvalReport(Report):
             "run": self.run,
             "branch": self.branch.id,
             "simulated": self.simulated,
-            "dataset": {
-                "name": self.dataset.name,
-                "revision": self.dataset.revision,
-                "sha256": self.dataset.sha,
-                "n": self.dataset.n,
-            },
+            "dataset": json_value(self.dataset),
             "agent": {"name": self.agent, "library": _library_name(self.library)},
             "k": self.k,
-            "score": score_document(s),
+            "score": json_value(s),
             "rollouts": {
                 "planned": s.planned,
                 "scored": s.scored,
@@ -135,7 +130,7 @@ class EvalReport(Report):
                 "seconds_per_rollout": self.seconds_per_rollout,
             },
             "difference": self.difference,
-            "by_source": {name: score_document(part) for name, part in self.by_source.items()},
+            "by_source": {name: json_value(part) for name, part in self.by_source.items()},
             "usage": usage_document(self.usage),
             "cost_usd": cost_usd(self.usage),
             "unpriced_calls": sum(self.unpriced.values()),
@@ -256,6 +251,7 @@ class PracticeReport(Report):
         return Distillation.total(list(steps.values())) if steps else None
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now."""
         if self.merge_failed:
@@ -298,8 +294,8 @@ class PracticeReport(Report):
                 "n": len(self.library),
                 "tokens": None,  # nobody counts them yet; each model counts its own
             },
-            "before": self.before.document() if self.before else None,
-            "after": self.after.document() if self.after else None,
+            "before": json_value(self.before),
+            "after": json_value(self.after),
             "difference": self.difference,
             "measure": dict(self.measure),
             "outcomes": dict(self.outcomes),

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -13,6 +13,9 @@ from grpo_practice.reports.base import Report
 @dataclass(frozen=True, slots=True, repr=False)
 class SavedReport(Report):
     """The report of one or more runs, as a text."""
+
+    schema: ClassVar = "grpo-practice.report/1"
+    in_document: ClassVar = ("runs", "answers", "format", "path", "bytes")
 
     runs: Sequence[str]
     format: str
@@ -26,23 +29,9 @@ class SavedReport(Report):
     """Command to type now."""
 
     @property
-    def size(self) -> int:
+    def bytes(self) -> int:
         """Size in bytes."""
         return len(self.text.encode())
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.report/1`."""
-        return {
-            "schema": "grpo-practice.report/1",
-            "runs": list(self.runs),
-            "answers": list(self.answers),
-            "format": self.format,
-            "path": str(self.path) if self.path else None,
-            "bytes": self.size,
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

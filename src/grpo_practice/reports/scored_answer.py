@@ -1,9 +1,7 @@
 """Report on one answer that was scored by itself."""
 
 from dataclasses import dataclass
-from typing import Any
-
-from typing_extensions import override
+from typing import ClassVar
 
 from grpo_practice.reports.base import Report
 from grpo_practice.types import Verdict
@@ -13,19 +11,15 @@ from grpo_practice.types import Verdict
 class ScoredAnswer(Report):
     """A verify function's verdict on one answer, and how long it took."""
 
+    schema: ClassVar = "grpo-practice.verdict/1"
+    in_document: ClassVar = (
+        "verify",
+        "verdict.reward",
+        "verdict.critique",
+        "verdict.extracted",
+        "seconds",
+    )
+
     verify: str
     verdict: Verdict
     seconds: float
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `verify --json` prints."""
-        return {
-            "schema": "grpo-practice.verdict/1",
-            "verify": self.verify,
-            "reward": self.verdict.reward,
-            "critique": self.verdict.critique,
-            "extracted": self.verdict.extracted,
-            "seconds": round(self.seconds, 3),
-            "exit": 0,
-        }

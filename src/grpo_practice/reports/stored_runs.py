@@ -3,14 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from shlex import quote
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
-from grpo_practice.reports.documents import MEAN_OVER, score_document
+from grpo_practice.reports.documents import MEAN_OVER
+from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.reproducibility import health_document
 from grpo_practice.reports.shortfalls import Shortfall, counted_steps, practise_command, shortfalls
@@ -37,17 +38,15 @@ from grpo_practice.text import count
 class DeletedRuns(Report):
     """Runs that were deleted: the one that was named, and the evaluations that it made."""
 
+    schema: ClassVar = "grpo-practice.deleted-runs/1"
+
     runs: Sequence[str]
 
+    @property
     @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.deleted-runs/1`."""
-        return {
-            "schema": "grpo-practice.deleted-runs/1",
-            "runs": list(self.runs),
-            "next": "grpo-practice runs list",
-            "exit": 0,
-        }
+    def next_command(self) -> str:
+        """Command to type now."""
+        return "grpo-practice runs list"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -135,7 +134,7 @@ class Scores(Shown, dict[str, Score]):
 
 def _cells(score: Score) -> tuple[str, str, str]:
     between = f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}" if score.ci95 else "no interval"
-    return number(score.mean), between, count(score.n_scored_questions, "question")
+    return number(score.mean), between, count(score.questions_scored, "question")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -188,6 +187,7 @@ class RunReport(Report):
         return practise_command(self.command)
 
     @property
+    @override
     def next_command(self) -> str:
         """Command to type now: the one that goes on, for a run that is not complete."""
         run = self.run
@@ -249,7 +249,7 @@ class RunReport(Report):
             "shortfalls": [s.document(self.run.name, self.practise) for s in self.shortfalls],
             "held": self.held,
             "outcomes": dict(self.outcomes),
-            "scores": {name: score_document(score) for name, score in self.scores.items()},
+            "scores": {name: json_value(score) for name, score in self.scores.items()},
             "difference": self.difference,
             "costs": [asdict(cost) for cost in self.costs],
             **(self.trained.document() if self.trained else {}),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -14,6 +14,8 @@ from grpo_practice.text import count
 @dataclass(frozen=True, slots=True, repr=False)
 class TraceReport(Report):
     """Traces of a run that a collector has taken."""
+
+    schema: ClassVar = "grpo-practice.trace/1"
 
     run: str
     to: str
@@ -26,23 +28,10 @@ class TraceReport(Report):
     """Groups that are not played whole, and are left out."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command that shows the run."""
         return f"grpo-practice runs show {quote(self.run)}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.trace/1`."""
-        return {
-            "schema": "grpo-practice.trace/1",
-            "run": self.run,
-            "to": self.to,
-            "traces": self.traces,
-            "spans": dict(self.spans),
-            "open_groups": self.open_groups,
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -14,6 +14,8 @@ from grpo_practice.reports.base import Report
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedExport(Report):
     """Trained weights as a folder, with the agent that they are."""
+
+    schema: ClassVar = "grpo-practice.trained-export/1"
 
     run: str
     step: int
@@ -35,6 +37,7 @@ class TrainedExport(Report):
     """Practice run of the same experiment, whose library may be put on top."""
 
     @property
+    @override
     def next_command(self) -> str:
         """Command that evaluates it, once an endpoint serves it."""
         return f"grpo-practice eval --agent {shlex.quote(str(self.agent))}"
@@ -48,20 +51,3 @@ class TrainedExport(Report):
             ("agent", str(self.agent)),
             ("serve", self.serve),
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.trained-export/1`."""
-        return {
-            "schema": "grpo-practice.trained-export/1",
-            "run": self.run,
-            "step": self.step,
-            "sha256": self.sha256,
-            "path": str(self.path),
-            "weights": str(self.weights),
-            "bytes": self.bytes,
-            "model": self.model,
-            "serve": self.serve,
-            "next": self.next_command,
-            "exit": 0,
-        }

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -17,26 +17,18 @@ from grpo_practice.text import count
 class TrustReport(Report):
     """All that is remembered of the user's word on what others made."""
 
+    schema: ClassVar = "grpo-practice.trust/1"
+
     file: Path | None
     """File that remembers it; None where there is no home to keep one."""
-    records: Sequence[Mapping[str, str]]
+    trusted: Sequence[Mapping[str, str]]
     """Things that are trusted, the oldest first: a folder, a config, or a host for a key."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.trust/1`."""
-        return {
-            "schema": "grpo-practice.trust/1",
-            "file": str(self.file) if self.file else None,
-            "trusted": [dict(record) for record in self.records],
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each thing that is trusted."""
         kinds = ("folder", "of", "host")
-        folders, files, hosts = ([r for r in self.records if kind in r] for kind in kinds)
+        folders, files, hosts = ([r for r in self.trusted if kind in r] for kind in kinds)
         # A file has a record for each of its texts, and for each folder that it is used in.
         texts = Counter(record["of"] for record in files)
         own = texts.pop(OWN, 0)

@@ -7,7 +7,7 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, number
-from grpo_practice.reports.documents import score_document
+from grpo_practice.reports.encoder import json_value
 from grpo_practice.stats import Score
 
 FLATTERS = (
@@ -121,7 +121,7 @@ class TuneReport(Report):
             "best": self.best.number if self.best else None,
             "selection_dataset": self.selection,
             "test_run": self.tested,
-            "test": score_document(self.test) if self.test else None,
+            "test": json_value(self.test) if self.test else None,
             "note": FLATTERS,
             "exit": 0,
         }

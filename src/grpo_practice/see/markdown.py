@@ -41,7 +41,7 @@ def _run(part: Part) -> list[str]:
                 row.label,
                 number(row.score.mean),
                 f"{row.score.ci95[0]:.3f} to {row.score.ci95[1]:.3f}" if row.score.ci95 else "-",
-                str(row.score.n_scored_questions),
+                str(row.score.questions_scored),
             ]
             for row in part.ranges
         ),

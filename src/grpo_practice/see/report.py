@@ -123,7 +123,7 @@ class Part:
         rows = self.ranges
         score = rows[-1].score
         of = f"{score.scored:,} of {count(score.planned, 'planned rollout')} have a reward"
-        return f"{count(score.n_scored_questions, 'question')}; {of}."
+        return f"{count(score.questions_scored, 'question')}; {of}."
 
     @property
     def facts(self) -> list[tuple[str, str]]:

@@ -88,9 +88,9 @@ class Score:
     every scored question has at least two."""
     ci95: Interval | None
     """95 % interval in [0, 1], never of zero width; None below two clusters."""
-    method: Method
-    n_questions: int
-    n_scored_questions: int
+    interval: Method
+    questions: int
+    questions_scored: int
     """Questions with at least one reward; the others are missing, not wrong."""
     planned: int
     scored: int
@@ -108,7 +108,7 @@ class Score:
     pass_hat_ci95: dict[int, Interval | None]
     questions_at_k: int
     """Questions with at least k scored."""
-    unscorable: int = 0
+    questions_unscorable: int = 0
     """Questions whose gold no answer can be compared with; they are in no other number."""
 
 
@@ -144,9 +144,9 @@ def score(questions: Iterable[Question], k: int) -> Score:
         se=spread.se,
         se_here=noise,
         ci95=spread.ci95,
-        method=spread.method,
-        n_questions=len(rows),
-        n_scored_questions=len(seen),
+        interval=spread.method,
+        questions=len(rows),
+        questions_scored=len(seen),
         planned=planned,
         scored=scored,
         correct=sum(q.c for q in rows),
@@ -156,7 +156,7 @@ def score(questions: Iterable[Question], k: int) -> Score:
         pass_at_ci95={j: pass_interval(seen, j) for j in pass_at},
         pass_hat_ci95={j: pass_interval(seen, j, pass_hat_k) for j in pass_at},
         questions_at_k=sum(q.n >= k for q in seen),
-        unscorable=len(given) - len(rows),
+        questions_unscorable=len(given) - len(rows),
     )
 
 

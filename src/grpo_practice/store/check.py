@@ -31,8 +31,8 @@ class TableCheck:
     """Result of one look."""
 
     name: str
-    n: int
-    """Things looked at."""
+    looked_at: int
+    """Number of things."""
     wrong: list[str]
     """A sentence each, up to `MOST`."""
     notes: list[str]

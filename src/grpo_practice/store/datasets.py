@@ -42,7 +42,7 @@ def add(
     sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
     n += after.n if after else 0
     newest = find(db, name)
-    if newest is not None and newest.sha == sha.hex():
+    if newest is not None and newest.sha256 == sha.hex():
         return newest, False
     if newest is not None and not replace:
         raise DataError(
@@ -272,7 +272,7 @@ def _dataset(row: sqlite3.Row) -> DatasetRow:
         id=row["dataset_id"],
         name=row["name"],
         revision=row["revision"],
-        sha=row["sha256"].hex(),
+        sha256=row["sha256"].hex(),
         n=row["n"],
         origin=row["origin"],
         created_at=row["created_at"],

@@ -358,7 +358,7 @@ class DatasetRow:
     id: int
     name: str
     revision: int
-    sha: str
+    sha256: str
     n: int
     origin: str
     created_at: str

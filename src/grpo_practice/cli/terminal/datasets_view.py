@@ -40,7 +40,7 @@ def dataset(found: "DatasetReport") -> None:
     """Show a dataset and its first rows."""
     row = found.dataset
     say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
-    facts([("sha256", row.sha), ("from", row.origin), ("uploaded", row.created_at)])
+    facts([("sha256", row.sha256), ("from", row.origin), ("uploaded", row.created_at)])
     rows = [
         (s.question, "" if s.answer is None else str(s.answer), s.source, s.level or "")
         for s in found.rows

@@ -38,7 +38,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
     facts(
         [
             ("agent", f"{report.agent}{taught}"),
-            ("dataset", f"{dataset.name}, {count(report.score.n_questions, 'question')}"),
+            ("dataset", f"{dataset.name}, {count(report.score.questions, 'question')}"),
             *_scores(report.score, report.k),
             ("gain", report.difference or ""),
             *trouble(report),
@@ -51,7 +51,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         table(
             ["source", "score", "95 % interval", "questions", "coverage"],
             [
-                (name or "(none)", reward(s.mean), interval(s), str(s.n_questions), coverage(s))
+                (name or "(none)", reward(s.mean), interval(s), str(s.questions), coverage(s))
                 for name, s in report.by_source.items()
             ],
             right=["score", "questions", "coverage"],
@@ -94,7 +94,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
     from grpo_practice.reports.documents import unscorable_count
 
     mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
-    some = score.questions_at_k < score.n_questions
+    some = score.questions_at_k < score.questions
     return [
         ("score", mean),
         (
@@ -342,15 +342,17 @@ def _known(known: "KnownScore | None") -> str:
     if known is None:
         return "not measured"
     score = known.score
-    asked = f"{count(score.n_questions, 'question')} of {known.dataset}"
-    left_out = f", {score.unscorable} cannot be scored" if score.unscorable else ""
+    asked = f"{count(score.questions, 'question')} of {known.dataset}"
+    left_out = (
+        f", {score.questions_unscorable} cannot be scored" if score.questions_unscorable else ""
+    )
     asked += f" (coverage {coverage(score)}{left_out})"
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 
 def _comparable(before: "KnownScore", after: "KnownScore") -> bool:
     same = before.dataset == after.dataset
-    return same and before.score.n_questions == after.score.n_questions
+    return same and before.score.questions == after.score.questions
 
 
 def show_library(

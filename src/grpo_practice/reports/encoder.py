@@ -1,0 +1,91 @@
+"""Reports as JSON: one rule for all of them.
+
+A dataclass becomes an object of its fields, under their names. One that shows less, or also derived
+values, names all attributes that it shows in a class variable `in_document`, or here in `SHOWN` if
+it is no report; there, `rollout.slot` is the `slot` of its `rollout`, under the key `slot`.
+"""
+
+import math
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.store.records import Branch, DatasetRow
+from grpo_practice.types import Experience, Library, Sample
+
+SHOWN: Mapping[type, Sequence[str]] = {
+    DatasetRow: ("name", "revision", "sha256", "n", "origin", "created_at"),
+    Experience: ("id", "text"),
+    Sample: ("question", "answer", "source", "level", "cluster", "meta"),
+}
+"""Attributes that values of lower layers show, if these are not simply their fields."""
+
+MICRO, DOLLARS = "_micro", "_usd"
+"""Ends of names of money: we count micro-dollars, and people read dollars."""
+
+
+def json_object(value: object) -> dict[str, Any]:
+    """Return what a dataclass shows of itself as a JSON object."""
+    kind = type(value)
+    names: Sequence[str] | None = getattr(kind, "in_document", SHOWN.get(kind))
+    if names is None:
+        assert is_dataclass(value)
+        names = [field.name for field in fields(value)]
+    found = dict[str, Any]()
+    for name in names:
+        held: Any = value
+        for part in name.split("."):
+            held = None if held is None else getattr(held, part)
+        key = name.rpartition(".")[2]
+        if key.endswith(MICRO):
+            key, held = key.removesuffix(MICRO) + DOLLARS, None if held is None else held / 1e6
+        elif isinstance(held, float) and (key == "seconds" or key.endswith("_s")):
+            held = round(held, 3)
+        found[key] = json_value(held)
+    return found
+
+
+def json_value(value: object) -> Any:
+    """Return a value of a report as JSON; what is no finite number is null.
+
+    A library and a branch are shown by what they are called, paths and hashes as texts.
+
+    Raises:
+        TypeError: JSON has no form for it.
+    """
+    match value:
+        case None | bool() | int() | str():
+            return value
+        case float():
+            return value if math.isfinite(value) else None
+        case bytes():
+            return value.hex()
+        case Mapping():
+            return {_key(key): json_value(inner) for key, inner in value.items()}
+        case Set():
+            return sorted(map(json_value, value))
+        case Sequence():
+            return [json_value(inner) for inner in value]
+        case _:
+            return _of_an_object(value)
+
+
+def _of_an_object(value: object) -> Any:
+    match value:
+        case Library():
+            return f"L{value.id}" if value.id else None
+        case Branch():
+            return value.id
+        case Path():
+            return str(value)
+        case _ if is_dataclass(value):
+            return json_object(value)
+        case _:
+            raise TypeError(f"a report holds a {type(value).__name__}, which has no form in JSON")
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str | int):
+        raise TypeError(f"a report has {key!r} as a key, which has no form in JSON")
+    return str(key)
