@@ -14,7 +14,7 @@ from grpo_practice.config import (
     load_practice,
 )
 from grpo_practice.config.reading.compose import Override
-from grpo_practice.config.trust import Trust
+from grpo_practice.config.trust.word import Trust
 
 ENV = {
     "UTU_LLM_MODEL": "student-1",

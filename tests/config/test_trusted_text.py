@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from grpo_practice.config.trust import text_digest
+from grpo_practice.config.trust.word import text_digest
 
 
 def test_a_folder_is_the_same_whatever_its_name(tmp_path: Path) -> None:

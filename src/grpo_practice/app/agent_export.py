@@ -13,7 +13,7 @@ from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
-from grpo_practice.config.trust import text_digest, user_trust
+from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.prompts.system import system_prompt
@@ -67,11 +67,9 @@ def remember_export(store: Store, found: LibraryRef, text: str) -> None:
     if stored is None:
         return
     trust, folder = user_trust(os.environ), Path(stored.base_dir)
-    config = text_digest(parse_yaml(stored.text, "the stored config").data, folder)
-    if trust.text(config, store.path):
-        data = parse_yaml(text, "the exported agent").data
+    if trust.text(stored_digest(stored.text, folder), store.path):
         with suppress(ConfigError):
-            trust.remember([text_digest(data, place) for place in (folder, Path.cwd())], None)
+            trust.remember([stored_digest(text, place) for place in (folder, Path.cwd())], None)
 
 
 def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:

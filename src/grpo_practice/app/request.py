@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, read_environment
 from grpo_practice.config.reading.compose import Override
-from grpo_practice.config.trust import user_trust
+from grpo_practice.config.trust.word import user_trust
 from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.types import Library
 

@@ -9,8 +9,8 @@ from grpo_practice.app.clients import Connections, Models
 from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
-from grpo_practice.config.reading.key_routes import sentences
-from grpo_practice.config.trust import host_of
+from grpo_practice.config.trust.keys import sentences
+from grpo_practice.config.trust.word import host_of
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.llm.admission import Admission

@@ -6,8 +6,7 @@ from itertools import product
 from pathlib import Path
 
 from grpo_practice.config.reading.compose import compose
-from grpo_practice.config.reading.yaml_reader import parse_yaml
-from grpo_practice.config.trust import text_digest, user_trust
+from grpo_practice.config.trust.word import stored_digest, text_digest, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.trust_report import TrustReport
 from grpo_practice.store import Store
@@ -56,8 +55,4 @@ def _digests(path: Path) -> list[str]:
         return [text_digest(compose(path, foreign=True).data, Path.cwd())]
     with Store(path) as store:
         stored = [store.read(runs.config, run.name) for run in store.read(runs.all_runs)]
-    return [
-        text_digest(parse_yaml(one.text, "the stored config").data, Path(one.base_dir))
-        for one in stored
-        if one is not None
-    ]
+    return [stored_digest(one.text, Path(one.base_dir)) for one in stored if one is not None]

@@ -100,7 +100,7 @@ def _loaded(
 
 
 def _notices(loaded: "ConfigReport") -> None:
-    from grpo_practice.config.reading.key_routes import sentences
+    from grpo_practice.config.trust.keys import sentences
 
     for text in sentences(loaded.routes):
         note(text)

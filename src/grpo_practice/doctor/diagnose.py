@@ -12,7 +12,7 @@ from grpo_practice.app.request import ConfigInput, known
 from grpo_practice.app.specs import configured_prompts, teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, RunConfig
 from grpo_practice.config.reading.discover import config_here
-from grpo_practice.config.reading.key_routes import sentences
+from grpo_practice.config.trust.keys import sentences
 from grpo_practice.doctor.data import (
     look_at_prompts,
     look_at_questions,

@@ -16,10 +16,10 @@ from grpo_practice.app.program_address import looked_at, open_proxy, seconds_to
 from grpo_practice.app.program_files import sha_of
 from grpo_practice.attempts import SEND_IT, is_sent
 from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
-from grpo_practice.config.reading.demands import agent_programs
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
+from grpo_practice.config.trust.foreign import agent_programs
 from grpo_practice.doctor.diagnosis import not_run
 from grpo_practice.errors import AgentError, GrpoPracticeError
 from grpo_practice.fences import Fences

@@ -11,7 +11,7 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.config.reading.discover import init_files
-from grpo_practice.config.trust import user_trust
+from grpo_practice.config.trust.word import user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.export.files import write_file
 from grpo_practice.reports.base import Report

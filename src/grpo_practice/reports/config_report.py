@@ -8,8 +8,8 @@ from typing import Any
 from typing_extensions import override
 
 from grpo_practice.config import RunConfig
-from grpo_practice.config.reading.key_routes import KeyRoute, sentences
 from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.trust.keys import KeyRoute, sentences
 from grpo_practice.reports.base import Report
 
 

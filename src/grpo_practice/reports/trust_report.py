@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.config.trust import OWN
+from grpo_practice.config.trust.word import OWN
 from grpo_practice.reports.base import Report
 from grpo_practice.text import count
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice import Workspace
+from tests.contract.hostile import databases
 from tests.contract.hostile.agent_files import DATA, kits, model
 from tests.contract.hostile.place import Outcome, Place
 from tests.contract.hostile.planted import KEY
@@ -255,3 +256,30 @@ def test_where_an_own_program_asks_is_not_for_others_to_say(place: Place, proxy:
     place.put("agent.yaml", f"proxy: {{{proxy}}}\n")
     held_back(place, place.type(*OF_CONFIG))
     refused(place.type(*OF_CONFIG), "--trust agent.yaml")
+
+
+@pytest.mark.parametrize(
+    ("own", "theirs"),
+    [
+        ("base_url: '@GOOD@/v1'", "api_key: '${oc.env:GITHUB_TOKEN}'"),
+        ("", "base_url: '${oc.env:UTU_LLM_BASE_URL}', api_key: '${oc.env:GITHUB_TOKEN}'"),
+    ],
+)
+def test_a_file_of_others_pairs_no_key_with_a_host_of_the_user(
+    place: Place, own: str, theirs: str
+) -> None:
+    text = (place.folder / "own.yaml").read_text()
+    model = f"agent: {{model: {{model_provider: {{model: m, {own}}}}}, agent: {{"
+    place.put("own.yaml", text.replace("agent: {agent: {", model))
+    place.put("agent.yaml", f"model: {{model_provider: {{{theirs}}}}}\n")
+    for word in ((), ("--trust", "agent.yaml")):
+        refused(place.type(*OF_CONFIG, *word), "GITHUB_TOKEN", "--trust-host")
+
+
+def test_a_trusted_file_may_repeat_what_a_database_of_others_says(place: Place) -> None:
+    kit = "toolkits: {python_executor: {config: {backend: subprocess}}}\n"
+    databases.given(place, databases.stored(more=kit))
+    place.put("agent.yaml", kit)
+    refused(place.type("eval", "--agent", "agent.yaml"), "--trust agent.yaml")
+    outcome = place.type("eval", "--agent", "agent.yaml", "--trust", "agent.yaml")
+    assert outcome.asked, outcome.shown

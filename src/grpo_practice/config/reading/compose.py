@@ -6,21 +6,19 @@ A file is composed where it stands: `/agents/x@agent` inside a file that is incl
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 from grpo_practice.config.reading.problems import dotted
 from grpo_practice.config.reading.yaml_reader import (
-    Key,
     Position,
     Tree,
     parse_value,
     plain,
     read_yaml,
 )
-from grpo_practice.config.redact import leaves, redact, without_secrets
+from grpo_practice.config.redact import leaves, redact
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import REDACTED
 
@@ -172,89 +170,6 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 def lay_over(under: Tree, over: Tree) -> Tree:
     """Merge both trees; a URL that `over` gives does not inherit the key of the URL before."""
     return merge(Tree(_keyless(under.data, over.data), under.places), over)
-
-
-_ADDRESSES: Mapping[str, object] = {
-    **dict.fromkeys(("search_url", "crawl_url", "url", "command", "args", "cwd")),
-    "base_url": "${oc.env:UTU_LLM_BASE_URL}",
-    "search_engine": "google",
-    "crawl_engine": "jina",
-    "mode": "builtin",
-    "mcp_transport": "stdio",
-}
-"""Keys that say who is given what stands beside them, and what each is where it is not given."""
-
-
-def lay_agent_over(under: Tree, over: Tree) -> Tree:
-    """Lay a file of others over the agent of a config.
-
-    A model or a toolkit whose address the file changes loses every secret of the config: they
-    were given for the address before.
-    """
-    data, agent = under.data, under.data.get("agent")
-    if not isinstance(agent, dict):
-        agent = {}
-    model, kits = agent.get("model"), agent.get("toolkits")
-    if _moves(model, over.data.get("model")):
-        agent = {**agent, "model": without_secrets(model)}
-        data = _followed(data, "judge_model")
-        if isinstance(kits, dict):
-            kits = {name: _followed(kit, "config_llm") for name, kit in kits.items()}
-            agent["toolkits"] = kits
-    theirs = over.data.get("toolkits")
-    if isinstance(kits, dict) and isinstance(theirs, dict):
-        moved = {n: without_secrets(k) for n, k in kits.items() if _moves(k, theirs.get(n))}
-        agent = {**agent, "toolkits": {**kits, **moved}}
-    # A mapping of Python has no lines; what stands in it is the user's own all the same.
-    places = {**dict.fromkeys(_keys(data), Position("the config")), **under.places}
-    base, over = Tree({**data, "agent": agent}, places, under.prefix), nest(over, ("agent",))
-    kept = set(_same_endpoints(base.data, over.data))
-    # Where both name one address and no other key, it is the config's own: nobody is asked.
-    left = {key: at for key, at in over.places.items() if not kept & {key, key[:-1]}}
-    return lay_over(base, replace(over, places=left))
-
-
-def _same_endpoints(under: Any, over: Any, key: Key = ()) -> Iterator[Key]:
-    """Yield the keys of addresses of models that are the same in both, and so is the API key."""
-    if not isinstance(under, dict) or not isinstance(over, dict):
-        return
-    own_key = over.get("api_key") in (None, under.get("api_key"))
-    if own_key and "base_url" in over and over["base_url"] == under.get("base_url"):
-        yield (*key, "base_url")
-    for name in under.keys() & over.keys():
-        yield from _same_endpoints(under[name], over[name], (*key, name))
-
-
-def _followed(section: Any, name: str) -> Any:
-    """Return a section whose model, where it has no address of its own, goes to another one now."""
-    model = section.get(name) if isinstance(section, dict) else None
-    if not isinstance(model, dict):
-        return section
-    provider = model.get("model_provider")
-    own = isinstance(provider, dict) and (provider.get("base_url") or provider.get("api_key"))
-    if own or "model_settings" not in model:
-        return section
-    settings = without_secrets(model["model_settings"])
-    return {**section, name: {**model, "model_settings": settings}}
-
-
-def _keys(value: Any, key: Key = ()) -> Iterator[Key]:
-    """Yield the keys of mappings, at every depth."""
-    for name, inner in value.items() if isinstance(value, dict) else ():
-        yield (*key, name)
-        yield from _keys(inner, (*key, name))
-
-
-def _moves(under: Any, over: Any) -> bool:
-    """Return whether `over` changes an address of `under`, at any depth."""
-    if not isinstance(over, dict):
-        return False
-    under = under if isinstance(under, dict) else {}
-    return any(
-        (name in _ADDRESSES and value != under.get(name, _ADDRESSES[name]))
-        or _moves(under.get(name), value)
-        for name, value in over.items()
-    )
 
 
 def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:

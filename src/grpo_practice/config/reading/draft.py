@@ -2,7 +2,6 @@
 
 import copy
 import os
-import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,22 +10,27 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from grpo_practice.config.reading.compose import is_file
-from grpo_practice.config.reading.demands import (
-    Demand,
-    is_endpoint,
-    programs_named,
-    variables_named,
-)
-from grpo_practice.config.reading.endpoint import Written, line_of, prepare, written_url
+from grpo_practice.config.reading.endpoint import prepare
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.interpolate import LITERAL, interpolate, variables
-from grpo_practice.config.reading.key_routes import KeyRoute, Receiver, receiver
-from grpo_practice.config.reading.problems import Problem, problems_of, raise_problems
-from grpo_practice.config.reading.published_keys import section_at, settle
+from grpo_practice.config.reading.interpolate import LITERAL, interpolate
+from grpo_practice.config.reading.problems import (
+    Problem,
+    problems_of,
+    raise_problems,
+    section_at,
+)
+from grpo_practice.config.reading.published_keys import settle
 from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree, dump_yaml
 from grpo_practice.config.redact import leaves, redact, secrets_in
 from grpo_practice.config.schema.runs import REFERENCE_FILES, RunConfig, VerifySpec
+from grpo_practice.config.trust.foreign import (
+    Demand,
+    programs_named,
+    refusals,
+    variables_named,
+)
+from grpo_practice.config.trust.keys import Address, Keys
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
@@ -59,8 +63,9 @@ class Draft:
         self.notices: list[str] = list(source.env.notices)
         self.data: dict[str, Any] = copy.deepcopy(tree.data)
         self.ignored = settle(self.data, kind, self.problems)
-        self.written = dict[Key, Written]()
-        self.routes = list[KeyRoute]()
+        self.keys = Keys(self.data, tree, source.env, self.problems)
+        self.hidden = set[Key]()
+        """Sections of endpoints whose key was hidden when the config was stored."""
         self.evaluation: Key = ("evaluation",) if kind == "practice" else ()
         self._one_verify_key()
         self.stored: dict[str, Any] = {}
@@ -73,9 +78,8 @@ class Draft:
         self.demands += variables_named(self.data)
         self._refuse_untrusted()
         for key, prefix in self._providers():
-            section = self.section(key)
-            self.written[key] = prepare(section, self.source.env, prefix, key, self.tree)
-        self._note_services()
+            if prepare(self.section(key), self.source.env, prefix, key, self.tree):
+                self.hidden.add(key)
         values = interpolate(self.data, self.source.env, self.problems)
         redactor.know(secrets_in(values))
         self.problems += _hidden_values(values)
@@ -97,74 +101,13 @@ class Draft:
         """
         self.demands += programs_named(config)
         self._refuse_untrusted()
-        self._note_values(config)
+        self.keys.sends_values(self.stored, config, self.source.base_dir)
         self.check()
 
-    def _note_values(self, config: RunConfig) -> None:
-        """Note where variables go that are no endpoint's key: headers, queries, tools' settings."""
-        env, roles, judge = self.source.env, self.roles(), (*self.evaluation, "judge_model")
-        for key, value in leaves(self.stored):
-            names = [] if LITERAL & {*key[-1:]} else [n for n in variables(value) if env.get(n)]
-            found = receiver(key, config)
-            unused = key[: len(judge)] == judge and judge[-1] not in self.section(self.evaluation)
-            if found is None or unused:
-                continue
-            written = self._written_of(found)
-            if not names:
-                self._keep_from_dotenv(key, value, written)
-            if not names or is_endpoint(key, value):
-                continue
-            by = line_of(key, self.tree)
-            for name in names:
-                if found.program is not None:
-                    place = env.origin(name)
-                    self.routes.append(KeyRoute(name, place, found.program, by.text, by.place))
-                elif found.url:
-                    roles.sends(name, found.url, by, written.elsewhere(name, env), key)
-
-    def _written_of(self, found: Receiver) -> Written:
-        """Return the address of a receiver as it was written."""
-        written = self.written.get(found.section, Written())
-        unnamed = not (written.literal or written.url_variables)
-        # A model without an address is asked where the agent's model is.
-        if unnamed and found.section[-1] == "model_provider":
-            return self.written[*self.evaluation, "agent", "model", "model_provider"]
-        return written
-
-    def _keep_from_dotenv(self, key: Key, value: object, written: Written) -> None:
-        """Refuse to send a secret of the config to an address of a `.env` that is elsewhere."""
-        env, folder = self.source.env, self.source.base_dir.resolve()
-        if env.path is None or folder.is_relative_to(env.path.parent.resolve()):
-            return
-        theirs = [n for n in written.url_variables if env.origin(n) == str(env.path)]
-        if theirs and value and redact(value, key) == REDACTED and not env.trusts_dotenv:
-            text = f"would go to the address that {env.line(theirs[0])} names"
-            trust = f"grpo-practice trust {shlex.quote(str(env.path.parent))}"
-            hint = f"write the address beside it; if it may go there, say so once: {trust}"
-            self.problems.append(Problem(key, text, hint, private=True))
-
     def _refuse_untrusted(self) -> None:
-        refused = [(d, self.tree.untrusted(d.key)) for d in self.demands]
-        told = set[tuple[Key, str]]()
-        for demand, file in refused:
-            # Of a server that is started by several keys the first is enough.
-            if file is not None and (demand.key[:-1], demand.text) not in told:
-                told.add((demand.key[:-1], demand.text))
-                text = f"{demand.text}, which a file of others may not"
-                hint = f"read it; if you trust it, add --trust {shlex.quote(str(file))}"
-                self.problems.append(Problem(demand.key, text, hint))
-        if any(file for _, file in refused):
+        if refused := refusals(self.demands, self.tree):
+            self.problems += refused
             self.check()
-
-    def _note_services(self) -> None:
-        tools: Key = (*self.evaluation, "agent", "toolkits")
-        for name in self.section(tools):
-            config: Key = (*tools, name, "config")
-            section = self.section(config)
-            for field_name in ("search_url", "crawl_url", "url"):
-                if url := section.get(field_name):
-                    at = (*config, field_name)
-                    self.written[at] = written_url(url, at, self.tree, self.source.env)
 
     def check(self) -> None:
         """Raise the problems collected, if there are any."""
@@ -174,26 +117,33 @@ class Draft:
 
     def roles(self) -> Roles:
         """Return the resolver of this config's models."""
-        return Roles(self.source.env, self.problems, self.notices, self.written, self.routes)
+        return Roles(self.keys, self.hidden, self.notices)
 
     @property
     def asks(self) -> bool:
         """Whether it asks for what only a trusted config may have."""
-        literal = any(w.hidden or (w.keys and w.literal) for w in self.written.values())
-        return bool(self.demands) or literal
+        return bool(self.demands or self.hidden) or any(
+            address.literal and self.keys.held(self.section(key).get("api_key"))
+            for key, address in self._written()
+        )
 
     @property
     def has_key_of_others(self) -> bool:
-        """Whether a file of others brings an address with a key that is hidden when stored.
+        """Whether a file of others brings a key, or the address of one, that is hidden when stored.
 
         Read back as the user's own, it would be sent a key of the environment in its place.
         """
         return any(
-            written.of_others
-            and written.literal
+            address.literal
+            and (address.foreign or self.keys.foreign((*key, "api_key")))
             and redact(section_at(self.stored, key), key).get("api_key") == REDACTED
-            for key, written in self.written.items()
+            for key, address in self._written()
         )
+
+    def _written(self) -> Iterator[tuple[Key, Address]]:
+        """Yield who names the addresses of models in the config, with the key of their section."""
+        for key, _ in self._providers():
+            yield key, self.keys.address((*key, "base_url"))
 
     def refuse_secrets(self, config: BaseModel) -> None:
         """Raise ConfigError if a secret stands in a text that is stored in clear."""

@@ -1,22 +1,21 @@
 """URL and key of a model: both from one source, so that no key goes astray."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import SecretStr
 
 from grpo_practice.config.reading.env import Environment
-from grpo_practice.config.reading.interpolate import interpolate, variable, variables
-from grpo_practice.config.reading.key_routes import NamedBy
+from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
-from grpo_practice.config.trust import host_of
+from grpo_practice.config.trust.keys import NOWHERE, Address, NamedBy
+from grpo_practice.config.trust.word import host_of
 from grpo_practice.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"
-NOBODY = NamedBy("", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,50 +32,18 @@ class Tier:
     """Source of the key, or the place for one."""
     variable: str | None = None
     """Variable that holds the key, where one does."""
-    named_by: NamedBy = NOBODY
-    """Variable that names the URL, with its line."""
-    elsewhere: str | None = None
-    """Place of the URL where that is not the place of the key."""
+    address: Address = NOWHERE
+    """Source of the URL."""
+    split: bool = False
+    """Whether URL and key are from two places."""
 
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """Address and key of an endpoint as a config has them, before variables are filled in."""
-
-    named_by: NamedBy = NOBODY
-    """Key and line of the address."""
-    keys: tuple[str, ...] = ()
-    """Variables that the key is filled from."""
-    key_named_by: NamedBy = NOBODY
-    """Key and line of the key."""
-    hidden: bool = False
-    """Whether there was a key that was hidden when the config was stored."""
-    url_variables: tuple[str, ...] = ()
-    """Variables that the address is filled from."""
-    literal: bool = False
-    """Whether the address, or a part of it, is a text of the config."""
-    of_others: bool = False
-    """Whether the address stands in a file of others."""
-
-    def elsewhere(self, variable: str, env: Environment) -> list[str]:
-        """Return what names the address, where that is another place than the variable's.
-
-        A trusted config may name both: what it says is announced.
-        """
-        found = [self.named_by.text] if self.of_others and self.literal else []
-        for name in self.url_variables:
-            ours = name.removesuffix("_BASE_URL") == variable.removesuffix("_API_KEY")
-            if not env.together(name, variable) or (self.of_others and not ours):
-                found.append(f"{name} in {env.line(name)}")
-        return found
-
-
-def tier_of(provider: ModelProvider) -> Tier | None:
+def tier_of(provider: ModelProvider, address: Address) -> Tier | None:
     """Return URL and key of the agent's model; None when it is simulated."""
     if not provider.base_url:
         return None
     at, key_at = f"the agent ({provider.origin})", f"the agent ({provider.key_origin})"
-    return Tier("the agent", provider.base_url, provider.key, at, key_at)
+    return Tier("the agent", provider.base_url, provider.key, at, key_at, address=address)
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:
@@ -87,59 +54,35 @@ def env_tier(env: Environment, name: str) -> Tier | None:
         return None
     source = url_name if url else key_name
     named_by = NamedBy(f"{source} in {env.line(source)}", env.line(source))
+    address = Address(named_by, (url_name,) if url else ())
     # Else a folder's `.env` could have the user's key sent to any host.
-    elsewhere = named_by.text if url and key and not env.together(*both) else None
+    split = bool(url and key) and not env.together(*both)
     if name == "OPENAI" and not url:
         url = OPENAI_URL
     at = f"{source} in {env.origin(source)}"
     key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
     at_url = (url or "").rstrip("/")
     variable = key_name if key else None
-    return Tier(name, at_url, key or None, at, key_at, variable, named_by, elsewhere)
+    return Tier(name, at_url, key or None, at, key_at, variable, address, split)
 
 
-def prepare(
-    provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree
-) -> Written:
+def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree) -> bool:
     """Make a provider of the config, still uninterpolated, ready for the environment.
 
     A `sim` that the config names is built in unless the config has a base_url of its own: a URL
-    that only the environment knows serves the `sim` that the environment names. Notes where URL and
-    key come from. A key that was hidden in a stored config is taken out. The section is changed in
+    that only the environment knows serves the `sim` that the environment names. A key that was
+    hidden in a stored config is taken out; returns whether there was one. The section is changed in
     place; it stands at `key`, and `prefix` begins the variables that go with its role.
     """
     _settle_sim(provider, env, prefix)
     shown = (*tree.prefix, *key)
-    url = provider.get("base_url")
-    if url:
+    if url := provider.get("base_url"):
         provider["origin"] = _source(url, env, (*shown, "base_url"))
         provider["key_origin"] = _source(provider.get("api_key"), env, (*shown, "api_key"))
     hidden = provider.get("api_key") == REDACTED
     if hidden:
         del provider["api_key"]
-    keys = tuple(name for name in variables(provider.get("api_key")) if env.get(name))
-    written = written_url(url, (*key, "base_url"), tree, env)
-    named_by = line_of((*key, "api_key"), tree)
-    return replace(written, hidden=hidden, keys=keys, key_named_by=named_by)
-
-
-def written_url(url: object, key: Key, tree: Tree, env: Environment) -> Written:
-    """Return an address as the config has it under a key."""
-    place, names = tree.place(key), variables(url)
-    held = tuple(name for name in names if env.get(name))
-    return Written(
-        named_by=line_of(key, tree),
-        url_variables=held,
-        # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
-        literal=bool(url) and variable(url) not in held,
-        of_others=place is not None and place.brought_by is not None,
-    )
-
-
-def line_of(key: Key, tree: Tree) -> NamedBy:
-    """Return the key as it is typed, with its file and line where it has one."""
-    place, name = tree.place(key), dotted((*tree.prefix, *key))
-    return NamedBy(f"{name}, {place.shown}", place.shown) if place else NamedBy(name, "")
+    return hidden
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
@@ -181,7 +124,7 @@ def resolve(
         # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
         # The scheme is a part of the host: over http, a key for https would travel in clear.
         wanted = host_of(provider.base_url)
-        same = (t for t in tiers if not t.elsewhere and t.url and host_of(t.url) == wanted)
+        same = (t for t in tiers if not t.split and t.url and host_of(t.url) == wanted)
         tier = next(same, None)
         if provider.key or tier is None or not tier.key:
             return provider, None

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from grpo_practice.config.trust import Trust, user_trust
+from grpo_practice.config.trust.word import Trust, user_trust
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import environment_secrets, redactor
 from grpo_practice.text import is_loopback, is_web_address

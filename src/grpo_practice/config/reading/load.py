@@ -4,29 +4,28 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from grpo_practice.config.reading.compose import (
     Override,
     compose,
-    lay_agent_over,
     override,
-    packaged_configs,
     refuse_hidden,
 )
 from grpo_practice.config.reading.draft import ComposedConfig, Draft
 from grpo_practice.config.reading.env import Environment, as_environment
-from grpo_practice.config.reading.key_routes import KeyRoute, here, sentences
 from grpo_practice.config.reading.problems import Problem
 from grpo_practice.config.reading.roles import Roles
-from grpo_practice.config.reading.yaml_reader import Key, Tree, parse_yaml
+from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, is_data_file
 from grpo_practice.config.schema.tools import SearchToolkit
-from grpo_practice.config.trust import Trust, host_of, text_digest
+from grpo_practice.config.trust.foreign import lay_agent_over, read_agent, read_stored
+from grpo_practice.config.trust.keys import KeyRoute, sentences
+from grpo_practice.config.trust.word import Trust, stored_digest
 from grpo_practice.errors import ConfigError
-from grpo_practice.redact import REDACTED, redact_url, redactor
+from grpo_practice.redact import REDACTED, redactor
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 
@@ -91,14 +90,11 @@ class Loaded(Generic[C]):
         """Remember this config as one that the user trusts, for when a run is gone on with."""
         if self.asks and self.vouched:
             with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
-                self.trust.remember([text_digest(self._stored(), self.base_dir)], None)
+                self.trust.remember([stored_digest(self.text, self.base_dir)], None)
 
     def is_trusted(self, path: Path) -> bool:
         """Return whether the user trusts the config in this file, or has used it before."""
-        return self.trust.text(text_digest(self._stored(), self.base_dir), path)
-
-    def _stored(self) -> dict[str, Any]:
-        return parse_yaml(self.text, "the stored config").data
+        return self.trust.text(stored_digest(self.text, self.base_dir), path)
 
 
 Source = Path | Tree | StoredText | None
@@ -153,25 +149,12 @@ def _composed(source: Source, env: Mapping[str, str]) -> ComposedConfig:
         case Path():
             return ComposedConfig(compose(source), source, source.resolve().parent, known)
         case StoredText():
-            tree = parse_yaml(source.text, "the stored config")
-            if not known.trust.text(text_digest(tree.data, source.base_dir), source.database):
-                tree = tree.as_of(source.database, trusted=False, but_below=packaged_configs())
+            tree = read_stored(source.text, source.base_dir, source.database, known.trust)
             return ComposedConfig(tree, None, source.base_dir, known)
         case _:
             tree = source or Tree({})
             refuse_hidden(tree, "the config")
             return ComposedConfig(tree, None, Path.cwd(), known)
-
-
-def _brought(agent: Path, source: ComposedConfig) -> Tree:
-    """Read an agent's file; one that is trusted still says of nobody's key where it goes."""
-    trust, tree = source.env.trust, compose(agent, foreign=True)
-    if trust.folder_of(agent):
-        return tree
-    # A database may say any folder, and so does not choose whose programs a trusted file starts.
-    folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
-    trusted = any(trust.text(text_digest(tree.data, folder), agent) for folder in folders)
-    return tree.as_of(agent, trusted=trusted, but_below=packaged_configs())
 
 
 def _is_practice(tree: Tree) -> bool:
@@ -235,7 +218,9 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        own = _brought(agent, source)
+        # A database may say any folder: it does not choose whose programs a trusted file starts.
+        folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
+        own = read_agent(agent, source.env.trust, folders)
         if _is_practice(own):
             raise ConfigError(
                 f"{agent} is a practice config, and no agent's file",
@@ -280,7 +265,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
     draft.refuse_secrets(config)
     draft.finish(config)
     source, text = draft.source, draft.text()
-    at_urls: tuple[str, ...] = tuple(_named_by_dotenv(config, source.env, draft.routes))
+    at_urls: tuple[str, ...] = tuple(draft.keys.asked_by_dotenv())
     beside = source.env.path and source.env.path.parent.resolve() == source.base_dir.resolve()
     return Loaded(
         config=config,
@@ -289,28 +274,12 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
         text=text,
         ignored=draft.ignored,
         notices=[*draft.notices, *at_urls],
-        routes=draft.routes,
+        routes=draft.keys.routes,
         trust=source.env.trust,
         asks=draft.asks or REDACTED in text,
         vouched=not draft.has_key_of_others,
         addresses=at_urls if beside and source.env.trusts_dotenv else (),
     )
-
-
-def _named_by_dotenv(config: RunConfig, env: Environment, routes: Sequence[KeyRoute]) -> list[str]:
-    """Return a sentence for each URL that a `.env` names: its writer is sent every request.
-
-    Routes that name the host already say it.
-    """
-    notices, known = [], {route.to for route in routes}
-    models = (*config.models.values(), *config.evaluation.readers)
-    for provider in (model.model_provider for model in models):
-        if provider.base_url and f" in {env.path}" in provider.origin:
-            where = provider.origin.rpartition(", from ")[2]
-            if host_of(provider.base_url) not in known:
-                url = redact_url(provider.base_url)
-                notices.append(f"{provider.model} is asked at {url} ({here(where)})")
-    return list(dict.fromkeys(notices))
 
 
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:

@@ -53,7 +53,7 @@ def _line(problem: Problem, tree: Tree) -> str:
         return f"{place.file}: {problem.text}" if place else problem.text
     where = f"{place.shown}: " if place else ""
     key = brief(dotted((*tree.prefix, *problem.key)), KEY)
-    value = _find(tree.data, problem.key)
+    value = value_at(tree.data, problem.key)
     shown = "" if problem.private or value is _ABSENT else f" = {_shown(value, problem.key)}"
     return f"{where}{key}{shown}: {problem.text}"
 
@@ -63,7 +63,15 @@ def dotted(key: Key) -> str:
     return ".".join(str(part) for part in key)
 
 
-def _find(data: Any, key: Key) -> Any:
+def section_at(data: Any, key: Key) -> dict[str, Any]:
+    """Return the mapping at a key; an empty one where there is none."""
+    for part in key:
+        data = data.get(part) if isinstance(data, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def value_at(data: Any, key: Key) -> Any:
+    """Return the value at a key, or one that equals no value of a config."""
     for part in key:
         known = (
             data if isinstance(data, dict) else range(len(data) if isinstance(data, list) else 0)
@@ -124,7 +132,7 @@ def _key(loc: Iterable[str | int], data: Any, kind: str) -> Key:
     """Return the error's key in the data, without the union branches that pydantic adds to it."""
     key: Key = ()
     for part in loc:
-        if _find(data, (*key, part)) is not _ABSENT:
+        if value_at(data, (*key, part)) is not _ABSENT:
             key = (*key, part)
         elif kind == "missing":
             return (*key, part)

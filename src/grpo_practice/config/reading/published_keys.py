@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from grpo_practice.config.reading.problems import Problem, dotted
+from grpo_practice.config.reading.problems import Problem, dotted, section_at
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.config.schema.runs import is_data_file
@@ -196,13 +196,6 @@ def _places(data: Any, pattern: Key) -> Iterator[Key]:
     star = pattern.index("*")
     for name in list(section_at(data, pattern[:star])):
         yield from _places(data, (*pattern[:star], name, *pattern[star + 1 :]))
-
-
-def section_at(data: Any, key: Key) -> dict[str, Any]:
-    """Return the mapping at a key; an empty one where there is none."""
-    for part in key:
-        data = data.get(part) if isinstance(data, dict) else None
-    return data if isinstance(data, dict) else {}
 
 
 def _matches(section: dict[str, Any], pattern: str) -> Iterator[tuple[dict[str, Any], str]]:

@@ -8,7 +8,7 @@ numbers too large to hold among it.
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -78,21 +78,6 @@ class Tree:
         while key and key not in self.places:
             key = key[:-1]
         return self.places.get(key)
-
-    def untrusted(self, key: Key) -> Path | None:
-        """Return the file of others that the value comes from; None where it is trusted."""
-        place = self.place(key)
-        return None if place is None or place.trusted else place.brought_by
-
-    def as_of(self, file: Path, *, trusted: bool, but_below: Path) -> "Tree":
-        """Return it as brought by a file of others, but for what stands in files of a folder."""
-        places = {
-            key: place
-            if Path(place.file).is_relative_to(but_below)
-            else replace(place, brought_by=file, trusted=trusted)
-            for key, place in self.places.items()
-        }
-        return Tree(self.data, places, self.prefix)
 
     def at(self, name: str) -> "Tree":
         """Return the mapping under a key (empty when there is none), as a tree of its own."""

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grpo_practice.canonical import digest
+from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.errors import ConfigError
 from grpo_practice.text import is_loopback
 
@@ -32,6 +33,11 @@ def text_digest(data: Mapping[str, Any], folder: Path) -> str:
     return digest({"config": data, "folder": ascii(str(folder.resolve()))}).hex()
 
 
+def stored_digest(text: str, folder: Path) -> str:
+    """Return the hash by which a config, as it is stored or exported, is known again."""
+    return text_digest(parse_yaml(text, "the stored config").data, folder)
+
+
 def host_of(url: str) -> str:
     """Return scheme, host and port of a URL, without a port that goes without saying."""
     parts = urlsplit(url)
@@ -40,27 +46,32 @@ def host_of(url: str) -> str:
     return f"{parts.scheme}://{name}{port}"
 
 
+def host_typed(typed: str) -> str:
+    """Return scheme, host and port of a host as a person types it.
+
+    One without a scheme is asked over https, or over http if it is on this machine.
+
+    Raises:
+        ConfigError: It is no host.
+    """
+    url = typed if "://" in typed else f"https://{typed}"
+    try:
+        here = is_loopback(urlsplit(url).hostname or "")
+        host = host_of(f"http://{typed}" if here and url != typed else url)
+    except ValueError as e:
+        raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
+    if not host.startswith("http") or not urlsplit(url).hostname:
+        raise ConfigError(
+            f"{typed} is no host that could be trusted", hint="--host api.example.com, say"
+        )
+    return host
+
+
 def typed_host(url: str) -> str:
     """Return a URL's host as a person types it after `--trust-host`."""
     host = host_of(url)
-    here = is_loopback(urlsplit(url).hostname or "")
-    return host.partition("://")[2] if here else host.removeprefix("https://")
-
-
-def _means(typed: str, url: str) -> bool:
-    """Return whether the host that a person typed is that of the URL.
-
-    One typed without a scheme is asked over https, or is on this machine.
-    """
-    host = host_of(url)
-    if "://" in typed:
-        try:
-            return host_of(typed) == host
-        except ValueError as e:
-            raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
-    scheme, _, name = host.partition("://")
-    secure = scheme == "https" or is_loopback(urlsplit(url).hostname or "")
-    return secure and typed.lower().rstrip("/") == name
+    short = host.partition("://")[2]
+    return short if host_typed(short) == host else host
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,23 +114,21 @@ class Trust:
 
     def host(self, url: str, variable: str) -> bool:
         """Return whether this variable's key may go there; what was typed is remembered."""
-        if any(_means(typed, url) for typed in self.any_key):
+        host = host_of(url)
+        if host in map(host_typed, self.any_key):
             return True
-        record = {"host": host_of(url), "variable": variable}
-        if record in self._records("host"):
+        if {"host": host, "variable": variable} in self._records("host"):
             return True
-        if not any(_means(typed, url) for typed in self.hosts):
+        if host not in map(host_typed, self.hosts):
             return False
         with suppress(ConfigError):
-            self._add([record])
+            self.remember_host(host, variable)
         return True
 
     def remember(self, keys: Iterable[str], path: Path | None) -> None:
         """Remember that these configs are trusted."""
-        known = {record["sha256"] for record in self._records("sha256")}
         at = str(path.resolve()) if path else OWN
-        new = [key for key in dict.fromkeys(keys) if key not in known]
-        self._add([{"sha256": key, "of": at} for key in new])
+        self._add([{"sha256": key, "of": at} for key in dict.fromkeys(keys)])
 
     def remember_host(self, typed: str, variable: str) -> None:
         """Remember that this variable's key may go to a host, typed as after `--trust-host`.
@@ -127,19 +136,7 @@ class Trust:
         Raises:
             ConfigError: It is no host, or cannot be remembered.
         """
-        with_scheme = typed if "://" in typed else f"https://{typed}"
-        try:
-            here = is_loopback(urlsplit(with_scheme).hostname or "")
-            host = host_of(f"http://{typed}" if here and "://" not in typed else with_scheme)
-        except ValueError as e:
-            raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
-        if not urlsplit(host).scheme.startswith("http") or not urlsplit(with_scheme).hostname:
-            raise ConfigError(
-                f"{typed} is no host that could be trusted", hint="--host api.example.com, say"
-            )
-        record = {"host": host, "variable": variable}
-        if record not in self._records("host"):
-            self._add([record])
+        self._add([{"host": host_typed(typed), "variable": variable}])
 
     def remember_folder(self, folder: Path) -> None:
         """Remember that every file in this folder is trusted.
@@ -153,9 +150,7 @@ class Trust:
                 f"{folder.resolve()} holds all that is yours, and what others will put there",
                 hint="trust the folder of one project, or one file",
             )
-        record = {"folder": str(folder.resolve())}
-        if record not in self._records("folder"):
-            self._add([record])
+        self._add([{"folder": str(folder.resolve())}])
 
     def all(self) -> list[dict[str, str]]:
         """Return all that is remembered, the oldest first."""
@@ -190,7 +185,10 @@ class Trust:
             if not kind or kind in record:
                 yield record
 
-    def _add(self, records: Sequence[Mapping[str, str]]) -> None:
+    def _add(self, records: Sequence[dict[str, str]]) -> None:
+        """Remember what is not remembered yet; a text counts once, whatever file it was in."""
+        known = [{**record, "of": ""} for record in self._records()]
+        records = [record for record in records if {**record, "of": ""} not in known]
         if self.kept is None or not records:
             return
         # After an empty line: a person's editor may have left the last one open.

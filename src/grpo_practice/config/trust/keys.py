@@ -1,0 +1,251 @@
+"""Ways of keys: which variable of the environment goes to which host, who says so, and whether."""
+
+import os
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grpo_practice.config.reading.env import PROCESS, Environment
+from grpo_practice.config.reading.interpolate import LITERAL, variable, variables
+from grpo_practice.config.reading.problems import Problem, dotted, section_at
+from grpo_practice.config.reading.yaml_reader import Key, Tree
+from grpo_practice.config.redact import leaves, redact
+from grpo_practice.config.schema.provider import ModelProvider
+from grpo_practice.config.schema.runs import RunConfig
+from grpo_practice.config.schema.tools import McpToolkit, SearchToolkit, Toolkit
+from grpo_practice.config.trust.foreign import is_endpoint
+from grpo_practice.config.trust.word import host_of, typed_host
+from grpo_practice.redact import REDACTED, redact_url
+
+LINE = 74
+"""Characters that a line of a narrow terminal has for a route, behind `note: `."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBy:
+    """The key of a config, or the variable, that names an address or a key."""
+
+    text: str
+    """Key or variable, with its place."""
+    place: str
+    """File with the line, or the environment; '' where there is none."""
+
+
+NOBODY = NamedBy("", "")
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """The address of a model or a service, by who names it."""
+
+    named_by: NamedBy = NOBODY
+    variables: tuple[str, ...] = ()
+    """Variables that it is filled from."""
+    literal: bool = False
+    """Whether it, or a part of it, is a text of a config."""
+    foreign: bool = False
+    """Whether a file of others names it."""
+
+
+NOWHERE = Address()
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRoute:
+    """A variable of the environment that is sent somewhere."""
+
+    variable: str
+    place: str
+    """Place of the variable: the environment, or a `.env` file."""
+    to: str
+    """Host, or program, that is given it."""
+    named_by: str
+    """Key of the config with file and line, or variable, that says so."""
+    line: str
+    """File and line of that alone, or the environment; '' where there is none."""
+
+    @property
+    def sentence(self) -> str:
+        """The route, for people: the most that fits into one line, else the least.
+
+        The key that says so is shortened to file and line; `(the environment)` is left out last.
+        """
+        way = f"{self.variable} ({here(self.place)}) goes to {self.to}"
+        forms = [f"{way}: {here(self.named_by)}"]
+        if self.line and self.line == self.place:
+            forms.append(way)
+        elif self.line:
+            forms.append(f"{way}: {here(self.line)}")
+            forms.append(forms[-1].replace(f" ({PROCESS})", "", 1))
+        return next((form for form in forms if len(form) <= LINE), forms[-1])
+
+    def document(self) -> dict[str, str]:
+        """Return the route as documents have it."""
+        return {
+            "variable": self.variable,
+            "place": self.place,
+            "to": self.to,
+            "named_by": self.named_by,
+        }
+
+
+def here(text: str) -> str:
+    """Return a text, files below the current folder named from there."""
+    return text.replace(f"{Path.cwd()}{os.sep}", "")
+
+
+def sentences(routes: Iterable[KeyRoute]) -> list[str]:
+    """Return the routes for people, each once."""
+    return list(dict.fromkeys(route.sentence for route in routes))
+
+
+class Keys:
+    """The keys of one config: where each goes. One that needs the user's word is a problem.
+
+    A key of the process's environment goes where a variable of the process, or the user's own
+    config, says; one of a `.env` where the same `.env`, or the user's own config, says.
+    """
+
+    def __init__(
+        self, data: dict[str, Any], tree: Tree, env: Environment, problems: list[Problem]
+    ) -> None:
+        """Look after a config, its variables not filled in, that is in `data` and from `tree`."""
+        self.data = data
+        self.tree = tree
+        self.env = env
+        self.problems = problems
+        self.routes = list[KeyRoute]()
+        self.models = dict[Key, tuple[ModelProvider, Address]]()
+        """Endpoints of the models that are asked, by the key of their section."""
+
+    def address(self, key: Key) -> Address:
+        """Return who names the address at a key of the config."""
+        url = section_at(self.data, key[:-1]).get(str(key[-1]))
+        held = self.held(url)
+        return Address(
+            line_of(key, self.tree),
+            held,
+            # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
+            literal=bool(url) and variable(url) not in held,
+            foreign=self.foreign(key),
+        )
+
+    def foreign(self, key: Key) -> bool:
+        """Return whether a file of others brings what stands at a key of the config."""
+        place = self.tree.place(key)
+        return place is not None and place.brought_by is not None
+
+    def held(self, value: object) -> tuple[str, ...]:
+        """Return the variables that a value is filled from, and that are set."""
+        return tuple(name for name in variables(value) if self.env.get(name))
+
+    def asked_by_dotenv(self) -> list[str]:
+        """Return a sentence for each URL that a `.env` names: its writer is sent every request.
+
+        Routes that name the host already say it.
+        """
+        known, found = {route.to for route in self.routes}, list[str]()
+        for provider, address in self.models.values():
+            url, theirs = provider.base_url, self._of_dotenv(address)
+            if theirs and url and host_of(url) not in known:
+                where = here(f"{theirs[0]} in {self.env.path}")
+                found.append(f"{provider.model} is asked at {redact_url(url)} ({where})")
+        return list(dict.fromkeys(found))
+
+    def _of_dotenv(self, address: Address) -> list[str]:
+        """Return the variables of a `.env` that an address is filled from."""
+        return [name for name in address.variables if self.env.origin(name) == str(self.env.path)]
+
+    def sends(
+        self, name: str, url: str, key: Key, address: Address, by: NamedBy | None = None
+    ) -> None:
+        """Note that a variable is sent to an address; add a problem if it needs the user's word.
+
+        `key` is its place in the config; `by` says where it goes in place of the config.
+        """
+        place, named_by = self.env.origin(name), by or line_of(key, self.tree)
+        self.routes.append(KeyRoute(name, place, host_of(url), named_by.text, named_by.place))
+        foreign = address.foreign or (by is None and self.foreign(key))
+        elsewhere = [address.named_by.text] if foreign and address.literal else []
+        apart = [n for n in address.variables if not self.env.together(n, name)]
+        for url_name in address.variables:
+            pair = url_name.removesuffix("_BASE_URL") == name.removesuffix("_API_KEY")
+            if url_name in apart or (foreign and not pair):
+                elsewhere.append(f"{url_name} in {self.env.line(url_name)}")
+        if elsewhere and not self.env.trust.host(url, name):
+            local = apart[0] if apart and place == PROCESS else name
+            beside = f"; or set {local} in the environment, too" if apart else ""
+            text = (
+                f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
+                f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
+                f" {typed_host(url)} says so once{beside}"
+            )
+            # The command alone, so that the line can be typed as it stands.
+            hint = f"grpo-practice trust --host {typed_host(url)} --key {name}"
+            self.problems.append(Problem(key, text, hint, private=True))
+
+    def sends_values(self, values: Mapping[str, Any], config: RunConfig, folder: Path) -> None:
+        """Note where variables go that are no endpoint's key: headers, queries, tools' settings.
+
+        `values` is the config as it is stored, and `folder` its own.
+        """
+        for key, value in leaves(values):
+            receiver, address = self._receiver(key, config)
+            if not receiver or key[-1] in LITERAL:
+                continue
+            names, by = self.held(value), line_of(key, self.tree)
+            if not names and address is not None:
+                self._keep_from_dotenv(key, value, address, folder)
+            for name in names if not is_endpoint(key, value) else ():
+                if address is not None:
+                    self.sends(name, receiver, key, address)
+                else:
+                    place = self.env.origin(name)
+                    self.routes.append(KeyRoute(name, place, receiver, by.text, by.place))
+
+    def _keep_from_dotenv(self, key: Key, value: object, address: Address, folder: Path) -> None:
+        """Refuse to send a secret of the config to an address of a `.env` that is elsewhere."""
+        env, theirs = self.env, self._of_dotenv(address)
+        if env.path is None or folder.resolve().is_relative_to(env.path.parent.resolve()):
+            return
+        if theirs and value and redact(value, key) == REDACTED and not env.trusts_dotenv:
+            text = f"would go to the address that {env.line(theirs[0])} names"
+            trust = f"grpo-practice trust {shlex.quote(str(env.path.parent))}"
+            hint = f"write the address beside it; if it may go there, say so once: {trust}"
+            self.problems.append(Problem(key, text, hint, private=True))
+
+    def _receiver(self, key: Key, config: RunConfig) -> tuple[str, Address | None]:
+        """Return who is given the value at a key: a URL with its address, a program, or ''."""
+        for n in range(len(key)):
+            if key[:n] in self.models:
+                provider, address = self.models[key[:n]]
+                return provider.base_url, address
+        agent, above = config.evaluation.agent, int(key[:1] == ("evaluation",))
+        match key[above:]:
+            case ("agent", "command", *_):
+                return f"the program {(agent.command or ('',))[0]}", None
+            case ("agent", "toolkits", str(name), "config", str(field), *_):
+                return self._tool(agent.toolkits.get(name), key[: above + 4], field)
+            case _:
+                return "", None
+
+    def _tool(self, kit: Toolkit | None, at: Key, field: str) -> tuple[str, Address | None]:
+        match kit:
+            case SearchToolkit(config=config) if field.startswith("crawl"):
+                return config.crawl_address, self.address((*at, "crawl_url"))
+            case SearchToolkit(config=config):
+                return config.search_address, self.address((*at, "search_url"))
+            case McpToolkit(config=config) if config.url:
+                return config.url, self.address((*at, "url"))
+            case McpToolkit(config=config):
+                return f"the program {config.command}", None
+            case _:
+                return "", None
+
+
+def line_of(key: Key, tree: Tree) -> NamedBy:
+    """Return the key as it is typed, with its file and line where it has one."""
+    place, name = tree.place(key), dotted((*tree.prefix, *key))
+    return NamedBy(f"{name}, {place.shown}", place.shown) if place else NamedBy(name, "")
