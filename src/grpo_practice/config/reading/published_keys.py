@@ -1,10 +1,10 @@
 """Keys of the published schema that are not ours: accepted and ignored, or refused with a way out.
 
-A key that is not named here and is no field of a model is unknown.
+A key that is not named here and is no field of a model is unknown. The tables are by kind of
+section; the last part of a key may end in `*`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
@@ -13,140 +13,73 @@ from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.config.schema.runs import is_data_file
 
-KeyDecision = Literal["use", "ignore", "refuse"]
-Decide = Callable[[Any, Mapping[str, Any]], KeyDecision]
-"""Decision on a value, given the section it stands in."""
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Decision on a key of a section; the key's last part may end in `*`."""
-
-    key: str
-    decide: Decide
-    say: str
-
-
-def _ignore(_value: Any, _section: Mapping[str, Any]) -> KeyDecision:
-    return "ignore"
-
-
-def _neutral(*values: Any) -> Decide:
-    """Use these values, refuse all others."""
-    return lambda value, _: "use" if value in values else "refuse"
-
-
-def _unless(*values: Any) -> Decide:
-    """Ignore these values, which ask for nothing; refuse all others."""
-    return lambda value, _: "ignore" if value in values else "refuse"
-
-
-def _refuse(*values: str) -> Decide:
-    """Refuse these values."""
-    return lambda value, _: "refuse" if value in values else "use"
-
-
-def _empty(value: Any, section: Mapping[str, Any]) -> KeyDecision:
-    """Ignore what says nothing, refuse what asks for something."""
-    return "ignore" if _says_nothing(value) else "refuse"
-
-
-def _says_nothing(value: Any) -> bool:
-    if isinstance(value, dict):
-        return all(_says_nothing(v) for v in value.values())
-    return value in (None, "", [], False, "base", "dummy", "default", "none")
-
-
-def _of_files(value: Any, section: Mapping[str, Any]) -> KeyDecision:
-    data = section.get("data")
-    file = is_data_file(data.get("dataset") if isinstance(data, dict) else None)
-    return "use" if file or value is None else "ignore"
-
-
-def _if_verified(value: Any, section: Mapping[str, Any]) -> KeyDecision:
-    verified = any(section.get(k) for k in ("verify", "verify_filename", "verify_func_name"))
-    return "ignore" if verified or value is None else "refuse"
-
-
 _MANY_AGENTS = "belongs to agents made of several, which are not played here"
 _RESPONSES = "belongs to the responses API, which is not used"
+_OWN_TOOLS = "give tools of your own by `mode: mcp`"
+_UNSUPPORTED = "is not supported; leave it out"
 
-RULES: Mapping[str, tuple[Rule, ...]] = {
-    "practice": (
-        Rule("preset", _empty, "names settings of the reference; write them out"),
-        Rule("gate", _unless("none"), "is none: practice.select_dataset and --step best choose"),
-    ),
-    "evaluation": (
-        Rule("db_url", _ignore, "results go to the file named by --db"),
-        Rule("eval_method", _if_verified, "write `verify:` instead (math, exact, judge, …)"),
-        Rule("data.question_field", _of_files, "only a dataset given as a file needs field names"),
-        Rule("data.gt_field", _of_files, "only a dataset given as a file needs field names"),
-    ),
-    "agent": (
-        Rule(
-            "type",
-            _refuse("orchestra", "orchestrator", "workforce"),
+IGNORED: Mapping[str, Mapping[str, str]] = {
+    "evaluation": {"db_url": "results go to the file named by --db"},
+    "agent": {
+        "runner": "rollouts have one runner here",
+        **dict.fromkeys(
+            ("planner_*", "workers_*", "reporter_*", "workforce_*", "orchestrator_*"), _MANY_AGENTS
+        ),
+    },
+    "toolkit": {"config.workspace_root": "code runs without files of yours"},
+    "model": {
+        **{
+            f"model_provider.{k}": "is worked out when the config is read"
+            for k in sorted(WORKED_OUT)
+        },
+        "model_settings.truncation": _RESPONSES,
+        "model_settings.response_include": _RESPONSES,
+        "model_settings.reasoning.summary": _RESPONSES,
+        "model_settings.reasoning.generate_summary": _RESPONSES,
+        "termination_max_tokens": "transcripts are not cut while they are played",
+    },
+}
+"""Keys that are ignored, each with the reason."""
+REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
+    "practice": {
+        "preset": "names settings of the reference; write them out",
+        "gate": "is none: practice.select_dataset and --step best choose",
+    },
+    "evaluation": {"eval_method": "write `verify:` instead (math, exact, judge, …)"},
+    "agent": {
+        "context_manager": _UNSUPPORTED,
+        "env": _UNSUPPORTED,
+        "enabled_skills": _UNSUPPORTED,
+    },
+    "toolkit": {
+        "env_mode": "tools run here; `local` is the one way",
+        "customized_filepath": _OWN_TOOLS,
+        "customized_classname": _OWN_TOOLS,
+    },
+}
+"""Keys that are refused if they ask for something, and ignored otherwise, each with a way out."""
+REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
+    "agent": {
+        "type": (
+            ("orchestra", "orchestrator", "workforce"),
             "agents made of several are not played here; use `simple`",
         ),
-        Rule(
-            "agent.instructions",
-            lambda value, _: "refuse" if isinstance(value, list | dict) else "use",
-            "should be a text",
-        ),
-        Rule("runner", _ignore, "rollouts have one runner here"),
-        Rule("context_manager", _empty, "is not supported; leave it out"),
-        Rule("env", _empty, "is not supported; leave it out"),
-        Rule("enabled_skills", _empty, "is not supported; leave it out"),
-        Rule(
-            "workers",  # a table of agents there, a number of processes here
-            lambda value, _: "ignore" if isinstance(value, list | dict) else "use",
-            _MANY_AGENTS,
-        ),
-        *(
-            Rule(key, _ignore, _MANY_AGENTS)
-            for key in ("planner_*", "workers_*", "reporter_*", "workforce_*", "orchestrator_*")
-        ),
-    ),
-    "toolkit": (
-        Rule("mode", _refuse("customized"), "give tools of your own by `mode: mcp`"),
-        Rule(
-            "env_mode",
-            lambda value, _: "ignore" if value in (None, "local") else "refuse",
-            "tools run here; `local` is the one way",
-        ),
-        Rule("customized_filepath", _empty, "give tools of your own by `mode: mcp`"),
-        Rule("customized_classname", _empty, "give tools of your own by `mode: mcp`"),
-        Rule("config.workspace_root", _ignore, "code runs without files of yours"),
-        Rule(
-            "config.search_engine",
-            _refuse("baidu", "duckduckgo"),
-            "use `google` (Serper) or `jina`",
-        ),
-        Rule("config.crawl_engine", _refuse("crawl4ai"), "use `jina` or `local`"),
-        Rule(
-            "mcp_*",
-            lambda _, section: "ignore" if section.get("mode") == "builtin" else "use",
-            "only a toolkit of `mode: mcp` has a server",
-        ),
-        Rule("mcp_transport", _refuse("sse"), "is superseded; use `streamable_http` or `stdio`"),
-    ),
-    "model": (
-        Rule(
-            "model_provider.type",
-            _refuse("responses", "litellm"),
+        "agent.instructions": ((list, dict), "should be a text"),
+    },
+    "toolkit": {
+        "mode": (("customized",), _OWN_TOOLS),
+        "config.search_engine": (("baidu", "duckduckgo"), "use `google` (Serper) or `jina`"),
+        "config.crawl_engine": (("crawl4ai",), "use `jina` or `local`"),
+        "mcp_transport": (("sse",), "is superseded; use `streamable_http` or `stdio`"),
+    },
+    "model": {
+        "model_provider.type": (
+            ("responses", "litellm"),
             "only `chat.completions` is spoken; most providers and proxies offer it",
         ),
-        *(
-            Rule(f"model_provider.{key}", _ignore, "is worked out when the config is read")
-            for key in sorted(WORKED_OUT)
-        ),
-        Rule("model_settings.truncation", _ignore, _RESPONSES),
-        Rule("model_settings.response_include", _ignore, _RESPONSES),
-        Rule("model_settings.reasoning.summary", _ignore, _RESPONSES),
-        Rule("model_settings.reasoning.generate_summary", _ignore, _RESPONSES),
-        Rule("termination_max_tokens", _ignore, "transcripts are not cut while they are played"),
-    ),
+    },
 }
+"""Values, or types of values, that are refused, each with a way out."""
 
 _OF_EVAL = {
     "": "evaluation",
@@ -171,34 +104,67 @@ def settle(
     data: dict[str, Any], kind: Literal["eval", "practice"], problems: list[Problem]
 ) -> list[str]:
     """Take out of `data` what is ignored or refused; a sentence for each ignored key."""
-    ignored = []
-    for prefix, name in SECTIONS[kind].items():
-        for start in _places(data, tuple(prefix.split(".")) if prefix else ()):
-            section = section_at(data, start)
-            for rule in RULES[name] if section else ():
-                for parent, key in list(_matches(section, rule.key)):  # a list: keys are deleted
-                    full = (*start, *rule.key.split(".")[:-1], key)
-                    decision = rule.decide(parent[key], section)
-                    if decision == "refuse":
-                        problems.append(Problem(full, rule.say))
-                    elif decision == "ignore":
-                        ignored.append(f"{dotted(full)} is ignored: {rule.say}")
-                    if decision != "use":
-                        del parent[key]
+    ignored = list[str]()
+    for start, name in _sections(data, kind):
+        section = section_at(data, start)
+        unused = {**IGNORED.get(name, {}), **_unused(name, section)}
+        for key, _, why in _taken(section, unused):
+            ignored.append(f"{dotted((*start, *key))} is ignored: {why}")
+        for key, value, why in _taken(section, REFUSED_UNLESS_EMPTY.get(name, {})):
+            if _says_nothing(value):
+                ignored.append(f"{dotted((*start, *key))} is ignored: {why}")
+            else:
+                problems.append(Problem((*start, *key), why))
+        for pattern, (refused, why) in REFUSED.get(name, {}).items():
+            *above, last = pattern.split(".")
+            value = section_at(section, tuple(above)).get(last)
+            if value in refused or type(value) in refused:
+                problems += [
+                    Problem((*start, *k), why) for k, *_ in _taken(section, {pattern: why})
+                ]
     return ignored
 
 
-def _places(data: Any, pattern: Key) -> Iterator[Key]:
-    """Yield the keys that a pattern stands for; `*` is any key of a mapping."""
-    if "*" not in pattern:
-        yield pattern
-        return
-    star = pattern.index("*")
-    for name in list(section_at(data, pattern[:star])):
-        yield from _places(data, (*pattern[:star], name, *pattern[star + 1 :]))
+def _unused(name: str, section: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return keys that other keys of their section make useless, each with the reason."""
+    match name:
+        case "evaluation":
+            data = section_at(section, ("data",))
+            fields = () if is_data_file(data.get("dataset")) else ("question_field", "gt_field")
+            why = "only a dataset given as a file needs field names"
+            found = {f"data.{k}": why for k in fields if data.get(k) is not None}
+            if any(section.get(k) for k in ("verify", "verify_filename", "verify_func_name")):
+                found["eval_method"] = REFUSED_UNLESS_EMPTY["evaluation"]["eval_method"]
+            return found
+        case "agent" if isinstance(section.get("workers"), list | dict):
+            return {"workers": _MANY_AGENTS}  # a table of agents there, a number of processes here
+        case "toolkit" if section.get("mode") == "builtin":
+            return {"mcp_*": "only a toolkit of `mode: mcp` has a server"}
+        case _:
+            return {}
 
 
-def _matches(section: dict[str, Any], pattern: str) -> Iterator[tuple[dict[str, Any], str]]:
-    *above, last = pattern.split(".")
-    parent = section_at(section, tuple(above))
-    yield from ((parent, key) for key in parent if fnmatchcase(key, last))
+def _says_nothing(value: Any) -> bool:
+    if isinstance(value, dict):
+        return all(_says_nothing(v) for v in value.values())
+    return value in (None, "", [], False, "base", "dummy", "default", "local", "none")
+
+
+def _sections(data: Any, kind: Literal["eval", "practice"]) -> Iterator[tuple[Key, str]]:
+    """Yield the key of each section, with its kind; `*` stands for any key of a mapping."""
+    for pattern, name in SECTIONS[kind].items():
+        above, star, rest = pattern.partition(".*")
+        key: Key = tuple(above.split(".")) if above else ()
+        for one in list(section_at(data, key)) if star else ():
+            yield (*key, one, *rest.split(".")[1:]), name
+        if not star:
+            yield key, name
+
+
+def _taken(section: Any, patterns: Mapping[str, str]) -> Iterator[tuple[Key, Any, str]]:
+    """Take keys out of a section; yield each with its value and the text of its pattern."""
+    for pattern, text in patterns.items():
+        *above, last = pattern.split(".")
+        parent = section_at(section, tuple(above))
+        for name in [name for name in parent if fnmatchcase(name, last)]:
+            yield (*above, name), parent.pop(name), text
