@@ -300,7 +300,7 @@ class Workspace(
         from grpo_practice.app.options import check_least, eval_job
 
         check_least("pilot", pilot, 1)
-        with self._job(eval_job, config, options, scratch=pilot is None) as job:
+        with self._job(eval_job, config, options, foresee=pilot is None) as job:
             return self._forecast(job, pilot)
 
     def forecast_arms(
@@ -317,7 +317,7 @@ class Workspace(
 
         check_least("pilot", pilot, 1)
         prepare = partial(arms_job, (arms, step))
-        with self._job(prepare, config, options, scratch=pilot is None) as job:
+        with self._job(prepare, config, options, foresee=pilot is None) as job:
             return self._forecast(job, pilot)
 
     def forecast_practice(
@@ -338,7 +338,7 @@ class Workspace(
         from grpo_practice.app.options import check_least, practice_job
 
         check_least("pilot", pilot, 1)
-        with self._job(practice_job, config, options, scratch=pilot is None) as job:
+        with self._job(practice_job, config, options, foresee=pilot is None) as job:
             return self._forecast(job, pilot)
 
     def forecast_effects(
@@ -353,7 +353,7 @@ class Workspace(
         from grpo_practice.app.options import effect_job
         from grpo_practice.pilot import forecast_of
 
-        with self._job(partial(effect_job, (step, k)), library, options, scratch=True) as job:
+        with self._job(partial(effect_job, (step, k)), library, options, foresee=True) as job:
             return forecast_of(job)
 
     def _forecast(self, job: "PracticeJob | EvalJob | ArmsJob", pilot: int | None) -> "Forecast":

@@ -138,7 +138,7 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
 
     async def again(*sets: str, **more: Any) -> None:
         if forecast:
-            with Store(project.db, "scratch") as store:
+            with Store(project.db, "foresee") as store:
                 remaining_calls.forecast(
                     project.practice_job(store, "practice.epochs=1", *sets, start=hand, **more)
                 )

@@ -13,7 +13,7 @@ from grpo_practice.app.specs import teacher_context, teacher_context_text
 from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.config import load_practice, read_environment
 from grpo_practice.errors import EndpointRefusedError, FingerprintError
-from grpo_practice.store import Store
+from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import spending
 from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
@@ -130,7 +130,7 @@ async def test_the_groups_a_forecast_counts_are_those_that_are_distilled(project
     outcomes = {row[0] for row in project.query("SELECT outcome FROM rollouts")}
     assert outcomes == {"ok", "truncated", "refused"}
     with Store(project.db) as store:
-        counted = store.read(spending.informative, "toy")
+        counted = store.read(spending.informative, store.read(branches.load, 1))
     assert counted == (
         sum(status != "too_few" for status, *_ in groups),
         sum(informative for _, informative, _ in groups),

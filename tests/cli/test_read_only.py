@@ -14,6 +14,7 @@ import pytest
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
 from tests.cli.conftest import Gp
+from tests.contract.command import BOUND
 
 COMMANDS = """
 import contextlib, io, json, sys
@@ -39,6 +40,10 @@ READING = [
     "data list --json",
     "data show test --json",
     "db check --json",
+    "practice --config practice.yaml --dry-run --json",
+    "eval --arms none,full -k 4 --dry-run --json",
+    "eval --config practice.yaml --dataset practice.jsonl --exp-id x --dry-run --json",
+    "eval --run demo/eval --rejudge --verify exact --dry-run --json",
 ]
 Said = list[list[Any]]
 DB = "grpo-practice.db"
@@ -57,10 +62,6 @@ def commands(words: list[str], folder: Path, *start: str) -> Said:
     )
     said: Said = json.loads(done.stdout)
     return said
-
-
-BOUND = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
-"""Start of a command by somebody whom permissions bind, as they do not bind root."""
 
 
 def without_rights(words: list[str], folder: Path) -> Said:

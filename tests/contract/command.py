@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from typing import Any
 from tests.processes import program
 
 PROGRAM = "grpo-practice"
+BOUND = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.geteuid() == 0 else []
+"""Start of a command by somebody whom permissions bind, as they do not bind root."""
 
 
 @dataclass(frozen=True)

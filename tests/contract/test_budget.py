@@ -1,12 +1,17 @@
 """Caps, dry runs and pilots, as a person uses them."""
 
+import json
 import shlex
+import sqlite3
+import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.contract.command import Gp
+from tests.contract.command import BOUND, Gp
 from tests.contract.project import Project
+from tests.processes import program
 
 
 @pytest.fixture
@@ -80,6 +85,68 @@ def test_a_dry_run_says_what_is_left_and_leaves_no_trace(toy: Gp, tmp_path: Path
     assert document["total"]["calls"][0] >= 72
     assert toy("eval", "-c", "c.yaml", "--dry-run", "--json").document["total"]["calls"] == [12, 12]
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+FORECASTS = (
+    ("practice", "-c", "c.yaml"),
+    ("practice", "-c", "c.yaml", "--restart-step", "0", "--set", "practice.grpo_n=4"),
+    ("practice", "-c", "c.yaml", "--set", "data.practice_dataset_name=new.csv", "--exp-id", "x"),
+    ("eval", "-c", "c.yaml", "-k", "2"),
+    ("eval", "-c", "c.yaml", "--dataset", "new.csv", "--exp-id", "x"),
+    ("eval", "-c", "c.yaml", "--rejudge", "--verify", "exact"),
+)
+"""Forecasts of runs that go on, are begun anew or are new, on stored questions or on a file's."""
+
+
+@pytest.fixture
+def played(toy: Gp, tmp_path: Path) -> Gp:
+    """Return `toy` in a project with two runs, and with a file of questions that is new."""
+    assert toy("eval", "-c", "c.yaml", "--limit", "5").code == 0
+    assert toy("practice", "-c", "c.yaml", "--max-requests", "20").code == 6
+    (tmp_path / "new.csv").write_text("question,answer\n1+1?,2\n2+2?,4\n3+3?,6\n4+4?,8\n")
+    return toy
+
+
+def test_a_dry_run_waits_for_no_command_that_writes(played: Gp, tmp_path: Path) -> None:
+    told = [played(*words, "--dry-run", "--json").document for words in FORECASTS]
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    with closing(sqlite3.connect(tmp_path / "p.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        for words, document in zip(FORECASTS, told, strict=True):
+            assert played(*words, "--dry-run", "--json").document == document, words
+        other.execute("ROLLBACK")
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_dry_run_reads_a_database_that_nobody_may_write(played: Gp, tmp_path: Path) -> None:
+    told = [played(*words, "--dry-run", "--json").document for words in FORECASTS]
+    before = {p: p.read_bytes() for p in tmp_path.iterdir()}
+    for path in (*tmp_path.iterdir(), tmp_path):
+        path.chmod(path.stat().st_mode & 0o555)
+    try:
+        for words, document in zip(FORECASTS, told, strict=True):
+            command = [*BOUND, *program(*words, "--dry-run", "--json", "--db", "p.db")]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert (done.returncode, json.loads(done.stdout)) == (0, document), done.stderr
+    finally:
+        tmp_path.chmod(0o700)
+    assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_a_dry_run_of_scoring_again_counts_the_answers_without_a_verdict(played: Gp) -> None:
+    again = ("eval", "-c", "c.yaml", "--rejudge", "--verify", "judge", "--json")
+
+    def ahead() -> dict[str, list[int]]:
+        stages = played(*again, "--dry-run").document["stages"]
+        return {stage["stage"]: stage["calls"] for stage in stages}
+
+    assert played("eval", "-c", "c.yaml").code == 0
+    assert ahead() == {"judge": [12, 12]}
+    assert played(*again).document["requests"]["new"] == 12
+    assert ahead() == {}
+    assert played("eval", "-c", "c.yaml", "-k", "2").code == 0
+    assert ahead() == {"judge": [12, 12]}
+    assert played(*again).document["requests"]["new"] == 12
 
 
 def test_models_of_a_forecast_are_named_with_what_asks_them(toy: Gp) -> None:

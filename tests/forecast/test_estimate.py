@@ -37,7 +37,7 @@ def project(tmp_path: Path) -> Project:
 
 
 def ahead(project: Project, *overrides: str, restart_step: int | None = None) -> Forecast:
-    with Store(project.db, "scratch") as store:
+    with Store(project.db, "foresee") as store:
         job = project.practice_job(store, *overrides, restart_step=restart_step)
         return forecast_of_job(job)
 
@@ -80,7 +80,7 @@ def test_a_dry_run_leaves_what_a_killed_command_left(project: Project) -> None:
     subprocess.run([sys.executable, "-c", code, str(project.db)], check=True)
     log = project.db.with_name(f"{project.db.name}-wal")
     before = project.db.read_bytes(), log.read_bytes()
-    with Store(project.db, "scratch") as store, pytest.raises(DataError, match="no dataset 'test'"):
+    with Store(project.db, "foresee") as store, pytest.raises(DataError, match="no dataset 'test'"):
         store.read(datasets.get, "test")
     assert (project.db.read_bytes(), log.read_bytes()) == before
     assert before[1]
@@ -88,7 +88,7 @@ def test_a_dry_run_leaves_what_a_killed_command_left(project: Project) -> None:
 
 def test_a_dry_run_needs_no_database(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "none.db"
-    with Store(path, "scratch") as store:
+    with Store(path, "foresee") as store:
         assert store.path == path
     assert not path.parent.exists()
 
@@ -99,7 +99,7 @@ def test_a_dry_run_names_the_database_it_cannot_read(tmp_path: Path) -> None:
         db.execute("CREATE TABLE mine (x)")
     db.close()
     said = r"other\.db is a database of another program"
-    with pytest.raises(StoreError, match=said), Store(path, "scratch"):
+    with pytest.raises(StoreError, match=said), Store(path, "foresee"):
         pytest.fail("was opened")
 
 
@@ -204,7 +204,7 @@ async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> N
     assert steps.isdisjoint({"closed"})
     report = await project.evaluate("pass_k=2")
     assert report.requests.new == 6
-    with Store(project.db, "scratch") as store:
+    with Store(project.db, "foresee") as store:
         assert forecast_of_job(project.eval_job(store, "pass_k=2")).lines == []
 
 
@@ -313,7 +313,7 @@ def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
 
 def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project) -> None:
     project.caps = Caps(requests=10)
-    with Store(project.db, "scratch") as store:
+    with Store(project.db, "foresee") as store:
         found = forecast_of_job(project.practice_job(store))
     assert found.document()["caps"] == [{"flag": "--max-requests", "cap": 10, "reached": "yes"}]
 
@@ -329,7 +329,7 @@ def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
 
 async def test_the_attempts_of_a_group_are_those_that_were_planned(project: Project) -> None:
     await pilot(project, 1)
-    with Store(project.db, "scratch") as store:
+    with Store(project.db, "foresee") as store:
         job = project.practice_job(store, ALWAYS)
         more = job.config.practice.model_copy(update={"grpo_n": 50})
         config = job.config.model_copy(update={"practice": more})

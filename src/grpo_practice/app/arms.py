@@ -123,7 +123,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     if learnt is not None and "direct" in request.names:
         environment = request.evaluation.environment()
         direct = prepare_direct(session.store, learnt, environment)
-        if (library := run_blocking(written_before(direct, session.store))) is not None:
+        if (library := run_blocking(written_before(direct, session))) is not None:
             jobs["direct"], direct = _evaluation(once, "direct", request, library), None
     if "filler" in request.names:
         like = learnt.library if learnt is not None else next(iter(by_hand.values()))

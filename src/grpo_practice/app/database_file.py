@@ -13,6 +13,7 @@ from grpo_practice.redact import environment_secrets, redactor
 
 if TYPE_CHECKING:
     from grpo_practice.store import Store
+    from grpo_practice.store.open_store import Mode
 
 DATABASE = "grpo-practice.db"
 """Name of the database where none is given."""
@@ -65,12 +66,12 @@ class DatabaseFile:
         return damage_behind(self.path, error) if self.path.exists() else None
 
     @contextmanager
-    def _store(self, *, create: bool = False, scratch: bool = False) -> "Iterator[Store]":
+    def _store(self, mode: "Mode" = "write", *, create: bool = False) -> "Iterator[Store]":
         """Open the database for one call.
 
         Args:
+            mode: See `Mode`.
             create: Make the file where there is none.
-            scratch: Open a copy instead, which is gone afterwards.
 
         Raises:
             ConfigError: There is no such file, or the workspace is closed.
@@ -81,8 +82,8 @@ class DatabaseFile:
         from grpo_practice.store import Store
         from grpo_practice.store.check import damage_explained
 
-        self._check_usable(made=not (create or scratch))
-        opened = Store(self.path, "scratch" if scratch else "write")
+        self._check_usable(made=not (create or mode == "foresee"))
+        opened = Store(self.path, mode)
         with damage_explained(self.path), opened as store:
             yield store
 

@@ -65,7 +65,7 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
         end_dead_invocations(session, job.branch.run)
         library, attempt = await _stored(job, store)
         if library is not None:
-            return library
+            return store.put_library(job.branch, library)
         session.announce()
         with store.invocation(job.branch, session.command, goes_on=False) as invocation_id:
             connections = Connections(session.emit, concurrency=(1, 1), admission=session.admission)
@@ -84,9 +84,12 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
     return store.put_library(job.branch, library)
 
 
-async def written_before(job: DirectJob, store: Store) -> Library | None:
-    """Return the library where all of it was asked before; None where a request is left."""
-    return (await _stored(job, store))[0]
+async def written_before(job: DirectJob, session: Session) -> Library | None:
+    """Return the library, stored, if all of it was asked before; None if a request is left."""
+    library, _ = await _stored(job, session.store)
+    if library is None or session.only_looks:
+        return library
+    return session.store.put_library(job.branch, library)
 
 
 async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
@@ -99,21 +102,25 @@ async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
     chat = ledgered(model, store.ledger(job.branch, 0), silent)
     for attempt in count(FIRST):
         try:
-            return store.put_library(job.branch, await _write(job, chat, attempt)), attempt
+            return await _write(job, chat, attempt), attempt
         except ReplyError:
             continue
-        except EndpointError:
+        except _NotAskedError:
             return None, attempt
     raise AssertionError("unreachable")
+
+
+class _NotAskedError(Exception):
+    """A request has no stored reply; no `EndpointError`, which the ledger would keep."""
 
 
 async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:
     """Send nothing.
 
     Raises:
-        EndpointError: Always.
+        _NotAskedError: Always.
     """
-    raise EndpointError("it was not asked before")
+    raise _NotAskedError
 
 
 async def _write(job: DirectJob, chat: Callable[[Scope], Chat], attempt: int) -> Library:

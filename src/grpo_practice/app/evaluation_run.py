@@ -258,7 +258,7 @@ def following(job: EvalJob) -> EvalJob:
     if source is None or found is None or found.head_branch is None:
         return job
     judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
-    played = {row.plan: row.played_by for row in _to_judge(job, source)}
+    played = {row.plan: row.played_by for row in to_judge(job, source)}
     if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
     job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
@@ -315,17 +315,17 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
     """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
     store = job.session.store
     if job.target.rejudge is not None:
-        return store.plan_rejudge(branch, _to_judge(job, job.target.rejudge))
+        return store.plan_rejudge(branch, to_judge(job, job.target.rejudge))
     return store.read(steps.on_line, branch)
 
 
-def _to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
-    """Return the steps whose rollouts are scored again, and which branch holds those."""
+def to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
+    """Return the steps whose rollouts are scored again, as planned, and which branch has those."""
+    rows = job.session.store.read(steps.on_line, source)
+    plans = [(row, unasked(row.plan, job.unscorable)) for row in rows]
     return [
-        replace(
-            row, plan=unasked(row.plan, job.unscorable), played_by=row.played_by or row.branch_id
-        )
-        for row in job.session.store.read(steps.on_line, source)
+        StepRow(row.branch_id, plan, "planned", played_by=row.played_by or row.branch_id)
+        for row, plan in plans
     ]
 
 

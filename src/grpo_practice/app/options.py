@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
@@ -124,18 +123,14 @@ def eval_job(
     config: ConfigInput | None,
     options: EvalOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> EvalJob:
     """Return the evaluation that these options mean; see `prepare_eval`.
 
-    `command` is put on record; None is the call from Python. With `only_looks`, nothing that the
-    configuration names is run.
+    `command` is put on record; None is the call from Python.
     """
     session, fields = _taken_apart(
         store, options, "data.dataset", command or _call(store, "evaluate", config, options)
     )
-    session = replace(session, only_looks=only_looks)
     return prepare_eval(session, EvalRequest(config=config, **fields))
 
 
@@ -145,8 +140,6 @@ def arms_job(
     config: ConfigInput | None,
     options: EvalOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> ArmsJob:
     """Return the evaluations that these options mean; see `eval_job`.
 
@@ -155,7 +148,6 @@ def arms_job(
     session, fields = _taken_apart(
         store, options, "data.dataset", command or _call(store, "evaluate_arms", config, options)
     )
-    session = replace(session, only_looks=only_looks)
     if fields.get("again") and fields.get("restart_step") is None:
         fields["restart_step"] = 0
     evaluation = EvalRequest(config=config, **fields)
@@ -168,8 +160,6 @@ def effect_job(
     library: str | None,
     options: EffectOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> EffectJob:
     """Return the measurement that these options mean; see `eval_job`.
 
@@ -178,7 +168,6 @@ def effect_job(
     step, k = asked
     call = command or _call(store, "effects", library, options)
     session, fields = _taken_apart(store, options, "dataset", call)
-    session = replace(session, only_looks=only_looks)
     dataset = fields["values"].pop("dataset", None)
     if fields.get("again") and fields.get("restart_step") is None:
         fields["restart_step"] = 0
@@ -191,15 +180,12 @@ def practice_job(
     config: ConfigInput | None,
     options: PracticeOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> PracticeJob:
     """Return the practice run that these options mean; see `eval_job`."""
     dataset = "data.practice_dataset_name"
     session, fields = _taken_apart(
         store, options, dataset, command or _call(store, "practise", config, options)
     )
-    session = replace(session, only_looks=only_looks)
     return prepare_practice(session, PracticeRequest(config=config, **fields))
 
 
@@ -208,8 +194,6 @@ def train_job(
     config: ConfigInput | None,
     options: TrainOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> "TrainJob":
     """Return the training run that these options mean; see `eval_job`."""
     from grpo_practice.app.train_job import prepare_train
@@ -218,7 +202,6 @@ def train_job(
     session, fields = _taken_apart(
         store, options, dataset, command or _call(store, "train", config, options)
     )
-    session = replace(session, only_looks=only_looks)
     return prepare_train(session, RunRequest(config=config, **fields))
 
 
@@ -228,15 +211,12 @@ def tune_job(
     config: ConfigInput | None,
     options: TrainOptions,
     command: str | None,
-    *,
-    only_looks: bool = False,
 ) -> "TuneJob":
     """Return the search that these options mean, as it is prepared; see `eval_job`."""
     dataset = "data.practice_dataset_name"
     session, fields = _taken_apart(
         store, options, dataset, command or _call(store, "tune", config, options)
     )
-    session = replace(session, only_looks=only_looks)
     return prepare(session, RunRequest(config=config, **fields))
 
 

@@ -361,7 +361,9 @@ def _after_step(job: PracticeJob, branch: Branch, rows: list[StepRow]) -> AfterS
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
     """Return True where libraries are evaluated, and the agent without one was not yet."""
-    return bool(job.tests) and not is_measured_without(job.session.store, branch.id, branch.run)
+    today = replace(branch, tests=spec_of(job).tests)
+    exp_id = job.config.exp_id
+    return bool(job.tests) and not is_measured_without(job.session.store, today, exp_id)
 
 
 async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:

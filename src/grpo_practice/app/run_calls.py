@@ -29,17 +29,18 @@ class RunCalls(DatabaseFile):
         given: Given,
         options: Options,
         *,
-        scratch: bool = False,
+        foresee: bool = False,
     ) -> Iterator[Job]:
-        if not (scratch or self.path.exists()):
+        if foresee:
+            with self._store("foresee") as store:
+                yield prepare(store, given, options, self._command)
+            return
+        if not self.path.exists():
             # A request that cannot be prepared leaves no empty database behind.
             quiet = cast("Options", {**cast("Mapping[str, Any]", options), "on_event": silent})
-            with self._store(scratch=True) as store:
-                prepare(store, given, quiet, self._command, only_looks=True)
-        with self._store(create=True, scratch=scratch) as store:
-            if scratch:
-                yield prepare(store, given, options, self._command, only_looks=True)
-                return
+            with self._store("foresee") as store:
+                prepare(store, given, quiet, self._command)
+        with self._store(create=True) as store:
             from grpo_practice.app.options import tracing_of
             from grpo_practice.telemetry.tracer import traced
 
@@ -48,7 +49,7 @@ class RunCalls(DatabaseFile):
             # Inside the store's block: when this one ends, all that is traced is still there.
             with traced(store, tracing, sink, wanted.get("env")) as emit:
                 told = cast("Options", {**wanted, "on_event": emit})
-                yield prepare(store, given, told, self._command, only_looks=False)
+                yield prepare(store, given, told, self._command)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""

@@ -52,8 +52,6 @@ class Session:
     """Whether notices also say which keys of a config have no effect."""
     restart_step: int | None = None
     again: bool = False
-    only_looks: bool = False
-    """Whether nothing of what the configuration names may be run: a forecast of what is left."""
     admission: Admission = field(default_factory=Admission)
     """Gate that every request passes, whichever run it is for."""
     announcements: list[str] = field(default_factory=list)
@@ -61,6 +59,11 @@ class Session:
     its evaluations."""
     step_stop: StepStop | None = None
     """Wish to end after a step, where steps are long and half of one is lost; None ends at once."""
+
+    @property
+    def only_looks(self) -> bool:
+        """Whether this is a forecast: nothing that the configuration names may be run."""
+        return self.store.mode == "foresee"
 
     def notice(self, text: str) -> None:
         """Tell a person something."""
@@ -173,6 +176,22 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
             store.renew_config(branch, spec)
             opened.append(stack.enter_context(_worked_on(session, spec, branch)))
         yield opened
+
+
+def foreseen(session: Session, spec: RunSpec, plan: Plan) -> tuple[Branch, list[StepRow]]:
+    """Return the branch and the steps that `open_run` would work on; its notices are given.
+
+    Raises: what `open_run` does, but for locks.
+    """
+    branch, rows = session.store.foresee(
+        spec,
+        lambda branch, rows: plan(branch, rows)[0],
+        restart_step=session.restart_step,
+        again=session.again,
+    )
+    for text in branch.notices:
+        session.notice(text)
+    return branch, rows
 
 
 def end_dead_invocations(session: Session, run: str) -> None:

@@ -149,5 +149,5 @@ class Training(RunCalls):
         from grpo_practice.app.options import train_job
         from grpo_practice.app.train_forecast import forecast_of
 
-        with self._job(train_job, config, options, scratch=True) as job:
+        with self._job(train_job, config, options, foresee=True) as job:
             return self._wait(job.session, forecast_of(job))

@@ -11,10 +11,7 @@ from grpo_practice.llm.prices import Prices
 
 
 def forecast_arms(job: ArmsJob) -> Forecast:
-    """Return what is left of all arms, each line under its arm's name.
-
-    Each run, its branch and its plan are there afterwards; see `forecast`.
-    """
+    """Return what is left of all arms, each line under its arm's name."""
     store, direct = job.session.store, job.direct
     if direct is not None:
         # Its library is not there, and will be as long as that of `full`.

@@ -22,7 +22,6 @@ def forecast_effect(job: EffectJob) -> Forecast:
         wanted_rollouts(measured) // k,
         k,
     )
-    # Planning comes last: it begins the runs, and one that grows is no complete measurement.
     parts = {part: forecast(evaluation) for part, evaluation in job.evaluations.items()}
     lines = [replace(line, part=part) for part, of in parts.items() for line in of.lines]
     return replace(together(parts, lines), power=None, effect=planned)

@@ -9,7 +9,7 @@ from math import ceil
 from grpo_practice.app import evaluated_steps, evaluation_run, practice_run
 from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.practice_run import PracticeJob
-from grpo_practice.app.session import Plan, Session
+from grpo_practice.app.session import foreseen
 from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.evaluate import unfinished
@@ -42,8 +42,7 @@ SAMPLED = 200
 def forecast(job: PracticeJob | EvalJob) -> Forecast:
     """Return what is left of a run, of a practice run with the evaluations on its way.
 
-    The run, its branch and its plan are there afterwards, so the job's store is a scratch copy or
-    has them.
+    Nothing is written.
 
     Raises: what beginning the run does.
     """
@@ -54,12 +53,12 @@ def _of_practice(job: PracticeJob) -> Forecast:
     store, config = job.session.store, job.config
     spec = practice_run.spec_of(job)
     with job.start_named():
-        branch = _begun(job.session, spec, partial(practice_run.planned, job))
-    rows = [row for row in store.read(steps.on_line, branch) if not row.closed]
-    share, groups = share_of(store, branch, config)
-    learning = _learning(store, job, branch, share)
-    left = _practice_calls(store, job, branch, rows, share, learning)
-    left += _evaluations(job, branch, learning)
+        branch, rows = foreseen(job.session, spec, partial(practice_run.planned, job))
+    open_ = [row for row in rows if not row.closed]
+    share, groups = share_of(store, branch, rows, config)
+    learning = _learning(store, job, branch, rows, share)
+    left = _practice_calls(store, job, branch, open_, share, learning)
+    left += _evaluations(job, branch, rows, learning)
     turns = rollout_requests(store, spec, config.evaluation.agent, _plays(left))
     return Forecast(
         run=spec.name,
@@ -67,7 +66,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
         lines=_lines(store, config.evaluation, spec, left, turns),
         turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
-        waits=len(rows),
+        waits=len(open_),
         share=share,
         groups=groups,
         account=job.session.admission.account,
@@ -78,9 +77,12 @@ def _of_practice(job: PracticeJob) -> Forecast:
 def _of_eval(job: EvalJob) -> Forecast:
     job = evaluation_run.following(job)
     store, spec = job.session.store, evaluation_run.lent(job)
-    power = _power(job)  # before the run is begun: under `--again`, its new branch has no score
-    branch = _begun(job.session, spec, partial(evaluation_run.planned, job))
-    rows = [row for row in evaluation_run.steps_of(job, branch) if unfinished(row)]
+    branch, rows = foreseen(job.session, spec, partial(evaluation_run.planned, job))
+    if job.target.rejudge is not None:
+        there = {row.plan.step for row in rows}
+        to_judge = evaluation_run.to_judge(job, job.target.rejudge)
+        rows += [row for row in to_judge if row.plan.step not in there]
+    rows = [row for row in rows if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
     missing = _missing(store, branch, rows)
     # Those of another run are only scored; and what another run asked is not asked again.
@@ -97,7 +99,7 @@ def _of_eval(job: EvalJob) -> Forecast:
         lines=_lines(store, job.config, spec, left, turns),
         turns=turns,
         account=job.session.admission.account,
-        power=power,
+        power=_power(job),
     )
 
 
@@ -109,19 +111,6 @@ def _power(job: EvalJob) -> PlannedPower:
     simulated = evaluation_run.spec_of(job).simulated
     look = store.read(looks.next_look, config.exp_id, simulated, ids)
     return planned_power(store, config.exp_id, questions, config.pass_k, sizes, look.level)
-
-
-def _begun(session: Session, spec: RunSpec, plan: Plan) -> Branch:
-    """Begin the run as the command would, and return its branch; its notices are given."""
-    branch = session.store.begin(
-        spec,
-        lambda branch, rows: plan(branch, rows)[0],
-        restart_step=session.restart_step,
-        again=session.again,
-    )
-    for text in branch.notices:
-        session.notice(text)
-    return branch
 
 
 def _plays(left: Sequence[StageCalls]) -> float:
@@ -168,12 +157,13 @@ class _Learning:
         return max(self.after.values(), default=len(self.now))
 
 
-def _learning(store: Store, job: PracticeJob, branch: Branch, share: Range) -> _Learning:
+def _learning(
+    store: Store, job: PracticeJob, branch: Branch, rows: Sequence[StepRow], share: Range
+) -> _Learning:
     """Return the growth where every group that teaches adds as many experiences as lessons."""
-    now, after, shown, rollouts = branch.library, dict[int, float](), 0.0, 0
-    rows = store.read(steps.on_line, branch)
-    for row in rows:
-        now = store.read(libraries.load, row.library_out) if row.closed else now
+    closed = [row.library_out for row in rows if row.closed]
+    now = store.read(libraries.load, closed[-1]) if closed else branch.library
+    after, shown, rollouts = dict[int, float](), 0.0, 0
     most = float(len(now))
     each = share.high * job.config.practice.num_experiences_per_query
     for row in rows:
@@ -250,25 +240,24 @@ def _scored(
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
-    settled = store.read(scores.settled_counts, branch)
-    return sum(row.rollouts - settled.get(row.plan.step, 0) for row in rows)
+    return sum(row.rollouts - store.read(scores.settled, branch.judge_id, row) for row in rows)
 
 
 def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     """Return how many rollouts, not settled yet, another run's answers are there for."""
-    asked, open_ = Counter[int](), store.read(scores.settled_counts, branch)
+    asked = Counter[int]()
     for lender in branch.reuses:
         lent = store.read(branches.load, lender)
         # The most of one: what one of them replayed from another is the same answer.
         asked |= Counter(store.read(scores.settled_counts, lent, unscored=True))
-    left = {row.plan.step: row.rollouts - open_.get(row.plan.step, 0) for row in rows}
-    return sum(min(n, asked[step]) for step, n in left.items())
+    return sum(min(_missing(store, branch, [row]), asked[row.plan.step]) for row in rows)
 
 
-def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[StageCalls]:
+def _evaluations(
+    job: PracticeJob, branch: Branch, rows: Sequence[StepRow], learning: _Learning
+) -> list[StageCalls]:
     """Return the calls of evaluations of libraries, made and to come; none is made twice."""
-    store, settings = job.session.store, job.config.practice
-    rows = store.read(steps.on_line, branch)
+    settings = job.config.practice
     rows_left = any(not row.closed for row in rows)
     left = list[StageCalls]()
     if job.tests is not None:
@@ -276,19 +265,18 @@ def _evaluations(job: PracticeJob, branch: Branch, learning: _Learning) -> list[
         wanted = [row for row in rows if row.plan.step in tested]
         due = rows_left and practice_run.needs_baseline(job, branch)
         baseline = {eval_name(job.config.exp_id): Library()} if due else {}
-        left += _on_the_way(store, job.tests, baseline, wanted, (), learning)
+        left += _on_the_way(job.tests, baseline, wanted, (), learning)
     if job.selects is not None:
         variant = select_variant(settings.select_dataset or "")
         start = job.start or Library()
         name = eval_name(job.config.exp_id, library_variant(start), variant)
         steps_chosen = evaluated_steps.chosen_among(settings, rows)
         wanted = [row for row in rows if row.plan.step in steps_chosen]
-        left += _on_the_way(store, job.selects, {name: start}, wanted, (variant,), learning)
+        left += _on_the_way(job.selects, {name: start}, wanted, (variant,), learning)
     return _together(left)
 
 
 def _on_the_way(
-    store: Store,
     job: EvalJob,
     first: Mapping[str, Library],
     rows: Sequence[StepRow],
@@ -297,12 +285,11 @@ def _on_the_way(
 ) -> list[StageCalls]:
     """Return the calls that evaluate the libraries of these steps, and first those named.
 
-    A step may leave the library as it was; then there is nothing to play.
+    A step may leave the library as it was; then there is nothing to play: the answers are there,
+    maybe from an agent without a library.
     """
-    left = list[StageCalls]()
+    store, left = job.session.store, list[StageCalls]()
     known = set[str]()
-    prefix = eval_name(job.config.exp_id)
-    evaluated = any(row.name.startswith(f"{prefix}/") for row in store.read(runs.all_runs))
     wanted = list[tuple[str, Library | None, float]]()
     wanted += [(name, library, float(len(library))) for name, library in first.items()]
     for row in rows:
@@ -314,8 +301,7 @@ def _on_the_way(
         shown = learning.now if library is None else library
         if library is None:
             n = evaluation_run.wanted_rollouts(job)
-            found = known or evaluated
-            new = Range(0 if found else n, n)
+            new = Range(0, n)
         else:
             n = 0 if name in known else _of_evaluation(store, job, name)
             new = Range(n, n)

@@ -1,5 +1,6 @@
 """Shares of a run's groups that teach and that are summarised; how much a teacher reads."""
 
+from collections.abc import Sequence
 from itertools import groupby
 from math import sqrt
 from operator import attrgetter
@@ -11,9 +12,9 @@ from grpo_practice.forecast.range import ONE, Range
 from grpo_practice.groups.informative import status_of
 from grpo_practice.practice.reading import room_of
 from grpo_practice.stats import score
-from grpo_practice.store import Store, rollouts, steps
+from grpo_practice.store import Store, rollouts
 from grpo_practice.store.queries import runs, scores, spending
-from grpo_practice.store.records import Branch
+from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.types import Group
@@ -22,16 +23,18 @@ ASSUMED_SHARE = Range(0.1, 0.6)
 """Share of groups that teach, assumed for a run without groups; a score may lower it."""
 
 
-def share_of(store: Store, branch: Branch, config: PracticeConfig) -> tuple[Range, int]:
+def share_of(
+    store: Store, branch: Branch, rows: Sequence[StepRow], config: PracticeConfig
+) -> tuple[Range, int]:
     """Return the share of groups that teach, and in how many groups it was counted.
 
     Played groups of open steps count too. Without any group, the share is assumed, within the
     limits that the agent's score before practice sets.
     """
     truth = config.practice.given_ground_truth
-    groups, informative = store.read(spending.informative, branch.run)
-    for row in store.read(steps.on_line, branch):
-        if row.closed:
+    groups, informative = store.read(spending.informative, branch)
+    for row in rows:
+        if row.closed or row.status == "planned":
             continue
         stored = store.read(rollouts.stored, branch, row, transcripts=False)
         played_in_order = (stored[key][1] for key in sorted(stored))

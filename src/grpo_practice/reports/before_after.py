@@ -73,7 +73,8 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
     Both are of evaluations that are complete and asked the very questions of the run's test set,
     with at least its attempts. Only the larger of two that asked differently is returned.
     """
-    test = _TestSet.of(store, branch_id, store.read(runs.get, run).exp_id)
+    branch = store.read(branches.load, branch_id)
+    test = _TestSet.of(store, branch, store.read(runs.get, run).exp_id)
     before, after = test.scores(Library()), test.scores(library)
     common = before.keys() & after.keys()
     asked = max(common or before.keys() | after.keys(), key=test.rank, default=test.attempts)
@@ -91,10 +92,12 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
     )
 
 
-def is_measured_without(store: Store, branch_id: int, run: str) -> bool:
-    """Return whether the agent without a library was scored on the run's test set."""
-    test = _TestSet.of(store, branch_id, store.read(runs.get, run).exp_id)
-    return bool(test.scores(Library()))
+def is_measured_without(store: Store, branch: Branch, exp_id: str) -> bool:
+    """Return whether the agent without a library was scored on the run's test set.
+
+    The branch may be one that is not stored yet.
+    """
+    return bool(_TestSet.of(store, branch, exp_id).scores(Library()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +113,8 @@ class _TestSet:
     """All questions of the newest revision, as often as configured."""
 
     @classmethod
-    def of(cls, store: Store, branch_id: int, exp_id: str) -> "_TestSet":
+    def of(cls, store: Store, branch: Branch, exp_id: str) -> "_TestSet":
         """Return the test set of a branch of the experiment's practice run."""
-        branch = store.read(branches.load, branch_id)
         name = branch.tests.dataset
         newest = store.read(datasets.find, name) if name else None
         ids = store.read(datasets.sample_ids, newest.id) if newest else []

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import asdict, fields
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 
 from grpo_practice.canonical import digest, text_sha
@@ -29,12 +29,26 @@ from grpo_practice.store.resume import (
     Restart,
     Resume,
     ResumeDecision,
+    Start,
     resume_decision,
 )
 from grpo_practice.text import folder_text
 from grpo_practice.types import Library
 
 ENDLESS = 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Branch that a command works on: one that is stored, or one that it makes."""
+
+    branch_id: int | None = None
+    """None for one that is made."""
+    parent: int | None = None
+    from_step: int = 0
+    lender: sqlite3.Row | None = None
+    """Branch whose calls the new one takes over."""
+    notices: tuple[str, ...] = ()
 
 
 def begin(
@@ -46,46 +60,79 @@ def begin(
         FingerprintError: See `resume.resume_decision`.
         ConfigError: See `resume.resume_decision`; or the name is that of a recorded run.
     """
-    run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
+    place = _place(db, spec, restart_step=restart_step, again=again)
+    branch_id = place.branch_id
+    if branch_id is None:
+        if db.execute("SELECT 1 FROM runs WHERE run_id = ?", (spec.name,)).fetchone() is None:
+            _insert_run(db, spec)
+        branch_id = _insert_branch(db, spec, place)
+    return load(db, branch_id, place.notices)
+
+
+def foresee(
+    db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
+) -> Branch:
+    """Return the branch that `begin` would return, and write nothing: a new one has the id 0.
+
+    Raises: what `begin` does.
+    """
+    place = _place(db, spec, restart_step=restart_step, again=again)
+    if place.branch_id is not None:
+        return load(db, place.branch_id, place.notices)
+    above = line(db, place.parent) if place.parent is not None else ()
+    kept = (replace(s, end=min(s.end, place.from_step)) for s in above if s.first < place.from_step)
+    judge = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (spec.judge.sha,)).fetchone()
+    lender = place.lender["branch_id"] if place.lender else None
+    return Branch(
+        id=0,
+        run=spec.name,
+        from_step=place.from_step,
+        line=(Segment(0, place.from_step, ENDLESS), *kept),
+        judge_id=judge[0] if judge else 0,
+        dataset_id=spec.dataset_id,
+        library=_first_library(db, spec, place),
+        prompts=spec.prompts,
+        played=played_by(spec),
+        tests=spec.tests,
+        identity=json.loads(json.dumps(dict(spec.identity))),
+        reuses=() if lender is None else (lender, *reuses(db, lender)),
+        notices=place.notices,
+    )
+
+
+def _place(
+    db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
+) -> _Place:
+    run = db.execute("SELECT kind FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run and run["kind"] == "recorded":
         raise ConfigError(
             f"{spec.name} is a recorded run: nothing is played in it",
             hint="give this one another exp_id",
         )
-    head_row, decision = decide(db, spec, restart_step=restart_step, again=again)
-    if run is None:
-        _insert_run(db, spec)
-    notices: tuple[str, ...] = ()
+    head, decision = decide(db, spec, restart_step=restart_step, again=again)
     match decision:
         case Resume(notice):
-            assert head_row is not None
-            branch_id = head_row["branch_id"]
-            notices = (notice,) if notice else ()
+            assert head is not None
+            return _Place(head["branch_id"], notices=(notice,) if notice else ())
         case Rebind(notice):
-            assert head_row is not None
+            assert head is not None
             # In the old branch's place, not below it: that one lends only its calls.
-            branch_id = _insert_branch(
-                db, spec, head_row["parent_id"], head_row["from_step"], head_row
-            )
-            notices = (notice,)
+            return _Place(None, head["parent_id"], head["from_step"], head, (notice,))
         case Restart(step):
-            assert head_row is not None
-            _whole_or_same(spec, step, diff(json.loads(head_row["identity"]), spec.identity))
+            assert head is not None
+            _whole_or_same(spec, step, diff(json.loads(head["identity"]), spec.identity))
             # A judge's reply on an answer that training comes to again is not paid again; nor is a
             # call of an open step, if another configuration continues that step.
-            lends = head_row if spec.kind == "train" or decision.goes_on else None
-            branch_id = _insert_branch(db, spec, head_row["branch_id"], step, lends)
-        case _:
-            # None for a run that reuses nothing, and where the branch was deleted since.
-            lender = db.execute(
-                "SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)
-            ).fetchone()
-            branch_id = _insert_branch(db, spec, None, 0, lender)
-            if lender is not None:
-                notices = (
-                    f"{lender['run_id']} asked the same: its answers are used, not paid again",
-                )
-    return load(db, branch_id, notices)
+            lends = head if spec.kind == "train" or decision.goes_on else None
+            return _Place(None, head["branch_id"], step, lends)
+        case Start():
+            pass
+    # None for a run that reuses nothing, and where the branch was deleted since.
+    lender = db.execute("SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)).fetchone()
+    if lender is None:
+        return _Place()
+    asked = f"{lender['run_id']} asked the same: its answers are used, not paid again"
+    return _Place(lender=lender, notices=(asked,))
 
 
 def decide(
@@ -238,17 +285,12 @@ def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
     insert(db, "runs", row)
 
 
-def _insert_branch(
-    db: sqlite3.Connection,
-    spec: RunSpec,
-    parent: int | None,
-    from_step: int,
-    lender: sqlite3.Row | None,
-) -> int:
-    """Insert a branch and move the run's head to it; `lender` has the calls that it takes over."""
+def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
+    """Insert a branch and move the run's head to it."""
+    parent, lender = place.parent, place.lender
     # The texts themselves: a run goes on with the prompts of its start, whatever the files say now.
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
-    library_id = _start_library(db, spec, parent, from_step)
+    library_id = _put_first_library(db, spec, place)
     cause: Cause = "rejudge" if spec.purpose == "rejudge" else "start"
     restarted = parent is not None and cause == "start"
     if lender:
@@ -264,7 +306,7 @@ def _insert_branch(
     row = {
         "run_id": spec.name,
         "parent_id": parent,
-        "from_step": from_step,
+        "from_step": place.from_step,
         "rebinds": lender["branch_id"] if lender else None,
         "cause": cause,
         "library_id": library_id,
@@ -298,30 +340,33 @@ def _tested_on(spec: RunSpec) -> dict[str, str | int | None]:
     return {"test_dataset": of.dataset, "test_k": of.k, "test_limit": of.limit}
 
 
-def _start_library(
-    db: sqlite3.Connection, spec: RunSpec, parent: int | None, from_step: int
-) -> int | None:
-    """Return the library of the branch's first step: its parent's there, or the run's own.
+def _put_first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int | None:
+    """Return the library of a new branch's first step; insert it if it is not stored."""
+    if spec.kind == "train":
+        return None
+    library = _first_library(db, spec, place)
+    if spec.kind == "practice" and (place.parent is None or place.from_step == 0):
+        return libraries.start(db, spec.name, library)
+    if library.id or not library:
+        return library.id or None
+    # Without a version the score would be filed under no library, for ever.
+    return libraries.put(db, spec.name, None, library)
+
+
+def _first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> Library:
+    """Return the library of a new branch's first step: its parent's there, or the run's own.
 
     A practice run restarted at 0 starts from what its configuration says now.
     """
-    if spec.kind == "train":
-        return None
-    if spec.kind == "eval":
-        library = spec.library or Library()
-        if library.id or not library:
-            return library.id or None
-        # Without a version the score would be filed under no library, for ever.
-        return libraries.put(db, spec.name, None, library)
-    if parent is None or from_step == 0:
-        return libraries.start(db, spec.name, spec.library)
+    if spec.kind != "practice" or place.parent is None or place.from_step == 0:
+        return spec.library or Library()
     # Not always the parent: the step before may be held by one of its own ancestors.
-    held = next(s for s in line(db, parent) if s.first <= from_step - 1 < s.end)
+    before = place.from_step - 1
+    held = next(s for s in line(db, place.parent) if s.first <= before < s.end)
     row = db.execute(
-        "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?",
-        (held.branch_id, from_step - 1),
+        "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?", (held.branch_id, before)
     ).fetchone()
-    return int(row[0])
+    return libraries.load(db, int(row[0]))
 
 
 def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:

@@ -130,6 +130,27 @@ def _last_sample(db: sqlite3.Connection) -> int:
     return int(db.execute("SELECT coalesce(max(sample_id), 0) FROM samples").fetchone()[0])
 
 
+def add_apart(
+    db: sqlite3.Connection, name: str, found: StagedSamples, *, origin: str
+) -> tuple[DatasetRow, bool]:
+    """Add a dataset that this connection alone sees; the name tells its content. See `add`."""
+    if find(db, name) is not None:
+        return add(db, name, found, origin=origin, replace=False)
+    db.execute("PRAGMA query_only = OFF")
+    try:
+        if db.execute("SELECT count(*) FROM temp.sqlite_schema").fetchone()[0] == 0:
+            # Temporary tables of the same names: every query of this connection reads them.
+            for table in ("samples", "datasets", "dataset_rows"):
+                (made,) = db.execute(
+                    "SELECT sql FROM main.sqlite_schema WHERE name = ?", (table,)
+                ).fetchone()
+                db.execute(made.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+                db.execute(f"INSERT INTO temp.{table} SELECT * FROM main.{table}")
+        return add(db, name, found, origin=origin, replace=False)
+    finally:
+        db.execute("PRAGMA query_only = ON")
+
+
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
     """Return the newest revision under a name that is not hidden; None when there is none."""
     row = db.execute(

@@ -14,7 +14,7 @@ from typing_extensions import override
 from grpo_practice.canonical import clean
 from grpo_practice.errors import StoreError
 from grpo_practice.redact import redactor
-from grpo_practice.store.migrate import APPLICATION_ID, VERSION, migrate
+from grpo_practice.store.migrate import APPLICATION_ID, VERSION, make_tables, migrate
 from grpo_practice.store.shape import check_shape
 from grpo_practice.store.typed_rows import TypedConnection
 
@@ -130,6 +130,14 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
                 _migrate(db, path)
         finally:
             db.close()
+
+
+def in_memory(path: Path) -> Connection:
+    """Open a database without rows that is kept in memory; `path` is its name in messages."""
+    db = connect(Path(":memory:"))
+    make_tables(db)
+    db.path = path
+    return db
 
 
 def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:

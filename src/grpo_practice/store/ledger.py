@@ -12,7 +12,8 @@ from grpo_practice.canonical import canon, text_sha
 from grpo_practice.errors import EndpointError
 from grpo_practice.redact import redactor
 from grpo_practice.stages import STAGES, Stage
-from grpo_practice.store.db import Row, explained, insert, insert_all, now, put_text
+from grpo_practice.store.db import Connection, Row, explained, insert, insert_all, now, put_text
+from grpo_practice.store.reading import read_only
 from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
 
@@ -27,13 +28,16 @@ class SqlLedger:
 
     def __init__(
         self,
-        reads: sqlite3.Connection,
-        writer: Writer,
+        reads: Connection,
+        writer: Writer | None,
         invocation_id: int,
         reuses: Mapping[int, tuple[int, ...]],
     ) -> None:
-        """Open the ledger; `reuses` maps a branch to those whose calls may answer for its own."""
-        self._reads, self._writer = reads, writer
+        """Open the ledger; `reuses` maps a branch to those whose calls may answer for its own.
+
+        Without a writer, nothing can be put into it.
+        """
+        self._reads, self._writes = reads, writer
         self._invocation_id, self._reuses = invocation_id, reuses
         self._resumed = _resumed(reads, invocation_id)
         self._begun: dict[tuple[int, int], set[tuple[int, int, Stage]] | None] = {}
@@ -43,9 +47,15 @@ class SqlLedger:
         self.unused: Counter[str] = Counter()
         """Reason why stored calls of an unfinished scope were of no use → number of calls."""
 
+    @property
+    def _writer(self) -> Writer:
+        if self._writes is None:
+            raise read_only(self._reads.path)
+        return self._writes
+
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         """Return the stored reply, marked `replayed`, or None."""
-        with explained(self._writer.path):
+        with explained(self._reads.path):
             if not self._may_be_there(address):
                 return None
             # By a connection of its own, which sees commits only: what

@@ -38,7 +38,13 @@ def migrate(db: sqlite3.Connection) -> None:
     db.execute(f"PRAGMA user_version = {VERSION}")
 
 
-def _run(db: "Database", name: str) -> None:
+def make_tables(db: sqlite3.Connection) -> None:
+    """Give a database that is not kept this version's tables: it needs no record of scripts."""
+    for name in MIGRATIONS:
+        _run(db, name)
+
+
+def _run(db: "Database | sqlite3.Connection", name: str) -> None:
     for statement in _statements(_script(name)):
         db.execute(statement)
 

@@ -4,12 +4,20 @@ import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, cast
 
 from grpo_practice.store import steps
-from grpo_practice.store.db import WAIT_S, check_ours, connect, explained, make, prepare
+from grpo_practice.store.db import (
+    WAIT_S,
+    Connection,
+    check_ours,
+    connect,
+    explained,
+    in_memory,
+    make,
+    prepare,
+)
 from grpo_practice.store.lock import RunLocks
 from grpo_practice.store.reading import empty, is_writable, open_to_look, read_only
 from grpo_practice.store.records import StepRow
@@ -18,12 +26,13 @@ from grpo_practice.store.writer import Writer
 T = TypeVar("T")
 
 
-Mode = Literal["write", "look", "scratch"]
+Mode = Literal["write", "look", "foresee"]
 """How a database is opened.
 
 `write`: to read and to write it; it is made if it is missing, and only read if this user may not
-write it. `look`: as it stands at this moment, never written or locked. `scratch`: a private copy,
-which need not have an original, and is deleted when it is closed.
+write it. `look`: as it stands at this moment, never written or locked. `foresee`: the same, and a
+file that is missing or empty is a database without rows; a dataset that is added is seen by this
+connection alone.
 """
 
 
@@ -39,37 +48,30 @@ class OpenStore:
         Raises:
             StoreError: The file cannot be used; the message says why and what to do.
         """
-        self.path = self._file = path
-        """Name in messages, and the file: another one for a scratch copy."""
+        self.path, self.mode = path, mode
         self._writes: Writer | None = None
         """None if the database is only read."""
         self._locks: RunLocks | None = None
-        self._lines: dict[int, list[StepRow]] | None = {} if mode == "look" else None
+        self._lines: dict[int, list[StepRow]] | None = None if mode == "write" else {}
         """Steps of the lines that were read: most of a page's time, and the same for all of it."""
         with explained(path), ExitStack() as opened:
-            if mode == "scratch":
-                folder = opened.enter_context(TemporaryDirectory(prefix="grpo-practice-"))
-                self._file = Path(folder) / "scratch.db"
-                _copy(path, self._file)
-            if mode != "look":
-                make(self._file)
-            if mode == "look" or not is_writable(self._file):
-                self._db = opened.enter_context(closing(open_to_look(self._file, wait_s=wait_s)))
-                if check_ours(self._db, path, whole=False) == 0:
-                    raise empty(path)
-                if mode == "look":
+            if mode == "write":
+                make(path)
+            if mode != "write" or not is_writable(path):
+                self._db = opened.enter_context(closing(_as_it_stands(path, mode, wait_s)))
+                if mode != "write":
                     self._db.execute("BEGIN")
             else:
                 # First of all: it has the file open as long as SQLite has.
-                self._locks = RunLocks(self._file)
+                self._locks = RunLocks(path)
                 # Released last: as long as rows are written, no other process may take the run.
                 opened.callback(self._locks.close)
-                prepare(self._file, wait_s=wait_s)
-                self._db = opened.enter_context(closing(connect(self._file, wait_s=wait_s)))
+                prepare(path, wait_s=wait_s)
+                self._db = opened.enter_context(closing(connect(path, wait_s=wait_s)))
                 # A write by this connection would pass by the queue, and could overtake what it
                 # rests on.
                 self._db.execute("PRAGMA query_only = ON")
-                self._writes = Writer(self._file, wait_s=wait_s, durable=mode != "scratch")
+                self._writes = Writer(path, wait_s=wait_s)
                 opened.callback(self._writes.close)
             self._db.path = path
             self._opened = opened.pop_all()
@@ -118,7 +120,7 @@ class OpenStore:
         self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any
     ) -> Iterator[T]:
         """Yield what a query finds on a connection of its own: a long one, read in a thread."""
-        with closing(open_to_look(self._file)) as db, explained(self.path):
+        with closing(open_to_look(self.path)) as db, explained(self.path):
             yield from question(db, *args, **kwargs)
 
     def _write(self, work: Callable[[sqlite3.Connection], T]) -> T:
@@ -136,11 +138,18 @@ class OpenStore:
         return await self._writer.write(work)
 
 
-def _copy(path: Path, target: Path) -> None:
-    """Copy a database, if there is one, to a new file that nobody reads after a crash."""
-    if path.exists():
-        with closing(open_to_look(path)) as source, closing(sqlite3.connect(target)) as made:
-            # To wait for the disk would take far longer.
-            made.execute("PRAGMA synchronous = OFF")
-            made.execute("PRAGMA journal_mode = OFF")
-            source.backup(made)
+def _as_it_stands(path: Path, mode: Mode, wait_s: float) -> Connection:
+    """Return a connection that reads the database.
+
+    Raises:
+        StoreError: It is empty, and nothing is to be foreseen in it.
+    """
+    if mode == "foresee" and not path.exists():
+        return in_memory(path)
+    db = open_to_look(path, wait_s=wait_s)
+    if check_ours(db, path, whole=False):
+        return db
+    db.close()
+    if mode == "foresee":
+        return in_memory(path)
+    raise empty(path)

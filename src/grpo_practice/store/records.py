@@ -149,10 +149,10 @@ class StepRow:
     branch_id: int
     plan: PlannedStep
     status: str
-    library_in: int | None
-    library_out: int | None
-    played_by: int | None
-    stats: Mapping[str, Any] | None
+    library_in: int | None = None
+    library_out: int | None = None
+    played_by: int | None = None
+    stats: Mapping[str, Any] | None = None
     left_out: frozenset[int] | None = None
     """Slots of the groups that are not played; None while that is not decided, or never is."""
 

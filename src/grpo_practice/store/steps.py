@@ -2,7 +2,8 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from grpo_practice.store import step_totals
@@ -14,27 +15,39 @@ from grpo_practice.types import PlannedStep
 _OF_SEGMENT = "WHERE branch_id = ? AND step >= ? AND step < ?"
 
 
-def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
-    """Insert the steps that are not planned yet; a planned one may only grow.
+def planned(branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep]) -> list[StepRow]:
+    """Return the rows of a branch's line with these steps planned; a planned one may only grow.
 
     More attempts for a slot (a larger `pass_k`) reopen the step.
     """
+    found = {row.plan.step: row for row in rows}
     for step in steps:
         # Held by the parent: a row of this branch would be on no line.
         if step.step < branch.from_step:
             continue
-        text = json.dumps(step.slots)
-        row = db.execute(
-            "SELECT plan FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step.step)
-        ).fetchone()
+        row = found.get(step.step)
         if row is None:
-            insert(db, "steps", _planned(branch, step))
-        elif row[0] != text:
+            found[step.step] = StepRow(branch.id, step, "planned")
+        elif row.plan.slots != step.slots:
+            grown = replace(row.plan, slots=step.slots)
+            found[step.step] = replace(row, plan=grown, status="open", stats=None)
+    return [found[step] for step in sorted(found)]
+
+
+def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
+    """Store the steps that `planned` returns."""
+    rows = on_line(db, branch)
+    before = {row.plan.step: row for row in rows}
+    for row in planned(branch, rows, steps):
+        known = before.get(row.plan.step)
+        if known is None:
+            insert(db, "steps", _planned(branch, row.plan))
+        elif known != row:
             # closed_at stays: that the step was closed once binds the run to its configuration.
             db.execute(
                 """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
                     WHERE branch_id = ? AND step = ?""",
-                (text, branch.id, step.step),
+                (json.dumps(row.plan.slots), branch.id, row.plan.step),
             )
 
 

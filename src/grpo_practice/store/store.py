@@ -81,6 +81,8 @@ class Store(OpenStore):
         if not isinstance(samples, StagedSamples):
             with StagedSamples(samples) as staged:
                 return self.add_dataset(name, staged, origin=origin, replace=replace, after=after)
+        if self.mode == "foresee":
+            return self.read(datasets.add_apart, name, samples, origin=origin)
         add = partial(datasets.add, origin=origin, replace=replace, after=after)
         return self._write(lambda db: add(db, name, samples))
 
@@ -140,6 +142,20 @@ class Store(OpenStore):
     ) -> Branch:
         """Return the branch to work on, its steps planned; see `begin_all`."""
         return self.begin_all([(spec, plan)], restart_step=restart_step, again=again)[0]
+
+    def foresee(
+        self,
+        spec: RunSpec,
+        plan: Planner,
+        *,
+        restart_step: int | None = None,
+        again: bool = False,
+    ) -> tuple[Branch, list[StepRow]]:
+        """Return the branch and the steps that `begin` would make or go on with; write nothing."""
+        branch = self.read(branches.foresee, spec, restart_step=restart_step, again=again)
+        # Past `read`, which would keep the steps under the id that all new branches have.
+        rows = steps.on_line(self._db, branch)
+        return branch, steps.planned(branch, rows, plan(branch, rows))
 
     def begin_all(
         self,
@@ -244,7 +260,7 @@ class Store(OpenStore):
     def ledger(self, branch: Branch, invocation_id: int) -> SqlLedger:
         """Return the ledger that this invocation's calls go through."""
         with explained(self.path):
-            return SqlLedger(self._db, self._writer, invocation_id, {branch.id: branch.reuses})
+            return SqlLedger(self._db, self._writes, invocation_id, {branch.id: branch.reuses})
 
     def judge(self, judge: JudgeRecord) -> int:
         """Return the row of a verify function as it is."""

@@ -60,14 +60,12 @@ class Writer:
         StoreError: The file cannot be opened.
     """
 
-    def __init__(self, path: Path, *, wait_s: float = WAIT_S, durable: bool = True) -> None:
+    def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
         self.path, self._wait_s = path, wait_s
         with explained(path):
             # Opened by the caller's thread: a file that cannot be opened
             # is the caller's error, at once.
             self._db = connect(path, wait_s=wait_s)
-            if not durable:
-                self._db.execute("PRAGMA synchronous = OFF")
             self._files = Files(path, self._db)
         self._trouble: StoreError | None = None
         """Error that ends all writing, once it is set."""

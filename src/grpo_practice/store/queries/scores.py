@@ -11,7 +11,7 @@ from grpo_practice.calls import Usage
 from grpo_practice.stats import Question
 from grpo_practice.store import branches, step_totals, steps
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
-from grpo_practice.store.records import Branch, RunRow
+from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
 from grpo_practice.types import STRIKES
@@ -165,6 +165,18 @@ def settled_counts(
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES} {more}) GROUP BY 1"
     found = {int(step): int(n) for step, n in _over_unsummed(db, branch, "r.step, count(*)", tail)}
     return found | {step: of.rollouts for step, of in step_totals.on_line(db, branch)}
+
+
+def settled(db: sqlite3.Connection, judge_id: int, row: StepRow) -> int:
+    """Return how many rollouts of a step, stored or to be planned, this verify function settled."""
+    found = db.execute(
+        f"""SELECT count(*) FROM rollouts r
+              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
+             WHERE r.branch_id = ? AND r.step = ?
+               AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES})""",
+        (judge_id, row.played_by or row.branch_id, row.plan.step),
+    )
+    return int(found.fetchone()[0])
 
 
 def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[bytes | None]:

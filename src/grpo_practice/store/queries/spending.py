@@ -7,7 +7,10 @@ from dataclasses import dataclass, fields
 from typing import Literal
 
 from grpo_practice.calls import Usage
+from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store.bound_keys import Identity, agent_of, has_own_agent
+from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import usage_of
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
@@ -54,6 +57,11 @@ Likeness = Literal["run", "prompt", "model"]
 """Calls of the same run; of others under the same system prompt; of any, to the same model."""
 ENOUGH = 3
 """Calls from which a spread can be told."""
+STEPS, CALLS = 50, 1_000
+"""Most steps, the newest ones, and most calls of them that stand for those to come.
+
+Means over all calls would be no better, and a forecast would take the longer the more there are.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +130,7 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
 class ToCome:
     """Calls that are to come, for which earlier ones stand."""
 
-    stage: str
+    stage: Stage
     name: str
     """Model that is asked."""
     run: str
@@ -135,7 +143,7 @@ class ToCome:
 
 
 def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
-    """Return what earlier calls of this stage to this model took; None without any.
+    """Return what the newest calls of this stage to this model took; None without any.
 
     Calls of this part of the run count alone where there are enough, else those that follow this
     system prompt, else all of the database: prompts of other runs may be of another length. Calls
@@ -145,17 +153,19 @@ def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
     among: dict[Likeness, str] = {
         "run": """runs.kind = :kind
                   AND (runs.run_id = :run OR :kind = 'eval' AND runs.parent_run_id = :run)""",
-        "prompt": """EXISTS (SELECT 1 FROM rollouts r WHERE r.branch_id = calls.branch_id
-                       AND r.step = calls.step AND r.slot = calls.slot
-                       AND r.attempt = calls.attempt AND r.system_sha = :system)""",
+        # All rollouts of a step follow one prompt, but for those that measure experiences.
+        "prompt": """:system = (SELECT system_sha FROM rollouts r WHERE r.branch_id = s.branch_id
+                       AND r.step = s.step AND system_sha NOT NULL LIMIT 1)""",
         "model": "TRUE",
     }
+    if STAGES[calls.stage].per not in ("rollout", "attempt"):
+        del among["prompt"]  # a teacher's request shows several attempts, and follows its own one
     kind = "practice" if calls.part == "practice" else "eval"
     asked: dict[str, object] = {"stage": calls.stage, "name": calls.name, "kind": kind}
     asked |= {"run": calls.run, "system": calls.system}
     if calls.player is not None:
         asked["alike"] = json.dumps(_played_by(db, calls.player))
-        alike = "calls.branch_id IN (SELECT value FROM json_each(:alike))"
+        alike = "s.branch_id IN (SELECT value FROM json_each(:alike))"
         among["run"] += f" AND {alike}"
         among["prompt"] += f" AND {alike}" if has_own_agent(calls.player) else ""
     found: Figures | None = None
@@ -172,15 +182,21 @@ def _figures(
     columns = ("tokens_in", "tokens_out", "seconds")
     parts = ", ".join(f"avg({c}) AS {c}_mean, avg({c} * {c} * 1.0) AS {c}_squared" for c in columns)
     row = db.execute(
-        f"""SELECT count(*) AS calls, {parts},
+        f"""WITH newest AS (
+              SELECT s.branch_id, s.step, coalesce(libraries.n, 0) AS held
+                FROM call_sums s JOIN branches USING (branch_id)
+                JOIN runs ON runs.run_id = branches.run_id
+                LEFT JOIN steps ON steps.branch_id = s.branch_id AND steps.step = s.step
+                LEFT JOIN libraries
+                  ON libraries.library_id = coalesce(steps.library_in, branches.library_id)
+               WHERE s.stage = :stage AND s.name = :name AND s.counted AND ({which})
+               GROUP BY 1, 2 ORDER BY max(s.invocation_id) DESC, s.step DESC LIMIT {STEPS})
+            SELECT count(*) AS calls, {parts},
               coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in) AS cached_share,
-              avg(coalesce(libraries.n, 0)) AS experiences
-             FROM calls JOIN branches USING (branch_id) JOIN runs ON runs.run_id = branches.run_id
-             LEFT JOIN steps ON steps.branch_id = calls.branch_id AND steps.step = calls.step
-             LEFT JOIN libraries
-               ON libraries.library_id = coalesce(steps.library_in, branches.library_id)
-            WHERE calls.stage = :stage AND calls.name = :name AND tokens_in IS NOT NULL
-              AND tokens_out IS NOT NULL AND ({which})""",
+              avg(held) AS experiences
+             FROM (SELECT * FROM newest CROSS JOIN calls USING (branch_id, step)
+                    WHERE stage = :stage AND name = :name AND tokens_in IS NOT NULL
+                      AND tokens_out IS NOT NULL LIMIT {CALLS})""",
         asked,
     ).fetchone()
     if not row["calls"]:
@@ -229,19 +245,20 @@ def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, in
     return Piloted(questions, rollouts, reward, usage_of(row))
 
 
-def informative(db: sqlite3.Connection, run: str) -> tuple[int, int]:
-    """Count the groups of a run's closed steps: those that could be compared, those that taught.
+def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
+    """Count the groups of a line's closed steps: those that could be compared, those that taught.
 
     Groups are informative or not: that is decided when a step is closed (`practice.informative`),
     and only read here.
     """
-    row = db.execute(
-        """SELECT count(*), coalesce(sum(informative), 0)
-             FROM groups JOIN v_steps USING (branch_id, step)
-            WHERE run_id = ? AND groups.status <> 'too_few'""",
-        (run,),
-    ).fetchone()
-    return int(row[0]), int(row[1])
+    counts = rows_on_line(
+        db,
+        branch,
+        """SELECT count(*), coalesce(sum(informative), 0) FROM groups
+            WHERE branch_id = ? AND step >= ? AND step < ? AND status <> 'too_few'""",
+    )
+    groups, taught = zip(*counts, strict=True)
+    return sum(groups), sum(taught)
 
 
 def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
@@ -257,23 +274,18 @@ def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
 
 
 def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float]:
-    """Return how many rollouts this identity's agent has, with mean and spread of turns.
+    """Return how many rollouts of this identity's agent were counted, mean and spread of turns.
 
-    Those that an error ended are left out.
+    The newest ones are counted; those that an error ended are left out.
     """
-    alike = _played_by(db, identity)
-    n, mean, squares = 0, 0.0, 0.0
-    for branch in alike:
-        row = db.execute(
-            """SELECT count(*), coalesce(sum(turns), 0), coalesce(sum(turns * turns), 0)
-                 FROM rollouts WHERE branch_id = ? AND outcome <> 'error' AND turns > 0""",
-            (branch,),
-        ).fetchone()
-        n, mean, squares = n + row[0], mean + row[1], squares + row[2]
-    if not n:
-        return 0, 0.0, 0.0
-    mean /= n
-    return n, mean, max(squares / n - mean**2, 0.0) ** 0.5
+    n, mean, squares = db.execute(
+        f"""SELECT count(*), coalesce(avg(turns), 0.0), coalesce(avg(turns * turns), 0.0)
+             FROM (SELECT turns FROM rollouts
+                    WHERE branch_id IN (SELECT value FROM json_each(?)) AND outcome <> 'error'
+                      AND turns > 0 ORDER BY branch_id DESC, step DESC LIMIT {CALLS})""",
+        (json.dumps(_played_by(db, identity)),),
+    ).fetchone()
+    return n, mean, max(squares - mean**2, 0.0) ** 0.5
 
 
 def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
