@@ -16,6 +16,7 @@ from typing import Any
 from scipy import stats
 from tests.train.tiny import tiny_tokenizer
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.app.train_scoring import OnLoop
 from grpo_practice.config import load_practice
 from grpo_practice.store import Store
@@ -23,7 +24,6 @@ from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
 from grpo_practice.train.trainer import update_seed
-from grpo_practice.workspace import Workspace
 
 PAIRS, STEPS = 6, 8
 CONFIG = """

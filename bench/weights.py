@@ -17,11 +17,11 @@ from pathlib import Path
 from scipy import stats
 from tests.train.tiny import tiny_model_folder
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.work import Answer
-from grpo_practice.workspace import Workspace
 
 SEEDS = (0, 1, 2)
 CONFIG = """

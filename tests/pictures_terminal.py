@@ -16,6 +16,7 @@ from unittest.mock import patch
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.cli import demo
 from grpo_practice.cli.options import DATABASE
 from grpo_practice.cli.terminal import consoles, reports_view
@@ -23,7 +24,6 @@ from grpo_practice.cli.terminal.progress_view import Lines
 from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.events import Emit
 from grpo_practice.reports.run_reports import PracticeReport
-from grpo_practice.workspace import Workspace
 
 COLUMNS = 100
 COMMAND = "grpo-practice practice --config practice.yaml"

@@ -20,6 +20,7 @@ RECIPES = {
     "a figure in `runs show`",
     "a command",
     "a config key",
+    "an option of a command that plays",
     "a key of `train:`",
     "a kind of failure",
 }

@@ -28,7 +28,6 @@ from grpo_practice.events import (
     WeightsUpdated,
     tee,
 )
-from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from tests.app.project import Project
@@ -206,7 +205,7 @@ async def test_tool_calls_agree_with_what_is_stored(project: Project) -> None:
 
 
 async def test_a_run_that_fails_or_pauses_says_so_at_its_end(tmp_path: Path) -> None:
-    project = Project(tmp_path / "capped", caps=Caps(requests=10))
+    project = Project(tmp_path / "capped", max_requests=10)
     with pytest.raises(PausedError) as caught:
         await project.practise()
     agrees(project)

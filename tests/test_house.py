@@ -136,8 +136,8 @@ def test_an_import_in_a_circle_is_seen() -> None:
 
 
 SHOWN = {
-    *("workspace", "reports", "events", "stages", "errors", "config", "redact", "stats", "text"),
-    *("calls", "findings", "types", "export", "sim", "chat_server"),
+    *("api", "requests", "reports", "events", "stages", "errors", "config", "redact", "stats"),
+    *("calls", "findings", "text", "types", "export", "sim", "chat_server"),
 }
 """Rooms that a command may import from: the API, and values that it takes or returns."""
 

@@ -9,11 +9,20 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from grpo_practice.cli.main import run
+from grpo_practice.requests.runs import (
+    ArmsRequest,
+    EffectRequest,
+    EvalRequest,
+    PracticeRequest,
+    TrainRequest,
+    TuneRequest,
+)
 from grpo_practice.sim import World
 from tests.config.reference import reference_markdown
 from tests.workflows.play import MATH, WEB
@@ -25,6 +34,8 @@ PAGES = (README, ROOT / "docs/running.md", REFERENCE)
 """Pages whose commands are typed one after the other, in the project that the first one begins."""
 WORKFLOWS = ROOT / "docs/workflows.md"
 DATABASE = ROOT / "docs/database.md"
+KINDS = (EvalRequest, ArmsRequest, PracticeRequest, EffectRequest, TrainRequest, TuneRequest)
+"""Requests whose fields are keywords of a method."""
 ELSEWHERE = {
     "make demo": "run by tests/cli, as `grpo-practice demo`",
     "make test": "this very run",
@@ -135,17 +146,36 @@ def test_the_world_on_the_page_is_one(tmp_path: Path) -> None:
     assert World.load(tmp_path / "world.json").fail.wrong == json.loads(block)["fail"]["wrong"]
 
 
-def test_the_reference_is_the_generated_one() -> None:
-    """`python -m tests.test_readme` writes it anew."""
-    assert REFERENCE.read_text("utf-8") == with_reference()
+def test_the_references_are_the_generated_ones() -> None:
+    """`python -m tests.test_readme` writes them anew."""
+    for page, reference in GENERATED.items():
+        assert page.read_text("utf-8") == with_reference(page, reference())
 
 
-def with_reference() -> str:
-    text = REFERENCE.read_text("utf-8")
+def with_reference(page: Path, reference: str) -> str:
+    text = page.read_text("utf-8")
     before, _, rest = text.partition("<!-- reference -->\n")
     _, _, after = rest.partition("<!-- /reference -->")
-    return f"{before}<!-- reference -->\n{reference_markdown()}<!-- /reference -->{after}"
+    return f"{before}<!-- reference -->\n{reference}<!-- /reference -->{after}"
+
+
+def keywords_markdown() -> str:
+    """The table of the keywords of all methods that play."""
+    methods = dict[tuple[str, str], list[str]]()
+    for kind in KINDS:
+        for of in fields(kind):
+            methods.setdefault((of.name, of.metadata["text"]), []).append(kind.method)
+    every = [kind.method for kind in KINDS]
+    rows = [
+        f"| `{name}` | {'all' if of == every else ', '.join(of)} | {text} |\n"
+        for (name, text), of in sorted(methods.items(), key=lambda row: row[1] != every)
+    ]
+    return "| keyword | of | |\n|---|---|---|\n" + "".join(rows)
+
+
+GENERATED = {REFERENCE: reference_markdown, ROOT / "docs/python.md": keywords_markdown}
 
 
 if __name__ == "__main__":
-    REFERENCE.write_text(with_reference(), "utf-8")
+    for page, reference in GENERATED.items():
+        page.write_text(with_reference(page, reference()), "utf-8")

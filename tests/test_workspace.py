@@ -293,8 +293,8 @@ def test_errors_are_the_projects_own(ws: Workspace, tmp_path: Path) -> None:
         ws.run("nowhere")
     with pytest.raises(GrpoPracticeError):
         ws.evaluate(config(), dataset="nothing")
-    with pytest.raises(TypeError, match="epochs"):
-        ws.practise(config(), epochs=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="epochz"):
+        ws.practise(config(), epochz=2)  # type: ignore[call-arg]
     ws.close()
     with pytest.raises(ConfigError, match="is closed"):
         ws.runs()

@@ -9,10 +9,9 @@ from typing_extensions import override
 
 from grpo_practice.app.evaluation_run import EvalJob, prepare_eval, run_eval
 from grpo_practice.app.practice_run import PracticeJob, prepare_practice, run_practice
-from grpo_practice.app.request import EvalRequest, PracticeRequest
 from grpo_practice.app.session import Session
-from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+from grpo_practice.requests.runs import EvalRequest, PracticeRequest
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.contract.project import Project as ContractProject
@@ -23,7 +22,7 @@ from tests.contract.project import finished_by
 class Project(ContractProject):
     """A project whose runs are jobs, made and run by the functions inside `Workspace`."""
 
-    caps: Caps = NO_CAPS
+    max_requests: int | None = None
 
     @override
     def fill(self) -> None:
@@ -36,11 +35,11 @@ class Project(ContractProject):
         return Session(store, self.events.append, "test")
 
     def practice_job(self, store: Store, *overrides: str, **request: Any) -> PracticeJob:
-        given = {"config": self.config, "env": {}, "caps": self.caps, **request}
+        given = {"config": self.config, "env": {}, "max_requests": self.max_requests, **request}
         return prepare_practice(self.session(store), PracticeRequest(sets=overrides, **given))
 
     def eval_job(self, store: Store, *overrides: str, **request: Any) -> EvalJob:
-        given = {"config": self.config, "env": {}, "caps": self.caps, **request}
+        given = {"config": self.config, "env": {}, "max_requests": self.max_requests, **request}
         return prepare_eval(self.session(store), EvalRequest(sets=overrides, **given))
 
     @override

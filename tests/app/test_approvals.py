@@ -8,7 +8,6 @@ import pytest
 
 from grpo_practice import Workspace
 from grpo_practice.errors import ConfigError, LockedError, PausedError
-from grpo_practice.llm.budget import Caps
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
 from tests.app.project import Project
@@ -71,7 +70,7 @@ async def test_what_is_approved_while_a_step_is_under_way_enters_when_it_closes(
     await project.practise(*ONCE)
     whole = Project(project.folder / "whole")
     await whole.practise(APPROVE)
-    project.caps = Caps(requests=10)
+    project.max_requests = 10
     with pytest.raises(PausedError):
         await project.practise(APPROVE)
     assert ("open",) in project.query("SELECT status FROM steps")
@@ -83,7 +82,7 @@ async def test_what_is_approved_while_a_step_is_under_way_enters_when_it_closes(
     assert (done.waits, done.experiences, done.library.experiences) == (True, {}, ())
     assert [one.approved for one in workspace(project).experiences().held[:2]] == [True, False]
     assert workspace(project).approve([first.id]).waits
-    project.caps = Caps()
+    project.max_requests = None
     report = await project.practise(APPROVE)
     assert project.query("SELECT * FROM calls")[: len(before)] == before
     made = "SELECT count(*) FROM calls WHERE step <= 2"
@@ -99,13 +98,13 @@ async def test_what_is_approved_while_a_step_is_under_way_enters_when_it_closes(
 
 async def test_a_step_may_learn_by_itself_and_take_in_what_was_approved(project: Project) -> None:
     await project.practise(*ONCE)
-    project.caps = Caps(requests=60)
+    project.max_requests = 60
     with pytest.raises(PausedError):
         await project.practise(APPROVE)
     assert ("open",) in project.query("SELECT status FROM steps WHERE step = 3")
     (_, first) = workspace(project).experiences().held
     workspace(project).approve([first.id])
-    project.caps = Caps()
+    project.max_requests = None
     report = await project.practise("practice.epochs=2")
     made = project.query("SELECT cause, n FROM libraries WHERE step = 3 ORDER BY 1 DESC")
     (merged, n), (approved, more) = made
@@ -182,7 +181,7 @@ async def test_a_branch_that_has_closed_no_step_changes_no_step_of_another(
     project: Project,
 ) -> None:
     await project.practise(APPROVE)
-    project.caps = Caps(requests=1)
+    project.max_requests = 1
     with pytest.raises(PausedError):
         await project.practise(APPROVE, restart_step=3)
     with Store(project.db) as store:  # as where it is stopped before its first step is opened
@@ -193,7 +192,7 @@ async def test_a_branch_that_has_closed_no_step_changes_no_step_of_another(
     before, (first, *_) = project.query(steps), workspace(project).experiences().held
     assert workspace(project).approve([first.id]).waits
     assert project.query(steps) == before
-    project.caps = Caps()
+    project.max_requests = None
     report = await project.practise(APPROVE)
     assert [e.text for e in report.library.experiences] == [first.text]
     assert project.query(steps) == before

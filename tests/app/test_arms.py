@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
-from grpo_practice.app.request import EvalRequest
+from grpo_practice.app.arms import prepare_arms, run_arms
 from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.errors import (
     LockedError,
 )
 from grpo_practice.events import RolloutFinished
 from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.requests.runs import ArmsRequest
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
 
@@ -21,8 +21,8 @@ OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be e
 
 async def play(project: Project, *names: str, sets: tuple[str, ...] = (), **more: Any) -> Any:
     with Store(project.db) as store:
-        asked = EvalRequest(config=project.config, env={}, sets=sets, **more)
-        job = prepare_arms(project.session(store), ArmsRequest(names=names, evaluation=asked))
+        request = ArmsRequest(names, project.config, env={}, sets=sets, **more)
+        job = prepare_arms(project.session(store), request)
         return await run_arms(job)
 
 
@@ -31,8 +31,8 @@ async def test_an_arm_that_is_held_frees_the_others_and_leaves_nothing(tmp_path:
     runs = project.query("SELECT count(*) FROM runs")
     names = ("none", "full", "aa")
     with Store(project.db) as store:
-        asked = EvalRequest(config=project.config, env={})
-        job = prepare_arms(project.session(store), ArmsRequest(names=names, evaluation=asked))
+        request = ArmsRequest(names, project.config, env={})
+        job = prepare_arms(project.session(store), request)
         targets = [evaluation.target.name for evaluation in job.evaluations.values()]
         with store.lock(targets[-1]):
             with pytest.raises(LockedError, match="seed=1"):

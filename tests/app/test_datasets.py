@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import visible
 from grpo_practice.types import Sample
-from grpo_practice.workspace import Workspace
 
 
 @pytest.fixture

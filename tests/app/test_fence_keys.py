@@ -10,7 +10,6 @@ from grpo_practice.app import agents
 from grpo_practice.app.evaluation_run import run_eval
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.fences import Fences
-from grpo_practice.llm.budget import NO_CAPS, Caps
 from grpo_practice.store import Store
 from tests.app.project import Project
 
@@ -25,13 +24,13 @@ def keys(project: Project) -> list[tuple[str, bytes]]:
 
 
 async def test_a_run_has_a_key_of_its_own_and_goes_on_with_it(tmp_path: Path) -> None:
-    project = Project(tmp_path, caps=Caps(requests=75))
+    project = Project(tmp_path, max_requests=75)
     with pytest.raises(PausedError):
         await project.practise(*JUDGED)
     made, before = keys(project), project.query(CALLS)
     with Store(project.db) as store:
         store._write(lambda db: db.execute("DELETE FROM verdicts WHERE rollout_id > 20").rowcount)
-    project.caps = NO_CAPS
+    project.max_requests = None
     report = await project.practise(*JUDGED)
     assert (report.requests.new, keys(project)) == (2, made)
     assert set(before) < set(project.query(CALLS))

@@ -7,7 +7,6 @@ import pytest
 
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.errors import FingerprintError, PausedError
-from grpo_practice.llm.budget import Caps
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import Proposal, edits, merge, within
 from grpo_practice.practice.teacher import GroupKey
@@ -96,10 +95,10 @@ async def test_a_run_that_is_gone_on_with_decides_alike(tmp_path: Path) -> None:
     whole, paused = Project(tmp_path / "whole"), Project(tmp_path / "paused")
     await whole.practise(LIMIT)
     for most in (30, 60):
-        paused.caps = Caps(requests=most)
+        paused.max_requests = most
         with pytest.raises(PausedError):
             await paused.practise(LIMIT)
-    paused.caps = Caps()
+    paused.max_requests = None
     await paused.practise(LIMIT)
     assert paused.results() == whole.results()
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.calls import Address, Entry, Reply
 from grpo_practice.canonical import canon, digest
 from grpo_practice.data.staged_samples import AT_ONCE
@@ -23,7 +24,6 @@ from grpo_practice.store import Store, datasets
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.store.typed_rows import RowMaker, TypedConnection
 from grpo_practice.types import Sample
-from grpo_practice.workspace import Workspace
 from tests.app.project import Project
 from tests.contract.project import served
 

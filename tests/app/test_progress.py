@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.arms import ArmsRequest, prepare_arms, run_arms
-from grpo_practice.app.request import EvalRequest
+from grpo_practice.app.arms import prepare_arms, run_arms
 from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.events import (
     CallFinished,
@@ -22,6 +21,7 @@ from grpo_practice.events import (
     StepStarted,
 )
 from grpo_practice.llm import retry_wait
+from grpo_practice.requests.runs import ArmsRequest
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.app.project import Project, finished
@@ -108,8 +108,7 @@ async def test_all_arms_are_one_bar(tmp_path: Path) -> None:
     project = await finished(tmp_path / "p", *OBJECTIVES)
     project.events.clear()  # those of the run before
     with Store(project.db) as store:
-        asked = EvalRequest(config=project.config, env={})
-        request = ArmsRequest(names=("none", "full", "direct", "filler"), evaluation=asked)
+        request = ArmsRequest(("none", "full", "direct", "filler"), project.config, env={})
         await run_arms(prepare_arms(project.session(store), request))
     tally = finishes(project.events)
     assert (tally.whole.planned, tally.beside) == (4 * 12, 3)

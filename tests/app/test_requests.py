@@ -11,12 +11,12 @@ import pytest
 import yaml
 
 from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-from grpo_practice.app.request import EvalRequest, PracticeRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.shutdown import run_until_stopped
 from grpo_practice.config import load_practice
 from grpo_practice.errors import ConfigError, FingerprintError, StoppedError
 from grpo_practice.events import silent
+from grpo_practice.requests.runs import EvalRequest, PracticeRequest
 from grpo_practice.store import Store
 from tests.app.project import Project
 from tests.contract.project import CONFIG
@@ -63,11 +63,11 @@ def test_a_typed_config_may_be_made_by_hand_and_loads_with_tools(project: Projec
 def test_typed_values_are_taken_as_they_are(project: Project) -> None:
     values = {"practice.epochs": 7, "exp_id": "007", "practice.agent_objective": "[not: yaml"}
     with Store(project.db) as store:
-        config = project.practice_job(store, "practice.epochs=2", values=values).config
+        config = project.practice_job(store, "practice.epochs=2", overrides=values).config
         assert (config.practice.epochs, config.exp_id) == (7, "007")
         assert config.practice.agent_objective == "[not: yaml"
         with pytest.raises(ConfigError, match=r"practice\.epochs = '7'"):
-            project.practice_job(store, values={"practice.epochs": "7"})
+            project.practice_job(store, overrides={"practice.epochs": "7"})
 
 
 async def test_a_verify_function_may_be_a_python_function(project: Project) -> None:
@@ -122,8 +122,9 @@ def test_a_function_that_cannot_be_used_is_refused_with_the_way_out(
 
 
 def test_a_request_is_only_what_it_says() -> None:
-    assert PracticeRequest().overrides == []
-    assert PracticeRequest(sets=["a=1"], values={"a": 2}).overrides == ["a=1", ("a", 2)]
+    assert PracticeRequest().changes == []
+    asked = PracticeRequest(sets=["a=1"], epochs=3, overrides={"a": 2})
+    assert asked.changes == ["a=1", ("practice.epochs", 3), ("a", 2)]
 
 
 def test_a_notebook_whose_loop_runs_may_call_what_is_not_async(project: Project) -> None:

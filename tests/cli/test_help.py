@@ -108,7 +108,7 @@ def test_many_options_stand_in_groups_and_few_in_one_list() -> None:
         *("Trust", "Options"),
     ]
     assert shown["Options"] == ["--verbose", "--db", "--json", "--help"]
-    assert headings("eval")["Options"] == ["--show", "--verbose", "--db", "--json", "--help"]
+    assert headings("eval")["Options"] == ["--verbose", "--show", "--db", "--json", "--help"]
     assert list(headings("data", "upload")) == ["Arguments", "The rows", "The name", "Options"]
     assert list(headings("serve")) == ["Options"]
 

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions
-from grpo_practice.workspace import Workspace
 from tests.cli.conftest import Gp
 from tests.contract.endpoint.server import on_a_thread
 from tests.contract.project import CONFIG, served

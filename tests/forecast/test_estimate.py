@@ -312,7 +312,7 @@ def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
 
 
 def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project) -> None:
-    project.caps = Caps(requests=10)
+    project.max_requests = 10
     with Store(project.db, "foresee") as store:
         found = forecast_of_job(project.practice_job(store))
     assert found.document()["caps"] == [{"flag": "--max-requests", "cap": 10, "reached": "yes"}]

@@ -10,12 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.canonical import text_sha
 from grpo_practice.reports.training import TrainedParts, UpdateRow
 from grpo_practice.see.training import HEIGHT, MOST, Course, stretches
 from grpo_practice.store.records import StepRow
 from grpo_practice.types import PlannedStep
-from grpo_practice.workspace import Workspace
 from tests.contract.hostile_texts import HOSTILE
 from tests.contract.viewing import Page, crawl, is_well_made, viewing
 from tests.train.stored import RUN, training_database

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace, environment
 from grpo_practice.config import read_environment
 from grpo_practice.errors import ConfigError, EndpointError
 from grpo_practice.events import Event, Notice, StepFinished
@@ -16,7 +17,6 @@ from grpo_practice.redact import environment_secrets, redactor
 from grpo_practice.telemetry import stored as sending
 from grpo_practice.telemetry import tracer
 from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
-from grpo_practice.workspace import Workspace, environment
 from tests.app.project import Project
 from tests.contract.receiver import collecting
 from tests.processes import HANG_S

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.events import Event, Notice
 from grpo_practice.redact import redactor
 from grpo_practice.store import Store, rollouts
-from grpo_practice.workspace import Workspace
 from tests.app.project import Project
 from tests.contract.command import Gp
 from tests.contract.receiver import Collector, Received, below, collecting

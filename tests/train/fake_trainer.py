@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.api.workspace import Workspace
 from grpo_practice.app import train_job, train_run, train_scoring
 from grpo_practice.events import Event
 from grpo_practice.reports.training import TrainReport
@@ -29,7 +30,6 @@ from grpo_practice.train.work import (
     TrainingPlan,
     checkpoint_name,
 )
-from grpo_practice.workspace import Workspace
 
 CONFIG = """
 exp_id: toy

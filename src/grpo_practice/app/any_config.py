@@ -6,7 +6,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from grpo_practice.app.configs import config_file, stored_text
-from grpo_practice.app.request import ConfigInput
 from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
     Environment,
@@ -17,6 +16,7 @@ from grpo_practice.config import (
     load_practice,
     show,
 )
+from grpo_practice.config.input import ConfigInput
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.reading.yaml_reader import Tree

@@ -23,7 +23,6 @@ from grpo_practice.app.library_file import holds_library, start_library
 from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
 from grpo_practice.app.preflight import give_notices, session_of
 from grpo_practice.app.python_objects import python_objects
-from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.trained_arms import (
     TRAINING_ARMS,
@@ -40,6 +39,7 @@ from grpo_practice.events import Emit, Event, Notice, silent
 from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.requests.runs import ArmsRequest
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.text import nearest
@@ -61,18 +61,6 @@ chance does. `direct` and `filler`: see `practice/untaught.py`. `base` and `prac
 and `full` beside weights that were trained: see `trained_arms.py`."""
 
 KNOWN: tuple[str, ...] = get_args(Known)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ArmsRequest:
-    """A comparison as it is asked for."""
-
-    names: Sequence[str]
-    """Arms: those of `KNOWN`, libraries (`L12`), files of libraries and of agents."""
-    evaluation: EvalRequest
-    """The evaluation that each arm is, but for its agent and its library."""
-    step: str = "last"
-    """Step of the practice run whose library it is about: `last`, `best` or a number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,28 +92,28 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     """
     _check_names(request)
     once = replace(session, emit=each_once(session.emit))
-    by_hand = _by_hand(once, request.names)
+    by_hand = _by_hand(once, request.arms)
     learnt = _learnt(session.store, request, by_hand)
-    if request.evaluation.config is None:
+    if request.config is None:
         base = learnt.run if learnt else _base(session.store, request)
-        request = replace(request, evaluation=replace(request.evaluation, run=base))
+        request = replace(request, run=base)
     weights = _weights(session.store, request, learnt)
     libraries = by_hand | dict.fromkeys(_taught(request), learnt.library if learnt else None)
     jobs = {
         name: _evaluation(once, name, request, libraries.get(name), weights)
-        for name in request.names
+        for name in request.arms
         if name != "filler"
     }
     _check_comparable(jobs)
     if weights is not None:
         check_trained_arms(jobs, weights)
     direct = None
-    if learnt is not None and "direct" in request.names:
+    if learnt is not None and "direct" in request.arms:
         environment = request.evaluation.environment()
         direct = prepare_direct(session.store, learnt, environment)
         if (library := run_blocking(written_before(direct, session))) is not None:
             jobs["direct"], direct = _evaluation(once, "direct", request, library), None
-    if "filler" in request.names:
+    if "filler" in request.arms:
         like = learnt.library if learnt is not None else next(iter(by_hand.values()))
         library = filler(like)
         if (longer := size(library) / size(like) - 1) > FILLER_AS_LONG:
@@ -145,20 +133,20 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         *(job.target.name for job in settled.values()),
         beside=[*beside, direct.loaded.config] if direct else beside,
     )
-    for name in filter(_is_file, request.names):
+    for name in filter(_is_file, request.arms):
         give_notices(once, jobs[name].loaded)
     together = replace(together, emit=session.emit)
     announced = [job.loaded.announcements for job in jobs.values()]
     announced += [direct.loaded.announcements] if direct else []
     # Which key goes where is said once, although each arm says it.
     together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
-    ordered = {name: replace(jobs[name], session=together) for name in request.names}
+    ordered = {name: replace(jobs[name], session=together) for name in request.arms}
     return ArmsJob(together, request, ordered, direct, weights)
 
 
 def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> Exported | None:
     """Return the trained weights that arms have; None where none has any."""
-    if not set(request.names) & set(TRAINING_ARMS):
+    if not set(request.arms) & set(TRAINING_ARMS):
         return None
     asked = request.evaluation
     if learnt is not None:
@@ -215,7 +203,7 @@ def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
 
 
 def _check_names(request: ArmsRequest) -> None:
-    names, asked = request.names, request.evaluation
+    names, asked = request.arms, request.evaluation
     if isinstance(asked.agent, Path) or asked.rejudge or asked.library is not None:
         raise ConfigError(
             "--arms says who is evaluated: leave --agent, --library and --rejudge out",
@@ -247,7 +235,7 @@ def _is_file(name: str) -> bool:
 
 def _taught(request: ArmsRequest) -> list[str]:
     """Return the arms that need the practised library."""
-    return [n for n in request.names if n in KNOWN and n not in ("none", *WITHOUT)]
+    return [n for n in request.arms if n in KNOWN and n not in ("none", *WITHOUT)]
 
 
 def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
@@ -298,9 +286,9 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
     Not the run worked on last, as for one evaluation: that may be an arm of these.
     """
     asked = request.evaluation
-    if asked.run is not None or names_dataset(asked.overrides):
+    if asked.run is not None or names_dataset(asked.changes):
         return asked.run
-    if libraries := [name for name in request.names if LIBRARY_NAME.fullmatch(name)]:
+    if libraries := [name for name in request.arms if LIBRARY_NAME.fullmatch(name)]:
         return library_of(store, libraries[0]).run
     if (practised := store.read(runs.latest, ["practice"])) is not None:
         return practised.name
@@ -336,7 +324,7 @@ def _evaluation(
     if (most := planned_attempts(store, target.name)) > loaded.config.pass_k:
         more["pass_k"] = most
     if more:
-        asked = replace(asked, values={**asked.values, **more})
+        asked = replace(asked, overrides={**asked.overrides, **more})
         loaded, _ = eval_config(store, asked, objects)
     job = eval_job(session, loaded, target, objects, limit=asked.limit)
     return of_weights(job, weights) if weights is not None and name in WEIGHTS else job
@@ -381,7 +369,7 @@ def compared(job: ArmsJob) -> ComparisonReport:
     if job.weights is not None:
         files = {name for name in named if _is_file(name)}
         return compare_trained(job.session.store, named, job.weights.run, files)
-    names = job.request.names
+    names = job.request.arms
     last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
     against = "full" if "full" in named else last
     contrasts = [(other, against) for other in named if other != against]

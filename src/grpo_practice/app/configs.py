@@ -12,7 +12,6 @@ from pydantic import BaseModel, SecretStr
 from grpo_practice.app.library_file import start_ref
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.python_objects import PythonObjects
-from grpo_practice.app.request import ConfigInput, EvalRequest, PracticeRequest, RunRequest
 from grpo_practice.app.specs import EvalTarget, unless_edited
 from grpo_practice.config import (
     EvalConfig,
@@ -23,11 +22,13 @@ from grpo_practice.config import (
     load_eval,
     load_practice,
 )
+from grpo_practice.config.input import ConfigInput
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.reading.discover import Command, config_here
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.errors import ConfigError
+from grpo_practice.requests.runs import EvalRequest, PracticeRequest, TrainRequest, TuneRequest
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
@@ -90,7 +91,7 @@ def practice_config(
     env, named = request.environment(), list[Override]()
     if isinstance(request.verify, str):
         named.append(("evaluation.verify", request.verify))
-    overrides = [*named, *request.overrides, *objects.overrides]
+    overrides = [*named, *request.changes, *objects.overrides]
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env)
     began = start_ref(store, request.start)
@@ -115,13 +116,13 @@ def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loade
     return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
 
 
-def train_config(store: Store, request: RunRequest) -> Loaded[PracticeConfig]:
+def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[PracticeConfig]:
     """Return the configuration asked for; without one, that of the latest training run.
 
     Raises:
         ConfigError: There is none, or it cannot be used.
     """
-    env, overrides = request.environment(), request.overrides
+    env, overrides = request.environment(), request.changes
     if request.config is not None:
         return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
     latest = store.read(runs.latest, ["train"])
@@ -283,7 +284,7 @@ def _overrides(request: EvalRequest, objects: PythonObjects) -> list[Override]:
         named["verify"] = request.verify
     own = [(key, value) for key, value in named.items() if value]
     # `--verify NAME` names the run; parameters of it may follow with `--set verify={…}`.
-    return [*own, *request.overrides, *objects.overrides]
+    return [*own, *request.changes, *objects.overrides]
 
 
 def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
@@ -303,7 +304,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     env, run = request.environment(), request.run
     if run is None and request.config is not None:
         file = config_file(request.config, "eval")
-        run = eval_name(load_eval(file, request.overrides, env).config.exp_id)
+        run = eval_name(load_eval(file, request.changes, env).config.exp_id)
     found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
     stored = store.read(runs.config, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:

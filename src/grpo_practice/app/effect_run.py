@@ -4,10 +4,9 @@ The run is an evaluation whose attempts are each shown half of the library. Play
 it are the evaluations of the whole library and of none, each the run that it would be alone.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import Any
 
 from grpo_practice.app.arms import each_once, planned_attempts
 from grpo_practice.app.configs import stored_text
@@ -15,12 +14,12 @@ from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_refs import LibraryRef, library_of
 from grpo_practice.app.preflight import session_of
 from grpo_practice.app.python_objects import python_objects
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.reports.effects import EffectsReport, effects_report
+from grpo_practice.requests.runs import EffectRequest
 from grpo_practice.stats.effects import FEWEST, MOST
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import arms, runs
@@ -41,22 +40,6 @@ WHOLE = 8
 
 ANOTHER = "--dataset names one with questions that were neither practised nor evaluated on"
 """Hint where the dataset cannot be taken."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectRequest(RunRequest):
-    """A measurement of experiences as it is asked for."""
-
-    library: str | None = None
-    """`RUN[:STEP]` or `L12`; None: the latest practice run's."""
-    step: str = "last"
-    """Step after which it was the library: `last`, `best` or a number."""
-    dataset: str | None = None
-    """Dataset to ask; None: that of `practice.select_dataset`."""
-    k: int | None = None
-    """Rollouts of a question; None: 8, or as many as are planned already."""
-    agent: Callable[..., Any] | None = None
-    """Python function that plays, as one of `type: python`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +76,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
             " evaluate it",
             hint="grpo-practice runs list",
         )
-    overrides = [*request.overrides, *objects.overrides]
+    overrides = [*request.changes, *objects.overrides]
     loaded = load_practice(stored_text(store, stored), overrides, request.environment())
     name = _dataset_name(loaded.config, request.dataset)
     variant, library = select_variant(name), found.library

@@ -24,7 +24,6 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
-from grpo_practice.app.request import EvalRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_runs
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.attempts import SystemCheck, SystemPrompt
@@ -35,6 +34,7 @@ from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unf
 from grpo_practice.events import RunStarted
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
+from grpo_practice.requests.runs import EvalRequest
 from grpo_practice.rollout import AttemptKey
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores

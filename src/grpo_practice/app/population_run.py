@@ -8,7 +8,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.app.train_job import TrainJob
@@ -17,6 +16,7 @@ from grpo_practice.app.train_run import run_train
 from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 from grpo_practice.errors import ConfigError, RunFailedError
 from grpo_practice.reports.tuning import Phase, Trial, TuneReport, settings_text
+from grpo_practice.requests.runs import TuneRequest
 from grpo_practice.store import branches, trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
@@ -26,14 +26,14 @@ _SHAPES = ("update_epochs", "lora")
 """Keys that weights and their optimiser depend on: they cannot be taken over without them."""
 
 
-def prepare_population(session: Session, request: RunRequest, members: int) -> TuneJob:
+def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
     """Return a search by a population; nothing is trained yet.
 
     Raises:
         ConfigError: See `tuning.prepare_search`; or the members could not be compared on their
             way, or not take over each other's weights.
     """
-    job = prepare_search(session, request, members)
+    job = prepare_search(session, request, request.population)
     settings = job.settings
     if settings.steps is None or settings.eval_every is None:
         raise ConfigError(
@@ -55,7 +55,7 @@ def prepare_population(session: Session, request: RunRequest, members: int) -> T
         )
     space = json.dumps(dict(settings.tune.space), sort_keys=True)
     told = (
-        f"a population of {members}, compared every {settings.eval_every} steps,"
+        f"a population of {job.count}, compared every {settings.eval_every} steps,"
         f" seed {settings.tune.seed}, space {space}"
     )
     job = replace(job, population=told)

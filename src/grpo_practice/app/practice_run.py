@@ -24,7 +24,6 @@ from grpo_practice.app.preflight import (
 )
 from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
-from grpo_practice.app.request import PracticeRequest
 from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
 from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.attempts import SystemCheck
@@ -44,6 +43,7 @@ from grpo_practice.practice.teacher import Teacher
 from grpo_practice.prompts import Prompt, prompts_from
 from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
+from grpo_practice.requests.runs import PracticeRequest
 from grpo_practice.store import branches, datasets, steps
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff

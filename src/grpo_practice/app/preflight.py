@@ -6,7 +6,6 @@ from pathlib import Path
 
 from grpo_practice.app.caps import admission
 from grpo_practice.app.clients import endpoint_of
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
@@ -21,6 +20,7 @@ from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
 from grpo_practice.redact import redactor
+from grpo_practice.requests.base import RunRequest
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec

@@ -6,9 +6,9 @@ from time import monotonic
 from typing import Any
 
 from grpo_practice.app.clients import Connections, Models
-from grpo_practice.app.request import known
 from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
+from grpo_practice.config.input import known
 from grpo_practice.config.trust.keys import sentences
 from grpo_practice.config.trust.word import host_of
 from grpo_practice.errors import ConfigError, EndpointError

@@ -12,7 +12,6 @@ from grpo_practice.app.preflight import (
     session_of,
     verify_function,
 )
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session, StepStop
 from grpo_practice.app.specs import train_spec
 from grpo_practice.app.train_evaluation import WeightsEvaluation, weights_evaluation
@@ -20,6 +19,7 @@ from grpo_practice.app.train_resume import Origin
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.requests.runs import TrainRequest, TuneRequest
 from grpo_practice.store import datasets
 from grpo_practice.store.bound_keys import ORIGIN, POPULATION
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
@@ -78,7 +78,9 @@ class TrainJob:
         return replace(spec, name=self.name, purpose=purpose, identity=identity)
 
 
-def prepare_train(session: Session, request: RunRequest, name: str | None = None) -> TrainJob:
+def prepare_train(
+    session: Session, request: TrainRequest | TuneRequest, name: str | None = None
+) -> TrainJob:
     """Return the job; no weights are loaded and no run is recorded yet.
 
     The run has the name given; by default it is that of its experiment.

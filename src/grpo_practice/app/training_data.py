@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, TypedDict, Unpack, get_args
 
-from grpo_practice.app.options import check_least
 from grpo_practice.app.rollouts import played_run
 from grpo_practice.calls import Message, one_conversation
 from grpo_practice.errors import ConfigError
@@ -22,6 +21,7 @@ from grpo_practice.export.training import (
     without_library,
 )
 from grpo_practice.groups.informative import status_of
+from grpo_practice.requests.base import check_least
 from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.bound_keys import WEIGHTS_SHA
 from grpo_practice.store.queries import export_rows, runs, training

@@ -4,7 +4,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.app.train_run import run_train
@@ -12,6 +11,7 @@ from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepar
 from grpo_practice.config.identity import train_identity_of
 from grpo_practice.errors import PrunedError, RunFailedError
 from grpo_practice.reports.tuning import Trial, TuneReport
+from grpo_practice.requests.runs import TuneRequest
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
@@ -23,13 +23,13 @@ STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
 """States of a trial as Optuna calls them → as a report does."""
 
 
-def prepare_trials(session: Session, request: RunRequest, trials: int) -> TuneJob:
+def prepare_trials(session: Session, request: TuneRequest) -> TuneJob:
     """Return a search by so many trials; nothing is trained yet.
 
     Raises:
         ConfigError: See `tuning.prepare_search`.
     """
-    job = prepare_search(session, request, trials)
+    job = prepare_search(session, request, request.trials)
     check_same_search(job)
     return job
 

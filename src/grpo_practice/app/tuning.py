@@ -8,7 +8,6 @@ from typing import Any
 from grpo_practice import stats
 from grpo_practice.app.arms import each_once
 from grpo_practice.app.configs import train_config
-from grpo_practice.app.request import RunRequest
 from grpo_practice.app.session import Session, StepStop, open_run
 from grpo_practice.app.train_evaluation import WeightsEvaluation, score_weights, weights_evaluation
 from grpo_practice.app.train_job import TrainJob, planned, prepare_train, selecting
@@ -19,6 +18,7 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.errors import ConfigError
 from grpo_practice.reports.tuning import Trial, TuneReport
+from grpo_practice.requests.runs import TuneRequest
 from grpo_practice.store import branches, steps
 from grpo_practice.store.bound_keys import population_of
 from grpo_practice.store.queries import runs, scores
@@ -36,7 +36,7 @@ class TuneJob:
     """A search with all that it names looked up and checked, ready to run."""
 
     session: Session
-    request: RunRequest
+    request: TuneRequest
     loaded: Loaded[PracticeConfig]
     space: Space
     count: int
@@ -63,19 +63,23 @@ class TuneJob:
         return replace(selecting(trained, every), session=session)
 
 
-def with_values(request: RunRequest, values: Mapping[str, Any]) -> RunRequest:
+def with_values(request: TuneRequest, values: Mapping[str, Any]) -> TuneRequest:
     """Return the request of a trial; its values win over whatever was typed."""
     own = {f"train.{key}": value for key, value in values.items()}
-    return replace(request, values={**request.values, **own})
+    return replace(request, overrides={**request.overrides, **own})
 
 
-def prepare_search(session: Session, request: RunRequest, count: int) -> TuneJob:
+def prepare_search(session: Session, request: TuneRequest, count: int | None) -> TuneJob:
     """Return a search by trials; nothing is trained yet.
 
     Raises:
         ConfigError: The configuration cannot be used, there are no questions to choose by, a value
             of the space is one that no trial can have, or the experiment was searched otherwise.
     """
+    if count is None or None not in (request.trials, request.population):
+        raise ConfigError(
+            "a search is by trials or by a population", hint="trials=8, or population=4"
+        )
     if Ranks.of_environment().count > 1:
         raise ConfigError(
             "a search trains one trial after the other, each on one process",

@@ -16,8 +16,8 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export.files import write_file
 
 if TYPE_CHECKING:
+    from grpo_practice.api.workspace import Workspace
     from grpo_practice.sim import World
-    from grpo_practice.workspace import Workspace
 
 EXP_ID = "demo"
 AGENT = "agent.yaml"
@@ -86,7 +86,7 @@ def demo(
         return
     if world is not None:
         raise ConfigError("--world is for the endpoint alone", hint="add --serve 0")
-    from grpo_practice.workspace import Workspace
+    from grpo_practice.api.workspace import Workspace
 
     with _folder(keep) as folder:
         say("Simulated from end to end: it shows how the work goes, not how well a model learns.")

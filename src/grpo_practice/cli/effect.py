@@ -1,33 +1,26 @@
 """`experiences effect` and `experiences prune`: what each experience does, and less harm."""
 
 import re
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
+from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.cap_options import (
-    DryRunOption,
-    MaxCostOption,
-    MaxRequestsOption,
-    MaxTokensOption,
-)
-from grpo_practice.cli.completion import dataset_names, run_names
+from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import (
     DbOption,
+    DryRunOption,
     JsonOption,
-    SetOption,
-    TraceContentOption,
-    TraceSampleOption,
     TrustHostOption,
     TrustOption,
     trusting,
     workspace,
 )
+from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.errors import ConfigError
-
-if TYPE_CHECKING:
-    from grpo_practice.workspace import EffectOptions
+from grpo_practice.requests.base import keywords
+from grpo_practice.requests.runs import EffectRequest
 
 RefArgument = Annotated[
     str | None,
@@ -60,36 +53,14 @@ def library_named(ref: str | None, run: str | None) -> str | None:
     return ref if run is None else run
 
 
+@takes_request(EffectRequest)
 def effect(
+    request: EffectRequest,
     ref: RefArgument = None,
     run: RunOption = None,
-    step: StepOption = "last",
-    dataset: Annotated[
-        str | None,
-        typer.Option(
-            autocompletion=dataset_names,
-            help="Dataset to ask: neither practised nor evaluated on (default:"
-            " practice.select_dataset).",
-        ),
-    ] = None,
-    k: Annotated[
-        int | None,
-        typer.Option(
-            "-k", metavar="K", help="Rollouts of a question; an even number (default: 8)."
-        ),
-    ] = None,
-    max_cost: MaxCostOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_requests: MaxRequestsOption = None,
     dry_run: DryRunOption = False,
-    again: Annotated[
-        bool, typer.Option("--again", help="Play all anew, also what is complete.")
-    ] = False,
-    trace_content: TraceContentOption = "yes",
-    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
-    set_: SetOption = None,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -104,23 +75,12 @@ def effect(
 
     ws, library = workspace(db), library_named(ref, run)
     with progress(json=json) as emit:
-        options: EffectOptions = {
-            "sets": set_ or [],
-            "max_cost": max_cost,
-            "max_tokens": max_tokens,
-            "max_requests": max_requests,
-            "again": again,
-            "env": trusting(trust, trust_host),
-            "trace_content": trace_content == "yes",
-            "trace_sample": trace_sample,
-            "on_event": emit,
-        }
-        if dataset:
-            options["dataset"] = dataset
+        env = trusting(trust, trust_host)
+        request = replace(request, library=library, env=env, on_event=emit)
         if dry_run:
-            forecast = ws.forecast_effects(library, step=step, k=k, **options)
+            forecast = ws.forecast_effects(**keywords(request))
         else:
-            report = ws.effects(library, step=step, k=k, **options)
+            report = ws.effects(**keywords(request))
     if json:
         print_json(forecast.document() if dry_run else report.document())
     elif dry_run:

@@ -13,7 +13,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.export.render import FORMATS
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import Workspace
+    from grpo_practice.api.workspace import Workspace
 
 
 def export_agent(

@@ -11,9 +11,9 @@ FEW = 10
 """Most options that a command lists without groups."""
 _OF_GROUP = {
     "What is played": (
-        *("--config", "--set", "--agent", "--model", "--base-url", "--dataset", "--verify"),
+        *("--config", "--agent", "--model", "--base-url", "--dataset", "--verify"),
         *("--exp-id", "--pass-k", "--limit", "--epochs", "--batch-size", "--grpo-n"),
-        *("--truncate", "--from", "--arms", "--step"),
+        *("--truncate", "--from", "--arms", "--step", "--set"),
     ),
     "The rows": (
         *("--from-run", "--map", "--shape", "--format", "--delimiter", "--split", "--revision"),
@@ -31,6 +31,8 @@ _OF_GROUP = {
 GROUPS = {option: group for group, options in _OF_GROUP.items() for option in options}
 """Group of each option, by its long name; one that has none stands under `Options`, at the end."""
 
+_PLACES = {option: place for place, option in enumerate(GROUPS)}
+
 _NUMBER = re.compile(r"<(?:int|float)(?: range)?>")
 _TYPE = re.compile(r" <[\w\[\]]+>$")
 _COUNT = re.compile(r"\bx>=[01](?:; |(?=\]))")
@@ -47,7 +49,7 @@ class GroupedCommand(TyperCommand):
             [],
             {group: list[tuple[str, str]]() for group in (*_OF_GROUP, "Options")},
         )
-        params = self.get_params(ctx)
+        params = sorted(self.get_params(ctx), key=_place)
         many = sum(p.param_type_name == "option" for p in params) > FEW
         for param in params:
             record = param.get_help_record(ctx)
@@ -65,6 +67,11 @@ class GroupedCommand(TyperCommand):
             if records:
                 with formatter.section(title):
                     formatter.write_dl(records)
+
+
+def _place(param: Any) -> int:
+    """Return the place of an option among those of its group; last for one without a group."""
+    return _PLACES.get(max(param.opts, key=len), len(_PLACES))
 
 
 def _plain(name: str, option: str, text: str) -> tuple[str, str]:

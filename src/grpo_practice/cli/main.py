@@ -218,7 +218,7 @@ def _expected(error: GrpoPracticeError, words: list[str]) -> int:
 
 
 def _unexpected(error: Exception, words: list[str]) -> int:
-    from grpo_practice.workspace import Workspace
+    from grpo_practice.api.workspace import Workspace
 
     if damage := Workspace(current_database()).damage_behind(error):
         return _expected(damage, words)

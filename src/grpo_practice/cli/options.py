@@ -23,7 +23,7 @@ from grpo_practice.redact import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import Environment, Workspace
+    from grpo_practice.api.workspace import Environment, Workspace
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -76,23 +76,9 @@ AgentOption = Annotated[
     Path | None,
     typer.Option(dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes it."),
 ]
-RestartOption = Annotated[
-    int | None,
-    typer.Option(
-        "--restart-step",
-        min=0,
-        metavar="N",
-        help="Keep the steps before N and play the others afresh (default: continue).",
-    ),
-]
-AgainOption = Annotated[
+DryRunOption = Annotated[
     bool,
-    typer.Option(
-        "--again", help="With --restart-step: repeat it, even if it is under way or finished."
-    ),
-]
-VerboseOption = Annotated[
-    bool, typer.Option("--verbose", "-v", help="Also say which keys of the config have no effect.")
+    typer.Option("--dry-run", help="Say what is left to do and to pay; ask and write nothing."),
 ]
 TrustOption = Annotated[
     list[Path] | None,
@@ -123,8 +109,8 @@ def database(db: Path | None) -> Path:
 
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command, which stops in order when a signal comes."""
+    from grpo_practice.api.workspace import Workspace
     from grpo_practice.cli.other_words import database_hint
-    from grpo_practice.workspace import Workspace
 
     if db is None and (other := database_hint()):
         # Not `note`: that module imports this one.
@@ -136,7 +122,7 @@ def workspace(db: Path | None) -> "Workspace":
 
 def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":
     """Return the variables of a command, and whom its user trusts, as typed and as remembered."""
-    from grpo_practice.workspace import environment
+    from grpo_practice.api.workspace import environment
 
     return environment(files or [], hosts or [])
 
@@ -154,6 +140,20 @@ def on_database(text: str) -> str:
     if db is None:
         return text
     return _ON_DATABASE.sub(lambda found: f"{found[0]} --db {shlex.quote(str(db))}", text)
+
+
+def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:
+    """Return True when the command is to forecast a run, in place of completing it.
+
+    Raises:
+        ConfigError: A dry run was to play something.
+    """
+    if dry_run and pilot is not None:
+        raise ConfigError(
+            "--dry-run asks nothing and --pilot plays: give one of them",
+            hint="--pilot prints the forecast too, when it has played",
+        )
+    return dry_run or pilot is not None
 
 
 def current_database() -> Path:

@@ -1,75 +1,31 @@
 """`practice`: play, compare, distil, merge; step by step until the plan is done."""
 
-from typing import TYPE_CHECKING, Annotated
+from dataclasses import replace
 
 import typer
 
-from grpo_practice.cli.cap_options import (
-    DryRunOption,
-    MaxCostOption,
-    MaxRequestsOption,
-    MaxTokensOption,
-    PilotOption,
-    forecast_only,
-    given,
-)
-from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
-    AgainOption,
-    ConfigOption,
     DbOption,
+    DryRunOption,
     JsonOption,
-    RestartOption,
-    SetOption,
-    TraceContentOption,
-    TraceSampleOption,
     TrustHostOption,
     TrustOption,
-    VerboseOption,
+    forecast_only,
     trusting,
     workspace,
 )
+from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
+from grpo_practice.requests.base import keywords
+from grpo_practice.requests.runs import PracticeRequest
 
-if TYPE_CHECKING:
-    from grpo_practice.workspace import PracticeOptions
 
-
+@takes_request(PracticeRequest)
 def practice(
-    config: ConfigOption = None,
-    exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to practise on.")
-    ] = None,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Samples per step.")] = None,
-    grpo_n: Annotated[int | None, typer.Option(min=2, help="Rollouts per sample.")] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(min=1, help="Rollouts in flight at once.")
-    ] = None,
-    truncate: Annotated[int | None, typer.Option(min=1, help="Use this many samples only.")] = None,
-    start_from: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="RUN[:STEP]|FILE",
-            autocompletion=run_names,
-            help="Start from that run's library, or from experiences in a YAML or JSON file.",
-        ),
-    ] = None,
-    max_cost: MaxCostOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_requests: MaxRequestsOption = None,
+    request: PracticeRequest,
     dry_run: DryRunOption = False,
-    pilot: PilotOption = None,
-    restart_step: RestartOption = None,
-    again: AgainOption = False,
-    trace_content: TraceContentOption = "yes",
-    trace_sample: TraceSampleOption = 1.0,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
-    set_: SetOption = None,
-    verbose: VerboseOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -85,42 +41,19 @@ def practice(
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
 
-    flags = {
-        "exp_id": exp_id,
-        "data.practice_dataset_name": dataset,
-        "practice.epochs": epochs,
-        "practice.batch_size": batch_size,
-        "practice.grpo_n": grpo_n,
-        "practice.rollout_concurrency": concurrency,
-        "practice.rollout_data_truncate": truncate,
-    }
-    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=pilot)
+    ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=request.pilot)
     with progress(json=json) as emit:
-        options: PracticeOptions = {
-            "start": start_from or None,
-            "sets": set_ or [],
-            "overrides": given(flags),
-            "max_cost": max_cost,
-            "max_tokens": max_tokens,
-            "max_requests": max_requests,
-            "restart_step": restart_step,
-            "again": again,
-            "env": trusting(trust, trust_host),
-            "verbose": verbose,
-            "trace_content": trace_content == "yes",
-            "trace_sample": trace_sample,
-            "on_event": emit,
-        }
+        request = replace(request, env=trusting(trust, trust_host), on_event=emit)
         if forecast:
-            left = ws.forecast_practice(config, pilot=pilot, **options)
+            left = ws.forecast_practice(**keywords(request))
         else:
-            report = ws.practise(config, **options)
+            report = ws.practise(**keywords(request))
     if json:
         print_json(left.document() if forecast else report.document())
     elif forecast:
         show_forecast(left)
     else:
         show_practice(report)
-        say_restarted(restart_step)
+        say_restarted(request.restart_step)
     if not forecast and report.why_failed:
         raise typer.Exit(1)

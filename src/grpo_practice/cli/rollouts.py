@@ -8,7 +8,7 @@ from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import print_json
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import RolloutOptions
+    from grpo_practice.api.workspace import RolloutOptions
 
 app = typer.Typer(no_args_is_help=True, help="What was asked and said, and how it was scored.")
 

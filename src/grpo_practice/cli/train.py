@@ -1,61 +1,30 @@
 """`train`: the same questions and verify function, with weights that change."""
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from dataclasses import replace
+from typing import Annotated, Literal
 
 import typer
 
-from grpo_practice.cli.cap_options import (
-    MaxCostOption,
-    MaxRequestsOption,
-    MaxTokensOption,
-    given,
-)
-from grpo_practice.cli.completion import dataset_names
 from grpo_practice.cli.options import (
-    AgainOption,
-    ConfigOption,
     DbOption,
     JsonOption,
-    RestartOption,
-    SetOption,
     TrustHostOption,
     TrustOption,
-    VerboseOption,
     trusting,
     workspace,
 )
+from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.errors import ConfigError
+from grpo_practice.requests.base import keywords
+from grpo_practice.requests.runs import TrainRequest, TuneRequest
 
-if TYPE_CHECKING:
-    from grpo_practice.workspace import TrainOptions
 
-
+@takes_request(TuneRequest)
 def train(
+    request: TuneRequest,
     action: Annotated[
         Literal["tune"] | None, typer.Argument(help="Search for better settings, by trials.")
-    ] = None,
-    config: ConfigOption = None,
-    exp_id: Annotated[str | None, typer.Option(help="Name of the experiment.")] = None,
-    dataset: Annotated[
-        str | None, typer.Option(autocompletion=dataset_names, help="Dataset to train on.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Folder of the base model, or its name on the hub.")
-    ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the run.")] = None,
-    max_cost: MaxCostOption = None,
-    max_tokens: MaxTokensOption = None,
-    max_requests: MaxRequestsOption = None,
-    trials: Annotated[
-        int | None, typer.Option(min=1, help="With tune: trials in all, those there are included.")
-    ] = None,
-    population: Annotated[
-        int | None,
-        typer.Option(
-            min=2,
-            help="With tune: members that take over each other's weights, in place of trials.",
-        ),
     ] = None,
     dry_run: Annotated[
         bool,
@@ -63,12 +32,8 @@ def train(
             "--dry-run", help="Measure a step, keep nothing of it, and say what is needed."
         ),
     ] = False,
-    restart_step: RestartOption = None,
-    again: AgainOption = False,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
-    set_: SetOption = None,
-    verbose: VerboseOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -88,33 +53,16 @@ def train(
         show_tuning,
     )
 
-    searches = _searches(action, trials, population, dry_run=dry_run)
-    flags = {
-        "exp_id": exp_id,
-        "data.practice_dataset_name": dataset,
-        "train.model": model,
-        "train.steps": steps,
-    }
+    searches = _searches(action, request.trials, request.population, dry_run=dry_run)
     ws = workspace(db)
     with progress(json=json) as emit:
-        options: TrainOptions = {
-            "sets": set_ or [],
-            "overrides": given(flags),
-            "max_cost": max_cost,
-            "max_tokens": max_tokens,
-            "max_requests": max_requests,
-            "restart_step": restart_step,
-            "again": again,
-            "env": trusting(trust, trust_host),
-            "verbose": verbose,
-            "on_event": emit,
-        }
+        request = replace(request, env=trusting(trust, trust_host), on_event=emit)
         if searches:
-            found = ws.tune(config, trials=trials, population=population, **options)
+            found = ws.tune(**keywords(request))
         elif dry_run:
-            needed = ws.forecast_training(config, **options)
+            needed = ws.forecast_training(**keywords(request, TrainRequest))
         else:
-            report = ws.train(config, **options)
+            report = ws.train(**keywords(request, TrainRequest))
     if searches:
         print_json(found.document()) if json else show_tuning(found)
     elif dry_run:
@@ -122,7 +70,7 @@ def train(
     elif report is not None:
         print_json(report.document()) if json else show_training(report)
         if not json:
-            say_restarted(restart_step)
+            say_restarted(request.restart_step)
 
 
 def _searches(

@@ -8,9 +8,9 @@ from functools import partial
 from pathlib import Path
 
 from grpo_practice.app.any_config import load_config
-from grpo_practice.app.request import ConfigInput, known
 from grpo_practice.app.specs import configured_prompts, teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, RunConfig
+from grpo_practice.config.input import ConfigInput, known
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.trust.keys import sentences
 from grpo_practice.doctor.data import (

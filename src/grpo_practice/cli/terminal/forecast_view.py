@@ -9,7 +9,7 @@ from grpo_practice.cli.terminal.formatting import count, duration, note, reward,
 from grpo_practice.cli.terminal.tables import facts, table
 
 if TYPE_CHECKING:
-    from grpo_practice.workspace import Forecast, Line, Piloted, Range
+    from grpo_practice.api.workspace import Forecast, Line, Piloted, Range
 
 RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
 """Calls that the numbers of a forecast rest on, in words."""

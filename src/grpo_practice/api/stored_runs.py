@@ -1,27 +1,19 @@
-"""Reading what is stored: runs, rollouts, experiences, agents.
+"""The part of `Workspace` for stored runs: read, compare, copy and delete them."""
 
-The half of `Workspace` that asks nobody.
-"""
-
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from pathlib import Path
-from shlex import quote
-from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from grpo_practice.app.database_file import DatabaseFile
+from grpo_practice.api.database import DatabaseFile
 
 if TYPE_CHECKING:
-    from grpo_practice.export.report import Exported
+    from grpo_practice.app.training_data import DataOptions
+    from grpo_practice.export.rows import RowFormat
+    from grpo_practice.export.training import DataFormat
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
-    from grpo_practice.reports.edited_library import EditedLibrary, LibraryDifference
-    from grpo_practice.reports.experience_reports import (
-        DecisionReport,
-        ExperienceReport,
-        LibraryReport,
-    )
+    from grpo_practice.reports.exported_rows import ExportedData, ExportedRows
     from grpo_practice.reports.rollout_report import (
         RolloutReport,
         RolloutsReport,
@@ -30,6 +22,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
     from grpo_practice.stats.paired import Verdict
+    from grpo_practice.store.queries.export_rows import ExportRow
 
 
 class RolloutOptions(TypedDict, total=False):
@@ -50,7 +43,7 @@ class RolloutOptions(TypedDict, total=False):
 
 
 class StoredRuns(DatabaseFile):
-    """The runs of a database; a base of `Workspace`."""
+    """Runs of a database, and their rollouts."""
 
     def runs(self, kind: "ShownKind | None" = None) -> "RunsReport":
         """Return all runs, or those of a kind, the oldest first."""
@@ -109,6 +102,22 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             return compare(store, runs, detect=detect, required=require, answers=answers)
 
+    def compare_arms(self, exp_id: str, arms: Sequence[str]) -> "ComparisonReport":
+        """Compare what practice and training have done to an agent; nothing is played.
+
+        Args:
+            exp_id: Experiment.
+            arms: Two or more of `base`, `practised`, `trained` and `trained+practised`, which
+                `evaluate_arms` has played.
+
+        Raises:
+            ConfigError: One was not played, or not asked like the others.
+        """
+        from grpo_practice.app.trained_arms import compare_stored
+
+        with self._store() as store:
+            return compare_stored(store, exp_id, arms)
+
     def diagnose(self, name: str) -> "RunDiagnosis":
         """Return what stands in the way of a run, from what is stored; nothing is asked.
 
@@ -119,6 +128,14 @@ class StoredRuns(DatabaseFile):
 
         with self._store() as store:
             return diagnose(store, name)
+
+    def is_training(self, run: str) -> bool:
+        """Return whether it is a training run; False for one that is not there."""
+        from grpo_practice.store.queries import runs
+
+        with self._store() as store:
+            found = store.read(runs.find, run)
+            return found is not None and found.kind == "train"
 
     def runs_to_delete(self, *names: str, with_dependants: bool = False) -> list[str]:
         """Return the names of the runs that `delete_run` would delete; nothing is changed.
@@ -195,148 +212,101 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             return rollout_report(store, Choice(run, **choice), limit)
 
-    def experiences(
-        self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False
-    ) -> "LibraryReport":
-        """Return the experiences of a library, with the evidence on each.
+    def rows(self, run: str) -> "Iterator[ExportRow]":
+        """Yield the rollouts of a run as flat rows, read as they are asked for.
 
         Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            quarantined: Whether to return also what was kept out, and why.
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
 
         Raises:
-            ConfigError: There is no such library.
+            ConfigError: There is no such run, or nothing was played in it yet.
         """
-        from grpo_practice.app.libraries import library_report
+        from grpo_practice.app.run_rows import run_rows
 
         with self._store() as store:
-            return library_report(store, run, str(step), quarantined=quarantined)
+            yield from run_rows(store, run)
 
-    def experience(self, name: str, run: str | None = None) -> "ExperienceReport":
-        """Return where the experience `E12` of a run comes from.
-
-        Raises:
-            ConfigError: There is no such run, or never was such an experience in it.
-        """
-        from grpo_practice.app.libraries import experience_report
-
-        with self._store() as store:
-            return experience_report(store, name, run)
-
-    def export(
+    def export_rows(
         self,
-        run: str | None = None,
-        step: str | int = "last",
+        run: str,
+        path: str | Path,
         *,
-        format: str | None = None,
-        output: str | Path | None = None,
+        format: "RowFormat | None" = None,
         force: bool = False,
-    ) -> "Exported":
-        """Return the agent with what it learnt, and write it to a file or folder if one is named.
+    ) -> "ExportedRows":
+        """Write the rollouts of a run to a file, one to a row.
 
         Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
-            step: `last`, `best`, or the number of a closed step.
-            format: None: by the file's name.
-            output: File or folder to write.
-            force: Whether to replace it; a section of an `AGENTS.md` replaces itself alone.
+            run: As for `rows`.
+            path: File to write.
+            format: `csv`, in which no text is a formula, or `jsonl`, which is exact; None: by the
+                file's name.
+            force: Whether to replace it.
 
         Raises:
-            ConfigError: There is no such library, or the file cannot be written.
+            ConfigError: There is no such run, nothing was played in it yet, or the file is there
+                or cannot be written.
         """
-        from grpo_practice.app.agent_export import call_of_program, exported, remember_export
-        from grpo_practice.app.library_refs import library_of
-        from grpo_practice.export.files import write_files, write_section
-        from grpo_practice.export.render import FORMATS, format_by_name, render_files
-        from grpo_practice.export.report import Exported
-        from grpo_practice.reports.before_after import before_after
+        from grpo_practice.export.files import write_lines
+        from grpo_practice.export.rows import Counted, format_of_rows, row_lines
+        from grpo_practice.reports.exported_rows import ExportedRows
 
-        format = format or format_by_name(str(output or ""))
-        path = None if output is None else Path(output)
+        target = Path(path)
+        format, rows = format or format_of_rows(target), Counted(self.rows(run))
+        write_lines(target, row_lines(rows, format), force=force)
+        return ExportedRows(run, format, target, rows.n)
+
+    def training_rows(
+        self, run: str, format: "DataFormat", **options: "Unpack[DataOptions]"
+    ) -> "Iterator[dict[str, Any]]":
+        """Yield rows for TRL's SFTTrainer or DPOTrainer, read as they are asked for.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
+            format: `sft` for single attempts, `dpo` for pairs of a better and a worse one.
+            options: See `DataOptions`.
+
+        Raises:
+            ConfigError: There is no such run, it is an evaluation and `include_eval` is not set, or
+                it has nothing to be trained on.
+        """
+        from grpo_practice.app.training_data import training_data
+
         with self._store() as store:
-            found = library_of(store, run, str(step))
-            scores = before_after(store, found.branch, found.run, found.library)
-            agent = exported(store, found, scores)
-            agent = replace(agent, place="" if path is None else path.absolute().name)
-            files = render_files(agent, format)
-            if FORMATS[format].loadable:
-                remember_export(store, found, files[""])
-        if path is not None and FORMATS[format].section:
-            write_section(path, files[""])
-        elif path is not None:
-            write_files(path, files, force=force)
-        call = call_of_program(agent, repr(self))
-        named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
-        return Exported(agent, files, format, path, call, scores, named)
+            yield from training_data(store, run, format, **options)
 
-    def edit_library(
+    def export_data(
         self,
-        run: str | None = None,
-        step: str | int = "last",
+        run: str,
+        format: "DataFormat",
+        path: str | Path,
         *,
-        remove: Sequence[str] = (),
-        rewrite: "Mapping[str, str] | None" = None,
-        approve: Sequence[str] = (),
-    ) -> "EditedLibrary":
-        """Make a library of another one by hand; the run keeps its own.
+        force: bool = False,
+        **options: "Unpack[DataOptions]",
+    ) -> "ExportedData":
+        """Write rows for TRL's trainers to a file of JSON lines; see `training_rows`.
 
         Args:
-            run: As for `experiences`.
-            step: `last`, `best`, or the number of a closed step.
-            remove: `E12` …, experiences that it is without.
-            rewrite: `E12` → text that it has then.
-            approve: `Q12` …, quarantined texts that it has, whatever was wrong with them.
+            run: As for `training_rows`.
+            format: As for `training_rows`.
+            path: File to write.
+            force: Whether to replace it.
+            options: See `DataOptions`.
 
         Raises:
-            ConfigError: There is no such library, experience or text, or a text may not be there.
+            ConfigError: As for `training_rows`; or the file is there, or cannot be written.
         """
-        from grpo_practice.app.hand_edits import edit_library
+        from grpo_practice.app.training_data import training_data
+        from grpo_practice.export.files import write_lines
+        from grpo_practice.export.rows import Counted, json_line
+        from grpo_practice.reports.exported_rows import ExportedData
 
         with self._store() as store:
-            return edit_library(
-                store, run, str(step), remove=remove, rewrite=rewrite, approve=approve
-            )
-
-    def diff_libraries(self, a: str, b: str) -> "LibraryDifference":
-        """Return what differs between two libraries: `RUN`, `RUN:STEP`, `L12`.
-
-        Raises:
-            ConfigError: There is no such library.
-        """
-        from grpo_practice.app.hand_edits import diff_libraries
-
-        with self._store() as store:
-            return diff_libraries(store, a, b)
-
-    def approve(
-        self, held: Sequence[str] | None = None, run: str | None = None
-    ) -> "DecisionReport":
-        """Let held experiences into the library of a run.
-
-        Args:
-            held: `H12` …, as `experiences` lists them; None is all of them.
-            run: Name of the run; None: the latest practice run.
-
-        Raises:
-            ConfigError: There is no such run, nothing of that name is held, or the library does
-                not take it.
-            LockedError: Somebody works on the run.
-        """
-        from grpo_practice.app.approvals import decide
-
-        with self._store() as store:
-            return decide(store, held, run, approve=True)
-
-    def reject(self, held: Sequence[str] | None = None, run: str | None = None) -> "DecisionReport":
-        """Keep held experiences out for good; the arguments are those of `approve`.
-
-        Raises: as `approve` does.
-        """
-        from grpo_practice.app.approvals import decide
-
-        with self._store() as store:
-            return decide(store, held, run, approve=False)
+            data = training_data(store, run, format, **options)
+            rows = Counted(data)
+            write_lines(Path(path), map(json_line, rows), force=force)
+        left_out = {str(why): n for why, n in data.left_out.items()}
+        return ExportedData(run, format, Path(path), rows.n, left_out, data.simulated)
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
         """Copy the database as it is now, also while a run writes to it.

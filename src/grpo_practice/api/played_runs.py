@@ -1,0 +1,313 @@
+"""The part of `Workspace` that plays: evaluation, practice, training, and their forecasts."""
+
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from inspect import Parameter, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+from grpo_practice.api.database import DatabaseFile
+from grpo_practice.errors import ConfigError
+from grpo_practice.requests.base import PilotedRequest, RunRequest, TracedRequest
+from grpo_practice.requests.runs import (
+    ArmsRequest,
+    EffectRequest,
+    EvalRequest,
+    PracticeRequest,
+    TrainRequest,
+    TuneRequest,
+)
+
+if TYPE_CHECKING:
+    from grpo_practice.app.arms import ArmsJob
+    from grpo_practice.app.evaluation_run import EvalJob
+    from grpo_practice.app.practice_run import PracticeJob
+    from grpo_practice.app.session import Session
+    from grpo_practice.events import Emit
+    from grpo_practice.forecast.estimate import Forecast
+    from grpo_practice.reports.comparison import ComparisonReport
+    from grpo_practice.reports.effects import EffectsReport
+    from grpo_practice.reports.run_reports import EvalReport, PracticeReport
+    from grpo_practice.reports.training import TrainingForecast, TrainReport
+    from grpo_practice.reports.tuning import TuneReport
+    from grpo_practice.store import Store
+
+
+class Prepared(Protocol):
+    """A run with all that it names looked up and checked, ready to play."""
+
+    @property
+    def session(self) -> "Session":
+        """The invocation that plays it."""
+        ...
+
+
+P = ParamSpec("P")
+Asked = TypeVar("Asked", bound=RunRequest)
+Job = TypeVar("Job", bound=Prepared)
+Forecastable = TypeVar("Forecastable", "PracticeJob", "EvalJob", "ArmsJob")
+W = TypeVar("W")
+T = TypeVar("T")
+
+
+def takes(
+    kind: Callable[P, Asked],
+) -> Callable[[Callable[[W, Asked], T]], Callable[Concatenate[W, P], T]]:
+    """Return a decorator that lets a method be called with the fields of its request."""
+
+    def decorated(method: Callable[[W, Asked], T]) -> Callable[Concatenate[W, P], T]:
+        @wraps(method)
+        def called(workspace: W, /, *args: P.args, **fields: P.kwargs) -> T:
+            return method(workspace, kind(*args, **fields))
+
+        me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        of_kind = signature(kind)
+        parameters = [me, *of_kind.parameters.values()]
+        called.__dict__["__signature__"] = of_kind.replace(parameters=parameters)
+        return called
+
+    return decorated
+
+
+class PlayedRuns(DatabaseFile):
+    """Runs that a request asks for: prepared, then waited for."""
+
+    @takes(EvalRequest)
+    def evaluate(self, request: EvalRequest) -> "EvalReport":
+        """Evaluate an agent on a dataset; what is stored is not asked again.
+
+        Without a config, the latest run is gone on with, or the other arguments are all there is.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
+                the same call goes on from there.
+        """
+        from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+
+        return self._complete(request, prepare_eval, run_eval)
+
+    @takes(EvalRequest)
+    async def evaluate_async(self, request: EvalRequest) -> "EvalReport":
+        """Evaluate as `evaluate` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+
+        with self._job(request, prepare_eval) as job:
+            return await run_eval(job)
+
+    @takes(ArmsRequest)
+    def evaluate_arms(self, request: ArmsRequest) -> "ComparisonReport":
+        """Evaluate an agent with and without what it learnt, played together, and compare.
+
+        Two or more arms: `none`, `full` (the library), `aa` (the same under another seed), `direct`
+        (written by the teacher without practice), `filler` (about other things), libraries (`L12`),
+        and files of libraries and agents. Each is the evaluation that it would be alone; complete
+        ones are not played again, unless `again` says so. Arms name agent and library themselves.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
+                the same call goes on from there.
+        """
+        from grpo_practice.app.arms import prepare_arms, run_arms
+
+        return self._complete(request, prepare_arms, run_arms)
+
+    @takes(ArmsRequest)
+    async def evaluate_arms_async(self, request: ArmsRequest) -> "ComparisonReport":
+        """Evaluate as `evaluate_arms` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.arms import prepare_arms, run_arms
+
+        with self._job(request, prepare_arms) as job:
+            return await run_arms(job)
+
+    @takes(PracticeRequest)
+    def practise(self, request: PracticeRequest) -> "PracticeReport":
+        """Let an agent practise; a run goes on where it stopped, and pays nothing twice.
+
+        Without a config, the latest practice run is gone on with, else the practice.yaml of the
+        current folder is used.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
+                the same call goes on from there.
+        """
+        from grpo_practice.app.practice_run import prepare_practice, run_practice
+
+        return self._complete(request, prepare_practice, run_practice)
+
+    @takes(PracticeRequest)
+    async def practise_async(self, request: PracticeRequest) -> "PracticeReport":
+        """Practise as `practise` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.practice_run import prepare_practice, run_practice
+
+        with self._job(request, prepare_practice) as job:
+            return await run_practice(job)
+
+    @takes(EffectRequest)
+    def effects(self, request: EffectRequest) -> "EffectsReport":
+        """Measure what each experience of a library does, on questions that are not evaluated on.
+
+        Each rollout is shown half of the library; the whole and none are played together with them.
+        The same call goes on where one stopped, and pays nothing twice.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
+                the same call goes on from there.
+        """
+        from grpo_practice.app.effect_run import prepare_effect, run_effect
+
+        return self._complete(request, prepare_effect, run_effect)
+
+    @takes(EffectRequest)
+    async def effects_async(self, request: EffectRequest) -> "EffectsReport":
+        """Measure as `effects` does, on the loop that is running. Cancel it to stop it."""
+        from grpo_practice.app.effect_run import prepare_effect, run_effect
+
+        with self._job(request, prepare_effect) as job:
+            return await run_effect(job)
+
+    @takes(TrainRequest)
+    def train(self, request: TrainRequest) -> "TrainReport | None":
+        """Train weights by GRPO; a run goes on at its last checkpoint.
+
+        Started by `torchrun`, all processes call it; only the first one gets a report. Without a
+        config, the latest training run is gone on with, else the practice.yaml of the current
+        folder is used.
+
+        Raises:
+            GrpoPracticeError: The run could not be completed; its last checkpoint is whole.
+        """
+        from grpo_practice.app.train_job import prepare_train
+        from grpo_practice.app.train_run import help_if_not_first, run_train
+
+        if help_if_not_first():
+            return None
+        return self._complete(request, prepare_train, run_train)
+
+    @takes(TuneRequest)
+    def tune(self, request: TuneRequest) -> "TuneReport":
+        """Train under several settings, choose on the selection questions, and test the best once.
+
+        The same call goes on where one stopped; with more `trials` it adds those that are missing.
+
+        Raises:
+            GrpoPracticeError: The search could not be completed; as `train`.
+        """
+        from grpo_practice.app.population_run import prepare_population, run_population
+        from grpo_practice.app.tune_run import prepare_trials, run_trials
+
+        if request.population is None:
+            return self._complete(request, prepare_trials, run_trials)
+        return self._complete(request, prepare_population, run_population)
+
+    @takes(EvalRequest)
+    def forecast_evaluation(self, request: EvalRequest) -> "Forecast":
+        """Return what `evaluate` with these arguments has left; see `forecast_practice`."""
+        from grpo_practice.app.evaluation_run import prepare_eval
+
+        return self._forecast(request, prepare_eval)
+
+    @takes(ArmsRequest)
+    def forecast_arms(self, request: ArmsRequest) -> "Forecast":
+        """Return what `evaluate_arms` has left to do and to pay; see `forecast_practice`."""
+        from grpo_practice.app.arms import prepare_arms
+
+        return self._forecast(request, prepare_arms)
+
+    @takes(PracticeRequest)
+    def forecast_practice(self, request: PracticeRequest) -> "Forecast":
+        """Return what `practise` with these arguments has left to do and to pay.
+
+        Nothing is asked and nothing is written, unless `pilot` names a number of groups to play.
+        """
+        from grpo_practice.app.practice_run import prepare_practice
+
+        return self._forecast(request, prepare_practice)
+
+    @takes(EffectRequest)
+    def forecast_effects(self, request: EffectRequest) -> "Forecast":
+        """Return what `effects` with these arguments has left to do, and how exact it will be."""
+        from grpo_practice.app.effect_run import prepare_effect
+        from grpo_practice.pilot import forecast_of
+
+        with self._job(request, prepare_effect, foresee=True) as job:
+            return forecast_of(job)
+
+    @takes(TrainRequest)
+    def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
+        """Play and measure one step, keep nothing of it, and say what the run would need."""
+        from grpo_practice.app.train_forecast import forecast_of
+        from grpo_practice.app.train_job import prepare_train
+
+        with self._job(request, prepare_train, foresee=True) as job:
+            return self._wait(job.session, forecast_of(job))
+
+    def _complete(
+        self,
+        request: Asked,
+        prepare: "Callable[[Session, Asked], Job]",
+        play: Callable[[Job], Coroutine[Any, Any, T]],
+    ) -> T:
+        if isinstance(request, PilotedRequest) and request.pilot is not None:
+            raise ConfigError(
+                "pilot plays a little of a run, and forecasts the rest",
+                hint="leave pilot out, or give it to forecast_evaluation, _arms or _practice",
+            )
+        with self._job(request, prepare) as job:
+            return self._wait(job.session, play(job))
+
+    def _forecast(
+        self, request: Asked, prepare: "Callable[[Session, Asked], Forecastable]"
+    ) -> "Forecast":
+        from grpo_practice.pilot import forecast_of, run_pilot
+
+        pilot = request.pilot if isinstance(request, PilotedRequest) else None
+        with self._job(request, prepare, foresee=pilot is None) as job:
+            if pilot is None:
+                return forecast_of(job)
+            return self._wait(job.session, run_pilot(job, pilot))
+
+    @contextmanager
+    def _job(
+        self,
+        request: Asked,
+        prepare: "Callable[[Session, Asked], Job]",
+        *,
+        foresee: bool = False,
+    ) -> Iterator[Job]:
+        from grpo_practice.events import silent, tee
+
+        # `tee`: an exception in a callback must not end a paid run.
+        sink = tee(request.on_event or silent)
+        if foresee:
+            with self._store("foresee") as store:
+                yield prepare(self._session(store, request, sink), request)
+            return
+        if not self.path.exists():
+            # A request that cannot be prepared leaves no empty database behind.
+            with self._store("foresee") as store:
+                prepare(self._session(store, request, silent), request)
+        with self._store(create=True) as store:
+            if not isinstance(request, TracedRequest):
+                yield prepare(self._session(store, request, sink), request)
+                return
+            from grpo_practice.telemetry.tracer import Tracing, traced
+
+            tracing = Tracing(request.trace_content, request.trace_sample)
+            # Inside the store's block: when this one ends, all that is traced is still there.
+            with traced(store, tracing, sink, request.env) as emit:
+                yield prepare(self._session(store, request, emit), request)
+
+    def _session(self, store: "Store", request: RunRequest, emit: "Emit") -> "Session":
+        from grpo_practice.app.session import Session
+
+        command = self._command or request.call(store.path)
+        return Session(store, emit, command, request.verbose)
+
+    def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of the work, wherever this is called."""
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.shutdown import run_until_stopped
+
+        if self._signals:
+            return run_until_stopped(session, work)
+        return run_blocking(work)

@@ -1,0 +1,382 @@
+"""The public Python API: a database of runs, datasets and experiences, and what is done with it."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Literal
+
+from grpo_practice.api.libraries import Libraries
+from grpo_practice.api.played_runs import PlayedRuns
+from grpo_practice.api.stored_runs import RolloutOptions as RolloutOptions
+from grpo_practice.api.stored_runs import StoredRuns
+from grpo_practice.events import Emit, Notice, silent, tee
+
+if TYPE_CHECKING:
+    from grpo_practice.app.datasets import Datasets
+    from grpo_practice.app.serving import Served as Served
+    from grpo_practice.app.training_data import DataOptions as DataOptions
+    from grpo_practice.config import Environment as Environment
+    from grpo_practice.config.input import ConfigInput
+    from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.forecast.estimate import Forecast as Forecast
+    from grpo_practice.forecast.estimate import Line as Line
+    from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.reports.config_report import ConfigReport
+    from grpo_practice.reports.saved_report import SavedReport
+    from grpo_practice.reports.scored_answer import ScoredAnswer
+    from grpo_practice.reports.trace_report import TraceReport
+    from grpo_practice.reports.trust_report import TrustReport
+    from grpo_practice.see.server import Viewed as Viewed
+    from grpo_practice.see.story import Story
+    from grpo_practice.store.queries.spending import Piloted as Piloted
+    from grpo_practice.types import Sample
+
+PORT = 8400
+"""Port to serve at where none is given."""
+VIEW_PORT = 8390
+"""Port to show pages at where none is given."""
+ReportFormat = Literal["html", "md"]
+
+
+def environment(
+    trust: "Sequence[str | Path]" = (), trust_hosts: Sequence[str] = ()
+) -> "Environment":
+    """Return the process's variables and those of `.env`, to be given to a method as `env`.
+
+    Args:
+        trust: Files of others that you have read and trust: an agent's, or the database.
+        trust_hosts: Hosts that may be sent the keys that would go there.
+
+    Raises:
+        ConfigError: There is a `.env` that cannot be read.
+    """
+    from grpo_practice.config.input import known
+
+    return known(None, [Path(file) for file in trust], trust_hosts)
+
+
+class Workspace(StoredRuns, Libraries, PlayedRuns):
+    """A database, and what is done with it; also a context manager, sync or async.
+
+    Each call opens the file and closes it again, so that a workspace may be kept for as long as
+    one likes, and be used by several threads, event loops and processes.
+
+    Args:
+        path: SQLite file; made by the first call that writes.
+        command: Command to put on record for runs; None names the method that was called.
+        signals: Whether a blocking call stops in order at SIGINT, SIGTERM or SIGHUP and raises
+            StoppedError. Only for a program's main thread; else Ctrl-C is a KeyboardInterrupt.
+    """
+
+    @property
+    def datasets(self) -> "Datasets":
+        """The datasets of this database."""
+        from grpo_practice.app.datasets import Datasets
+
+        return Datasets(self._store)
+
+    def configuration(
+        self,
+        config: "ConfigInput | None" = None,
+        sets: Sequence[str] = (),
+        *,
+        agent: str | Path | None = None,
+        env: "Mapping[str, str] | None" = None,
+    ) -> "ConfigReport":
+        """Load a configuration; without one, that of the latest run.
+
+        Nothing that it names is run.
+
+        Args:
+            config: As for `evaluate`; None: the latest run's configuration.
+            sets: Overrides, `KEY=VALUE`.
+            agent: File of an agent to be evaluated so.
+            env: Variables that it may name; None: the process's, and those of `.env`.
+
+        Raises:
+            ConfigError: There is none, or it cannot be used.
+        """
+        from grpo_practice.app.any_config import config_report, load_config
+        from grpo_practice.config.input import known
+
+        file = None if agent is None else Path(agent)
+        # An agent can be looked at where there is no database; else that is what is said.
+        unmade = file is not None and not self.path.exists()
+        open_store = None if unmade else self._store
+        return config_report(load_config(config, sets, known(env), open_store, agent=file))
+
+    def doctor(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        sets: Sequence[str] = (),
+        agent: str | Path | None = None,
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
+        on_event: Emit = silent,
+    ) -> "Diagnosis":
+        """Check all that a run needs before it costs; problems are in the result, never raised.
+
+        Each endpoint is asked two tiny questions; the teacher makes one tiny comparison.
+
+        Args:
+            config: As for `evaluate`; None: the latest run's configuration.
+            sets: Overrides, `KEY=VALUE`.
+            agent: File of an agent to be evaluated so.
+            run: Whether to try the programs that the configuration names, too.
+            env: Variables that it may name; None: the process's, and those of `.env`.
+            on_event: Told what is being asked.
+        """
+        from grpo_practice.app.blocking import run_blocking
+
+        work = self.doctor_async(
+            config, sets=sets, agent=agent, run=run, env=env, on_event=on_event
+        )
+        return run_blocking(work)
+
+    async def doctor_async(
+        self,
+        config: "ConfigInput | None" = None,
+        *,
+        sets: Sequence[str] = (),
+        agent: str | Path | None = None,
+        run: bool = False,
+        env: "Mapping[str, str] | None" = None,
+        on_event: Emit = silent,
+    ) -> "Diagnosis":
+        """Check as `doctor` does, on the loop that is running."""
+        from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
+
+        request = DoctorRequest(
+            database=self.path,
+            config=config,
+            overrides=sets,
+            agent=None if agent is None else Path(agent),
+            run=run,
+            env=env,
+        )
+        return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
+
+    def trust(
+        self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
+    ) -> "TrustReport":
+        """Remember that you trust files and folders of others; return all that you trust.
+
+        Args:
+            paths: Files, trusted while their texts stay what they are: an agent's, used from the
+                current folder, or a database with the configurations in it; and whole folders.
+            hosts: Hosts that may be sent each of the keys.
+            keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
+
+        Raises:
+            ConfigError: There is no such file, or it cannot be remembered.
+        """
+        from grpo_practice.app.trusting import trust
+
+        return trust([Path(path) for path in paths], hosts, keys)
+
+    def score_answer(
+        self,
+        function: str,
+        sample: "Sample",
+        response: str,
+        params: "Mapping[str, Any] | None" = None,
+        *,
+        env: "Mapping[str, str] | None" = None,
+        on_event: Emit = silent,
+    ) -> "ScoredAnswer":
+        """Score one response by itself; see `app.score_answer`. Nothing is stored."""
+        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.score_answer import score_answer
+
+        scored = score_answer(function, sample, response, params, env=env, on_event=on_event)
+        return run_blocking(scored)
+
+    def serve(
+        self,
+        agent: "str | Path | Mapping[str, Any]",
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent as `serve_async` does, until Ctrl-C."""
+        work = self.serve_async(
+            agent, port=port, record=record, env=env, on_ready=on_ready, on_event=on_event
+        )
+        with suppress(KeyboardInterrupt):
+            asyncio.run(work)
+
+    async def serve_async(
+        self,
+        agent: "str | Path | Mapping[str, Any]",
+        *,
+        port: int = PORT,
+        record: str | None = None,
+        env: "Mapping[str, str] | None" = None,
+        on_ready: "Callable[[Served], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
+
+        Args:
+            agent: File, as `export` writes it, or the mapping that one would hold.
+            port: 0 takes any free one.
+            record: Run to keep all that passes in.
+            env: Variables that the agent may name; None: the process's, and those of `.env`.
+            on_ready: Called once requests are answered.
+            on_event: Told what a person should know.
+
+        Raises:
+            ConfigError: The agent, the port, or the name of the run cannot be used.
+        """
+        from grpo_practice.app.serving import serve_agent
+        from grpo_practice.config.input import known
+
+        file = Path(agent) if isinstance(agent, str) else agent
+        shown = repr(str(file)) if isinstance(file, Path) else "agent"
+        command = self._command or f"{self!r}.serve({shown})"
+        with ExitStack() as stack:
+            store = stack.enter_context(self._store(create=True)) if record is not None else None
+            to = None if store is None or record is None else (store, record, command)
+            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=tee(on_event))
+
+    def report(
+        self,
+        *runs: str,
+        format: ReportFormat | None = None,
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "SavedReport":
+        """Return the report of runs as one page: whether they got better, and why.
+
+        Args:
+            runs: Runs of practice, training and evaluation; none: the latest of them, in this
+                order.
+            format: `html` is one file that loads nothing and runs nothing, `md` is for a pull
+                request; None: by the file's name.
+            output: File to write.
+            force: Whether to replace it.
+
+        Raises:
+            ConfigError: There is no such run, one was never begun, or the file cannot be written.
+        """
+        from grpo_practice.errors import ConfigError
+        from grpo_practice.export.files import check_free, write_file
+        from grpo_practice.reports.saved_report import SavedReport
+        from grpo_practice.see.markdown import markdown
+        from grpo_practice.see.pages import when
+        from grpo_practice.see.report import Part, html
+        from grpo_practice.see.shown_rollouts import choose
+        from grpo_practice.see.story import latest_run, story_of
+        from grpo_practice.store.db import now
+        from grpo_practice.store.queries.runs import get
+
+        path = None if output is None else Path(output)
+        if format is None:
+            format = "md" if path is not None and path.suffix.lower() == ".md" else "html"
+        if format not in ("html", "md"):
+            raise ConfigError(f"there is no report format {format!r}", hint="there are html, md")
+        with self._store() as store:
+            names = [*dict.fromkeys(runs)] or [latest_run(store)]
+            for name in names:  # a file in the way would hide that a run is misspelt
+                store.read(get, name)
+            if path is not None and not force:
+                check_free(path)  # before the work of making it
+            stories = [story_of(store, name) for name in names]
+            parts = [
+                Part(n, story, choose(store, story, f"x{n}")) for n, story in enumerate(stories)
+            ]
+        made = now()
+        text = markdown(parts, when(made)) if format == "md" else html(parts, self.path.name, made)
+        if path is not None:
+            write_file(path, text, force=force)
+        answers = [part.answer for part in parts]
+        return SavedReport(names, format, text, path, answers, _next(stories[0]))
+
+    def view(
+        self,
+        *,
+        port: int = VIEW_PORT,
+        open_browser: bool = False,
+        on_ready: "Callable[[Viewed], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Show the runs in a browser as `view_async` does, until Ctrl-C."""
+        work = self.view_async(
+            port=port, open_browser=open_browser, on_ready=on_ready, on_event=on_event
+        )
+        with suppress(KeyboardInterrupt):
+            asyncio.run(work)
+
+    async def view_async(
+        self,
+        *,
+        port: int = VIEW_PORT,
+        open_browser: bool = False,
+        on_ready: "Callable[[Viewed], None]" = lambda _: None,
+        on_event: Emit = silent,
+    ) -> None:
+        """Show the runs as pages on this machine, until the task is cancelled.
+
+        Nothing is written to the database, and runs may go on meanwhile.
+
+        Args:
+            port: 0 takes any free one.
+            open_browser: Whether to start the system's browser with the first address.
+            on_ready: Called once pages are shown; the address that it is given is a secret.
+            on_event: Told what a person should know.
+
+        Raises:
+            ConfigError: There is no such database, or the port cannot be used.
+            StoreError: The database cannot be read, or has another schema.
+        """
+        from grpo_practice.see.server import serve_pages
+
+        self._check_usable(made=True)
+        emit = tee(on_event)
+        await serve_pages(
+            self.path,
+            port,
+            on_ready=on_ready,
+            open_browser=open_browser,
+            notice=lambda text: emit(Notice(text)),
+        )
+
+    def trace(self, run: str, *, content: bool = True, sample: float = 1.0) -> "TraceReport":
+        """Send the traces of a stored run to the collector that the environment names.
+
+        Sending twice is harmless: the same run has the same traces.
+
+        Args:
+            run: Name of the run.
+            content: Whether they show questions, prompts, answers and errors.
+            sample: Share of the groups to send, above 0 and up to 1; the same groups each time.
+
+        Raises:
+            ConfigError: There is no such run, or no collector is named.
+            EndpointError: The collector takes no traces.
+        """
+        from grpo_practice.requests.base import check_share
+        from grpo_practice.telemetry.stored import send_stored
+        from grpo_practice.telemetry.tracer import Tracing
+
+        with self._store():
+            check_share(sample)
+            return send_stored(self.path, run, Tracing(content, sample))
+
+
+def _next(story: "Story") -> str:
+    """Return the command to type after the report of a run."""
+    run = story.report.run
+    if run.kind == "practice" and story.measure is None and story.library:
+        return f"grpo-practice export-agent --run {quote(run.name)}"
+    if run.kind == "eval" and run.steps_closed == run.steps:
+        return f"grpo-practice rollouts list {quote(run.name)}"
+    if run.kind == "train":  # weights have to be there before they can be measured
+        return story.report.next_command
+    return story.measure or story.report.next_command

@@ -1,0 +1,65 @@
+"""Options of a command that come from the fields of its request."""
+
+from collections.abc import Callable
+from dataclasses import Field, fields
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Annotated, Any
+
+import typer
+
+from grpo_practice.cli.completion import dataset_names, run_names
+from grpo_practice.requests.base import YES_OR_NO, Option, RunRequest, option_of
+
+_STORED = {"datasets": dataset_names, "runs": run_names, None: None}
+
+
+def takes_request(
+    kind: type[RunRequest],
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Return a decorator that gives a command the options of a kind of request.
+
+    The command is called with the request, and with the options that are its own.
+    """
+    given = {of.name: (of, how) for of in fields(kind) if (how := option_of(of)) is not None}
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**values: Any) -> None:
+            asked = {name: _value(values.pop(name), how) for name, (_, how) in given.items()}
+            command(kind(**asked), **values)
+
+        own = list(signature(command, eval_str=True).parameters.values())[1:]
+        options = [_parameter(of, how) for of, how in given.values()]
+        parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in (*options, *own)]
+        called.__annotations__ = {p.name: p.annotation for p in parameters}
+        called.__dict__["__signature__"] = signature(command).replace(parameters=parameters)
+        return called
+
+    return decorated
+
+
+def _parameter(of: "Field[Any]", how: Option) -> Parameter:
+    """Return a field of a request as a parameter that typer makes an option of."""
+    option = typer.Option(
+        *(how.names or (f"--{of.name.replace('_', '-')}",)),
+        help=of.metadata["text"],
+        metavar=how.metavar,
+        min=how.least,
+        autocompletion=_STORED[how.stored],
+        dir_okay=False,
+    )
+    default = "yes" if of.default is True else None if of.default == () else of.default
+    typed = how.type | None if default is None else how.type
+    return Parameter(
+        of.name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[typed, option]
+    )
+
+
+def _value(typed: Any, how: Option) -> Any:
+    """Return a value as the request has it; `--dataset "$UNSET"` gives none."""
+    if how.type == list[str]:
+        return typed or ()
+    if how.type == YES_OR_NO:
+        return typed == "yes"
+    return None if typed == "" else typed

@@ -1,0 +1,1 @@
+"""Requests for runs: their fields are keywords in Python, and options of commands."""

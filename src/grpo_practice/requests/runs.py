@@ -1,0 +1,200 @@
+"""The request of each command that plays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typing_extensions import override
+
+from grpo_practice.requests.base import (
+    PilotedRequest,
+    RunRequest,
+    TracedRequest,
+    keyword,
+    keywords,
+    number,
+    option,
+)
+
+if TYPE_CHECKING:
+    from grpo_practice.config.input import ConfigInput
+    from grpo_practice.types import Library
+
+EXP_ID = "Name of the experiment."
+CONFIG = "A config file, or its name in ./configs."
+AT_ONCE = "Rollouts in flight at once."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evaluation(PilotedRequest):
+    """The fields of evaluations; agent, model, verify and library are parts of their names."""
+
+    agent: "str | Path | Callable[..., Any] | None" = option(
+        None, "Agent YAML, as export-agent writes it.", type=Path, metavar="FILE"
+    )
+    model: str | None = option(None, "Model that answers.")
+    base_url: str | None = option(
+        None, "Endpoint of the model.", key="agent.model.model_provider.base_url"
+    )
+    dataset: str | None = option(
+        None, "Dataset to ask, or a file.", key="data.dataset", stored="datasets"
+    )
+    verify: str | Callable[..., Any] | None = option(
+        None, "How answers are scored: math, exact, file.py:func, …"
+    )
+    pass_k: int | None = number("Rollouts per question.", "--pass-k", "-k", key="pass_k")
+    concurrency: int | None = number(AT_ONCE, key="concurrency")
+    exp_id: str | None = option(None, EXP_ID, key="exp_id")
+    library: "str | Library | None" = keyword(
+        None, "Library that is put into the agent: `RUN[:STEP]` or itself."
+    )
+    limit: int | None = number("Ask so many questions only.")
+    rejudge: bool = option(
+        False, "Score the rollouts of --run again; plays nothing.", "--rejudge", type=bool
+    )
+    run: str | None = option(
+        None,
+        "Evaluate as this run does; with --rejudge or --show: whose rollouts.",
+        metavar="RUN",
+        stored="runs",
+    )
+
+    @override
+    def __post_init__(self) -> None:
+        TracedRequest.__post_init__(self)
+        if isinstance(self.agent, str):
+            object.__setattr__(self, "agent", Path(self.agent))
+
+
+@dataclass(frozen=True, slots=True)
+class EvalRequest(_Evaluation):
+    """An evaluation."""
+
+    method = "evaluate"
+    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class ArmsRequest(_Evaluation):
+    """Evaluations that are played together and compared; each is as it would be alone."""
+
+    method = "evaluate_arms"
+    arms: Sequence[str] = keyword(
+        (), "Names, `L12` for a library, and files of libraries and agents."
+    )
+    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
+    _: KW_ONLY
+    step: str = keyword("last", "The library after this step: last, best or a number.")
+
+    @override
+    def __post_init__(self) -> None:
+        _Evaluation.__post_init__(self)
+        _restart_all(self)
+
+    @property
+    def evaluation(self) -> EvalRequest:
+        """The evaluation that each arm is, but for its agent and its library."""
+        return EvalRequest(**keywords(self, EvalRequest))
+
+
+@dataclass(frozen=True, slots=True)
+class PracticeRequest(PilotedRequest):
+    """A practice run."""
+
+    method = "practise"
+    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
+    _: KW_ONLY
+    agent: Callable[..., Any] | None = keyword(None, "Python function that plays.")
+    exp_id: str | None = option(None, EXP_ID, key="exp_id")
+    dataset: str | None = option(
+        None, "Dataset to practise on.", key="data.practice_dataset_name", stored="datasets"
+    )
+    epochs: int | None = number("Passes over the data.", key="practice.epochs")
+    batch_size: int | None = number("Samples per step.", key="practice.batch_size")
+    grpo_n: int | None = number("Rollouts per sample.", least=2, key="practice.grpo_n")
+    concurrency: int | None = number(AT_ONCE, key="practice.rollout_concurrency")
+    truncate: int | None = number(
+        "Use this many samples only.", key="practice.rollout_data_truncate"
+    )
+    start: "str | Path | Library | None" = option(
+        None,
+        "Start from that run's library, or from experiences in a YAML or JSON file.",
+        "--from",
+        metavar="RUN[:STEP]|FILE",
+        stored="runs",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Training(RunRequest):
+    """The fields of training, which is not traced."""
+
+    exp_id: str | None = option(None, EXP_ID, key="exp_id")
+    dataset: str | None = option(
+        None, "Dataset to train on.", key="data.practice_dataset_name", stored="datasets"
+    )
+    model: str | None = option(
+        None, "Folder of the base model, or its name on the hub.", key="train.model"
+    )
+    steps: int | None = number("Steps of the run.", key="train.steps")
+
+
+@dataclass(frozen=True, slots=True)
+class TrainRequest(_Training):
+    """A training run."""
+
+    method = "train"
+    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
+
+
+@dataclass(frozen=True, slots=True)
+class TuneRequest(_Training):
+    """A search for better settings of training, by trials or by a population."""
+
+    method = "tune"
+    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
+    _: KW_ONLY
+    trials: int | None = number("With tune: trials in all, those there are included.")
+    population: int | None = number(
+        "With tune: members that take over each other's weights, in place of trials.", least=2
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRequest(TracedRequest):
+    """A measurement of what each experience of a library does."""
+
+    method = "effects"
+    library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
+    _: KW_ONLY
+    step: str = option("last", "The library as it was after that step.", metavar="last|best|N")
+    dataset: str | None = option(
+        None,
+        "Dataset to ask: neither practised nor evaluated on (default: practice.select_dataset).",
+        stored="datasets",
+    )
+    k: int | None = option(
+        None,
+        "Rollouts of a question; an even number (default: 8).",
+        "-k",
+        type=int,
+        metavar="K",
+    )
+    agent: Callable[..., Any] | None = keyword(
+        None, "Python function that plays, where one has practised."
+    )
+    restart_step: int | None = keyword(None, "First step to play afresh; None continues.")
+    again: bool = option(False, "Play all anew, also what is complete.", "--again", type=bool)
+    verbose: bool = keyword(False, "Whether notices also say which keys have no effect.")
+
+    @override
+    def __post_init__(self) -> None:
+        TracedRequest.__post_init__(self)
+        _restart_all(self)
+
+
+def _restart_all(request: RunRequest) -> None:
+    """Let `again` alone play all anew: of several runs, nobody names a step of one."""
+    if request.again and request.restart_step is None:
+        object.__setattr__(request, "restart_step", 0)
