@@ -1,34 +1,39 @@
 """Reports as JSON: one rule for all of them.
 
 A dataclass becomes an object of its fields, under their names. One that shows less, or also derived
-values, names all attributes that it shows in a class variable `in_document`, or here in `SHOWN` if
+values, names all attributes that it shows in a class variable `in_document`, or here in `shown` if
 it is no report; there, `rollout.slot` is the `slot` of its `rollout`, under the key `slot`.
 """
 
 import math
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
-
-from grpo_practice.store.records import Branch, DatasetRow
-from grpo_practice.types import Experience, Library, Sample
-
-SHOWN: Mapping[type, Sequence[str]] = {
-    DatasetRow: ("name", "revision", "sha256", "n", "origin", "created_at"),
-    Experience: ("id", "text"),
-    Sample: ("question", "answer", "source", "level", "cluster", "meta"),
-}
-"""Attributes that values of lower layers show, if these are not simply their fields."""
 
 MICRO, DOLLARS = "_micro", "_usd"
 """Ends of names of money: we count micro-dollars, and people read dollars."""
 
 
+@cache
+def shown() -> Mapping[type, Sequence[str]]:
+    """Return the attributes that values of lower layers show, if these are not their fields."""
+    # Each error of a command passes this module, and `--help` must not wait for the store.
+    from grpo_practice.store.records import DatasetRow
+    from grpo_practice.types import Experience, Sample
+
+    return {
+        DatasetRow: ("name", "revision", "sha256", "n", "origin", "created_at"),
+        Experience: ("id", "text"),
+        Sample: ("question", "answer", "source", "level", "cluster", "meta"),
+    }
+
+
 def json_object(value: object) -> dict[str, Any]:
     """Return what a dataclass shows of itself as a JSON object."""
     kind = type(value)
-    names: Sequence[str] | None = getattr(kind, "in_document", SHOWN.get(kind))
+    names: Sequence[str] | None = getattr(kind, "in_document", None) or shown().get(kind)
     if names is None:
         assert is_dataclass(value)
         names = [field.name for field in fields(value)]
@@ -72,6 +77,9 @@ def json_value(value: object) -> Any:
 
 
 def _of_an_object(value: object) -> Any:
+    from grpo_practice.store.records import Branch
+    from grpo_practice.types import Library
+
     match value:
         case Library():
             return f"L{value.id}" if value.id else None
