@@ -12,16 +12,25 @@ from dataclasses import dataclass, field
 from grpo_practice.stats.paired import FEWEST, Look
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 
-# A row for each evaluation that a look brought rollouts of. Commands that went on with one that
-# was interrupted are one look with it, and so are all evaluations of one practice run: nothing is
-# decided by the verdict of a library on its way. A rollout that failed and was asked again has the
-# number of its first row, so filling gaps is no look; nor is playing the answers of another run.
+_ROLLOUTS = """
+  FROM steps s CROSS JOIN rollouts USING (branch_id, step)
+ WHERE branch_id = p.branch_id AND NOT ifnull(s.status = 'closed' AND s.closed_at < p.started_at, 0)
+   AND finished_at BETWEEN p.started_at AND p.ended
+   AND sample_id IN (SELECT value FROM json_each(:samples))"""
+"""Rollouts that a command finished: steps that were closed before have none of them."""
+# A row for each command on an evaluation. Commands that went on with one that was interrupted are
+# one look with it, and so are all evaluations of one practice run: nothing is decided by the
+# verdict of a library on its way. A rollout that failed and was asked again has the number of its
+# first row, so filling gaps is no look; nor is playing the answers of another run.
 _MEASURED = f"""
 WITH played AS (
   SELECT i.invocation_id, i.run_id, i.branch_id, i.started_at, coalesce(i.ended_at, '9') AS ended,
          i.exit_code IS 0 AND i.reason IS NULL AS complete,
-         (SELECT coalesce(max(rollout_id), 0) FROM rollouts
-           WHERE branch_id = i.branch_id AND finished_at < i.started_at) AS known,
+         CASE WHEN EXISTS (SELECT 1 FROM invocations e WHERE e.branch_id = i.branch_id
+                             AND e.invocation_id < i.invocation_id)
+              THEN (SELECT coalesce(max(rollout_id), 0) FROM rollouts
+                     WHERE branch_id = i.branch_id AND finished_at < i.started_at)
+              ELSE 0 END AS known,
          (SELECT min(w.invocation_id) FROM invocations w JOIN runs o USING (run_id)
            WHERE w.pid = i.pid AND w.host = i.host AND o.exp_id = r.exp_id
              AND w.branch_id IS NOT NULL AND w.started_at <= i.started_at
@@ -36,15 +45,11 @@ SELECT c.branch_id AS asked_by, (SELECT count(*) FROM invocations
          WHERE branch_id = c.branch_id AND invocation_id < c.invocation_id
            AND exit_code = 0 AND reason IS NULL) AS nth,
        (SELECT count(*) FROM played a WHERE a.asked_by = p.asked_by AND o.kind = 'eval') AS arms,
-       p.run_id, p.branch_id, max(p.ended) AS ended,
-       max(p.complete) AS complete,
-       count(DISTINCT sample_id) FILTER (WHERE rollout_id > p.known) AS questions
+       p.run_id, p.branch_id, p.ended, p.complete, EXISTS (SELECT 1 {_ROLLOUTS}) AS played,
+       (SELECT json_group_array(sample_id) FROM (
+          SELECT DISTINCT sample_id {_ROLLOUTS} AND rollout_id > p.known LIMIT {FEWEST})) AS asked
   FROM played p JOIN invocations c ON c.invocation_id = p.asked_by
-  JOIN runs o ON o.run_id = c.run_id
-  JOIN rollouts ON rollouts.branch_id = p.branch_id
-   AND finished_at BETWEEN p.started_at AND p.ended
- WHERE sample_id IN (SELECT value FROM json_each(:samples))
- GROUP BY 1, 2, p.branch_id HAVING questions >= {FEWEST}"""
+  JOIN runs o ON o.run_id = c.run_id"""
 
 
 @dataclass(slots=True)
@@ -87,18 +92,24 @@ def _measured(
     db: sqlite3.Connection, experiments: Collection[str], simulated: bool, samples: Collection[int]
 ) -> list[_Measured]:
     """Return the looks at these samples, in the order in which they ended."""
-    found = dict[tuple[int, int], _Measured]()
-    asked = {
+    parts = dict[tuple[int, int, int], list[sqlite3.Row]]()
+    given = {
         "experiments": json.dumps(sorted(experiments)),
         "simulated": simulated,
         "samples": json.dumps(sorted(samples)),
     }
-    for row in db.execute(_MEASURED, asked):
-        look = found.setdefault((row["asked_by"], row["nth"]), _Measured(row["arms"]))
-        look.ended = max(look.ended, row["ended"])
-        look.complete |= bool(row["complete"])
-        look.runs.add(row["run_id"])
-        look.branches.add(row["branch_id"])
+    for row in db.execute(_MEASURED, given):
+        if row["played"]:
+            parts.setdefault((row["asked_by"], row["nth"], row["branch_id"]), []).append(row)
+    found = dict[tuple[int, int], _Measured]()
+    for (asked_by, nth, branch_id), rows in parts.items():
+        if len({sample for row in rows for sample in json.loads(row["asked"])}) < FEWEST:
+            continue
+        look = found.setdefault((asked_by, nth), _Measured(rows[0]["arms"]))
+        look.ended = max(look.ended, *(row["ended"] for row in rows))
+        look.complete |= any(row["complete"] for row in rows)
+        look.runs.add(rows[0]["run_id"])
+        look.branches.add(branch_id)
     return sorted(found.values(), key=lambda look: look.ended)
 
 
