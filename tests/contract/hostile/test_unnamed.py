@@ -63,3 +63,13 @@ def test_what_was_named_once_is_known(folder: Place) -> None:
     folder.put("eval.yaml", SCORES + "\nconcurrency: 3\n")
     (folder.folder / "grpo-practice.db").unlink()
     assert folder.type("eval").code == 2
+
+
+def test_a_host_for_a_key_is_enough_to_be_named(folder: Place) -> None:
+    assert folder.type("data", "upload", "mine.jsonl", "--name", "mine").code == 0
+    text = SENDS.replace("mine.jsonl", "mine")
+    folder.put("eval.yaml", text)
+    refused = folder.type("eval")
+    assert (refused.code, refused.left, refused.asked) == (2, [], 0), refused.shown
+    folder.put("eval.yaml", text.replace(", api_key: '${oc.env:OPENAI_API_KEY}'", ""))
+    assert folder.type("eval").asked

@@ -30,7 +30,7 @@ from grpo_practice.config.trust.foreign import (
     refusals,
     variables_named,
 )
-from grpo_practice.config.trust.keys import Address, Keys
+from grpo_practice.config.trust.keys import Keys
 from grpo_practice.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
@@ -122,10 +122,7 @@ class Draft:
     @property
     def asks(self) -> bool:
         """Whether it asks for what only a trusted config may have."""
-        return bool(self.demands or self.hidden) or any(
-            address.literal and self.keys.held(self.section(key).get("api_key"))
-            for key, address in self._written()
-        )
+        return bool(self.demands) or any(map(self.keys.names_host, self._sections()))
 
     @property
     def has_key_of_others(self) -> bool:
@@ -134,16 +131,14 @@ class Draft:
         Read back as the user's own, it would be sent a key of the environment in its place.
         """
         return any(
-            address.literal
-            and (address.foreign or self.keys.foreign((*key, "api_key")))
+            self.keys.of_others(key)
             and redact(section_at(self.stored, key), key).get("api_key") == REDACTED
-            for key, address in self._written()
+            for key in self._sections()
         )
 
-    def _written(self) -> Iterator[tuple[Key, Address]]:
-        """Yield who names the addresses of models in the config, with the key of their section."""
-        for key, _ in self._providers():
-            yield key, self.keys.address((*key, "base_url"))
+    def _sections(self) -> list[Key]:
+        """List the keys of model providers."""
+        return [key for key, _ in self._providers()]
 
     def refuse_secrets(self, config: BaseModel) -> None:
         """Raise ConfigError if a secret stands in a text that is stored in clear."""

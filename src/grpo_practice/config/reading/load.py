@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, cast
 
 from grpo_practice.config.reading.compose import (
     Override,
@@ -71,20 +71,10 @@ class Loaded(Generic[C]):
         """Sentences that are said before the first request: which key goes where."""
         return sentences(self.routes)
 
-    def as_evaluation(self, config: EvalConfig) -> "Loaded[EvalConfig]":
+    def as_evaluation(self: "Loaded[PracticeConfig]", config: EvalConfig) -> "Loaded[EvalConfig]":
         """Return the config of an evaluation that this run makes; all is announced already."""
-        return Loaded(
-            config,
-            self.path,
-            self.base_dir,
-            self.text,
-            [],
-            [],
-            [],
-            self.trust,
-            self.asks,
-            self.vouched,
-        )
+        mine = cast("Loaded[EvalConfig]", self)
+        return replace(mine, config=config, ignored=[], notices=[], routes=[], addresses=())
 
     def remember(self) -> None:
         """Remember this config as one that the user trusts, for when a run is gone on with."""

@@ -137,6 +137,16 @@ class Keys:
         place = self.tree.place(key)
         return place is not None and place.brought_by is not None
 
+    def names_host(self, provider: Key) -> bool:
+        """Return whether the config says that a key of the environment goes to a host."""
+        api_key = section_at(self.data, provider).get("api_key")
+        return self.address((*provider, "base_url")).literal and bool(self.held(api_key))
+
+    def of_others(self, provider: Key) -> bool:
+        """Return whether a file of others brings the host of a model, or a key for it."""
+        address = self.address((*provider, "base_url"))
+        return address.literal and (address.foreign or self.foreign((*provider, "api_key")))
+
     def held(self, value: object) -> tuple[str, ...]:
         """Return the variables that a value is filled from, and that are set."""
         return tuple(name for name in variables(value) if self.env.get(name))
