@@ -24,14 +24,14 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     store = job.session.store
     mark = store.read(spending.newest_ids)
     if isinstance(job, PracticeJob):
-        names = [practice_run.spec_of(job).name]
+        names = [job.spec.name]
         await practice_run.pilot_practice(job, n)
     elif isinstance(job, ArmsJob):
         job = await with_direct(job)
-        names = [evaluation.target.name for evaluation in job.evaluations.values()]
+        names = [evaluation.spec.name for evaluation in job.evaluations.values()]
         await evaluation_run.pilot_evals(list(job.evaluations.values()), n)
     else:
-        names = [evaluation_run.spec_of(job).name]
+        names = [job.spec.name]
         await evaluation_run.pilot_evals([job], n)
     did = store.read(spending.work_since, names, mark)
     begun = replace(job.session, restart_step=None, again=False)  # go on with the pilot's branch

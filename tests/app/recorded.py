@@ -97,7 +97,7 @@ class Recorded:
             judge=JUDGE,
             purpose="practice",
             k=1,
-            library=start,
+            library=start or Library(),
             simulated=simulated,
         )
         plan = [PlannedStep(n, 0, n, ((ids[0], 1),)) for n in range(steps)]
@@ -155,7 +155,7 @@ class Recorded:
             judge=JUDGE,
             purpose=purpose,
             k=1,
-            library=library,
+            library=library or Library(),
             parent_run="m" if purpose == "select" else None,
         )
         plan = [PlannedStep(n, 0, n, ((i, 1),)) for n, i in enumerate(ids)]

@@ -33,7 +33,7 @@ async def test_an_arm_that_is_held_frees_the_others_and_leaves_nothing(tmp_path:
     with Store(project.db) as store:
         request = ArmsRequest(names, project.config, env={})
         job = prepare_arms(project.session(store), request)
-        targets = [evaluation.target.name for evaluation in job.evaluations.values()]
+        targets = [evaluation.spec.name for evaluation in job.evaluations.values()]
         with store.lock(targets[-1]):
             with pytest.raises(LockedError, match="seed=1"):
                 await run_arms(job)

@@ -138,5 +138,5 @@ async def test_the_same_flags_typed_again_are_the_same_run(project: Project) -> 
     await project.evaluate()
     await project.evaluate(verify="contains")
     with Store(project.db) as store:
-        name = project.eval_job(store, config=None, verify="contains").target.name
+        name = project.eval_job(store, config=None, verify="contains").spec.name
     assert name == "toy/eval/verify=contains"

@@ -39,7 +39,7 @@ def spec(
         purpose=PURPOSES[kind],
         k=2,
         prompts={"merge": "m"},
-        library=library,
+        library=library or Library(),
     )
 
 

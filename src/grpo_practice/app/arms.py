@@ -18,7 +18,7 @@ from grpo_practice.app.direct_library import (
     written_before,
     written_directly,
 )
-from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals, spec_of
+from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_file import holds_library, start_library
 from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
 from grpo_practice.app.preflight import give_notices, session_of
@@ -130,7 +130,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         once,
         request.evaluation,
         first,
-        *(job.target.name for job in settled.values()),
+        *(job.spec.name for job in settled.values()),
         beside=[*beside, direct.loaded.config] if direct else beside,
     )
     for name in filter(_is_file, request.arms):
@@ -176,16 +176,16 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
     """Raise ConfigError where two arms are one evaluation."""
     names = dict[str, str]()
     for arm, job in jobs.items():
-        if (other := names.setdefault(job.target.name, arm)) != arm:
+        if (other := names.setdefault(job.spec.name, arm)) != arm:
             raise ConfigError(
-                f"{other} and {arm} are the same evaluation, {job.target.name}",
+                f"{other} and {arm} are the same evaluation, {job.spec.name}",
                 hint="leave one of them out",
             )
 
 
 def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
     """Raise ConfigError for arms that `compare_evaluations` would refuse when they are paid."""
-    specs = [(spec_of(job), job.config.judge.model_provider.model) for job in jobs.values()]
+    specs = [(job.spec, job.config.judge.model_provider.model) for job in jobs.values()]
     (first, judge), *others = specs
     for spec, other in others:
         if spec.simulated != first.simulated:
@@ -365,7 +365,7 @@ def compared(job: ArmsJob) -> ComparisonReport:
 
     The main arm is `full`, else the last arm that is not `none` or `filler`, else the last arm.
     """
-    named = {name: evaluation.target.name for name, evaluation in job.evaluations.items()}
+    named = {name: evaluation.spec.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:
         files = {name for name in named if _is_file(name)}
         return compare_trained(job.session.store, named, job.weights.run, files)

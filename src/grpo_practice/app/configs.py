@@ -318,7 +318,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         library=branch.library,
         purpose="rejudge",
         parent_run=found.name,
-        rejudge=branch,
+        source=branch,
     )
     loaded = load_eval(stored_text(store, stored), overrides, env)
     notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"

@@ -54,7 +54,7 @@ class EffectJob:
     @property
     def run(self) -> str:
         """Name of the run that measures."""
-        return self.evaluations[EFFECT].target.name
+        return self.evaluations[EFFECT].spec.name
 
 
 def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
@@ -184,5 +184,5 @@ async def run_effect(job: EffectJob) -> EffectsReport:
     """
     session, evaluations = job.session, job.evaluations
     await run_evals(list(evaluations.values()))
-    names = {part: e.target.name for part, e in evaluations.items()}
+    names = {part: e.spec.name for part, e in evaluations.items()}
     return effects_report(session.store, names[EFFECT], whole=names["full"], none=names["none"])

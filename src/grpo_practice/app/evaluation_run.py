@@ -1,8 +1,8 @@
 """An evaluation from its configuration: dataset, plan, models, rollouts, report."""
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import AsyncExitStack, ExitStack, nullcontext, suppress
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
@@ -10,32 +10,30 @@ from itertools import zip_longest
 from grpo_practice.app.asked_before import asked_before, moved
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import eval_config
-from grpo_practice.app.half_prompts import half_prompts
+from grpo_practice.app.driver import playing
+from grpo_practice.app.half_prompts import prompts_of
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_models,
     check_plan,
     eval_dataset,
     session_of,
-    try_verify,
     unscorable,
     unscorable_notice,
     verify_function,
 )
 from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_runs
+from grpo_practice.app.session import OpenRun, PilotOverError, Session
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
-from grpo_practice.attempts import SystemCheck, SystemPrompt
+from grpo_practice.attempts import SystemCheck
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.errors import Change, FingerprintError
 from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
 from grpo_practice.events import RunStarted
-from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.requests.runs import EvalRequest
-from grpo_practice.rollout import AttemptKey
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, StepRow
@@ -52,10 +50,12 @@ class EvalJob:
 
     session: Session
     loaded: Loaded[EvalConfig]
-    target: EvalTarget
+    spec: RunSpec
     dataset: DatasetRow
     verify: VerifyFunction
     agent: AgentFunction | None
+    source: Branch | None = None
+    """Branch whose rollouts are scored again; None plays its own."""
     limits: PracticeSettings = DEFAULT_LIMITS
     """Supplies task_timeout and max_failed_share; a practice run passes its own."""
     limit: int | None = None
@@ -95,12 +95,15 @@ def eval_job(
 ) -> EvalJob:
     """Return the job of a configuration that is loaded. See `prepare_eval`."""
     config, folder = loaded.config, loaded.base_dir
-    if target.rejudge is None and objects.agent is None and not session.only_looks:
+    if target.source is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
     check_models(config)
     verify = verify_function(session, objects.verify, config.verify, folder)
     dataset = eval_dataset(session, config.data, folder)
-    job = EvalJob(session, loaded, target, dataset, verify, objects.agent, limits, limit)
+    sha = sha_of(config.agent, folder) if objects.agent is None else objects.agent.sha
+    spec = eval_spec(loaded, sha, verify, dataset, target)
+    agent, source = objects.agent, target.source
+    job = EvalJob(session, loaded, spec, dataset, verify, agent, source, limits, limit)
     return replace(job, unscorable=_left_out(job))
 
 
@@ -131,7 +134,7 @@ def _left_out(job: EvalJob) -> frozenset[int]:
 
 def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
     """Return how many golds were checked when they were planned, and the samples that failed."""
-    spec = spec_of(job)
+    spec = job.spec
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
         return 0, set()
@@ -159,59 +162,53 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts of a run failed.
     """
-    for job in jobs:
-        job.loaded.remember()
-    specs, jobs = [lent(job) for job in jobs], [following(job) for job in jobs]
-    session, reports = jobs[0].session, list[EvalReport]()
-    store, pilot = session.store, jobs[0].pilot
-    # An evaluation of a practice run scores as the practice does, which has tried the function.
-    if jobs[0].target.parent_run is None or jobs[0].target.rejudge is not None:
-        await try_verify(session, specs[0], jobs[0].verify, jobs[0].dataset)
+    jobs = [following(lent(job)) for job in jobs]
+    session, pilot = jobs[0].session, jobs[0].pilot
     # With a pilot it goes on to `pilot_evals`: there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
-    wanted = [(spec, partial(planned, job)) for job, spec in zip(jobs, specs, strict=True)]
-    with over, open_runs(session, wanted) as opened, ExitStack() as events:
-        parts = list[_Part]()
-        for job, spec, run in zip(jobs, specs, opened, strict=True):
-            rows = steps_of(job, run.branch)
-            parts.append(_Part(job, run, rows))
-            total = sum(row.plan.rollouts for row in rows)
-            done = sum(store.read(scores.settled_counts, run.branch).values())
-            begun = RunStarted(
-                run.branch.run,
-                run.branch.id,
-                len(rows),
-                total,
-                done,
-                spec.simulated,
-                beside=len(parts) > 1,
-            )
-            events.enter_context(announced(session, begun))
-        left = [part for part in parts if part.is_left]
-        if left and (complete := [part.job.target.name for part in parts if not part.is_left]):
-            session.notice(
-                f"complete, and not played again together with the others: {', '.join(complete)}"
-                " (--again plays all anew)"
-            )
-        if left:
-            await _play(left)
-        if left and pilot is not None:
-            raise PilotOverError
-        # A step that stays open has rows under way, which the report would not read.
-        await store.flushed()
-        for part, spec in zip(parts, specs, strict=True):
-            branch, invocation = part.run.branch, part.run.invocation
-            # In a thread: it imports numpy and scipy, which takes a while.
-            report = partial(eval_report, simulated=spec.simulated)
-            reports.append(
-                await asyncio.to_thread(report, store, part.job.config, branch, invocation)
-            )
-        if any(
-            part.job.limit and not all(row.closed for row in steps_of(part.job, part.run.branch))
-            for part in parts
-        ):
-            raise PilotOverError  # the other questions that were planned are left
+    with over:
+        async with playing(session, jobs, planned, _begun) as opened:
+            parts = [
+                _Part(job, run, steps_of(job, run.branch))
+                for job, run in zip(jobs, opened, strict=True)
+            ]
+            await _play_left(parts)
+            if pilot is not None and any(part.is_left for part in parts):
+                raise PilotOverError
+            # A step that stays open has rows under way, which the report would not read.
+            await session.store.flushed()
+            reports = [await _report(part) for part in parts]
+            steps_now = [steps_of(part.job, part.run.branch) for part in parts if part.job.limit]
+            if not all(row.closed for rows in steps_now for row in rows):
+                raise PilotOverError  # the other questions that were planned are left
     return reports
+
+
+async def _play_left(parts: Sequence["_Part"]) -> None:
+    """Play those of the evaluations that are not complete."""
+    left = [part for part in parts if part.is_left]
+    complete = [part.job.spec.name for part in parts if not part.is_left]
+    if left and complete:
+        left[0].job.session.notice(
+            f"complete, and not played again together with the others: {', '.join(complete)}"
+            " (--again plays all anew)"
+        )
+    if left:
+        await _play(left)
+
+
+async def _report(part: "_Part") -> EvalReport:
+    # In a thread: it imports numpy and scipy, which takes a while.
+    report = partial(eval_report, simulated=part.job.spec.simulated)
+    store, run = part.job.session.store, part.run
+    return await asyncio.to_thread(report, store, part.job.config, run.branch, run.invocation)
+
+
+def _begun(job: EvalJob, run: OpenRun) -> RunStarted:
+    rows = steps_of(job, run.branch)
+    done = sum(job.session.store.read(scores.settled_counts, run.branch).values())
+    total = sum(row.plan.rollouts for row in rows)
+    return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)
 
 
 async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
@@ -220,32 +217,26 @@ async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
         await run_evals([replace(job, pilot=questions) for job in jobs])
 
 
-def spec_of(job: EvalJob) -> RunSpec:
-    """Return the run that the job is."""
-    sha = sha_of(job.config.agent, job.loaded.base_dir) if job.agent is None else job.agent.sha
-    return eval_spec(job.loaded, sha, job.verify, job.dataset, job.target)
-
-
-def lent(job: EvalJob) -> RunSpec:
-    """Return the run that the job is; a new one uses the answers of one that asked the same.
+def lent(job: EvalJob) -> EvalJob:
+    """Return the job; a new run uses the answers of one that asked the same.
 
     One that scores rollouts again has its answers already, and they are those of the run it names.
     One that measures experiences is compared with the library's own evaluation: with its answers, a
     part of the one would be the other.
     """
-    asked = {"student_at": job.config.student} if job.target.rejudge is None else {}
+    asked = {"student_at": job.config.student} if job.source is None else {}
     if job.verify.is_judge:
         asked["judge_at"] = job.config.judge
     addresses = {column: endpoint_of(model)[1].address for column, model in asked.items()}
-    spec, store = replace(spec_of(job), addresses=addresses), job.session.store
+    spec, store = replace(job.spec, addresses=addresses), job.session.store
     known = store.read(runs.find, spec.name) is not None
-    own = job.target.rejudge is not None or job.target.purpose == EFFECT
+    own = job.source is not None or job.spec.purpose == EFFECT
     if job.session.restart_step != 0 and (notice := moved(store, spec)):
         job.session.notice(notice)
     if known or job.session.again or own:
-        return spec
+        return replace(job, spec=spec)
     lender = asked_before(store, spec, job.dataset)
-    return replace(spec, reuses=lender)
+    return replace(job, spec=replace(spec, reuses=lender))
 
 
 def following(job: EvalJob) -> EvalJob:
@@ -253,8 +244,8 @@ def following(job: EvalJob) -> EvalJob:
 
     Verdicts belong to rollouts: what was judged before is not judged again.
     """
-    store, source = job.session.store, job.target.rejudge
-    found = store.read(runs.find, job.target.name)
+    store, source = job.session.store, job.source
+    found = store.read(runs.find, job.spec.name)
     if source is None or found is None or found.head_branch is None:
         return job
     judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
@@ -273,7 +264,7 @@ def planned(
     Raises:
         FingerprintError: A sample is missing, or fewer rollouts are asked for than planned.
     """
-    if job.target.rejudge is not None:
+    if job.source is not None:
         return [], []
     store = job.session.store
     own = [row.plan for row in rows if row.branch_id == branch.id]
@@ -314,8 +305,8 @@ def wanted_rollouts(job: EvalJob) -> int:
 def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
     """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
     store = job.session.store
-    if job.target.rejudge is not None:
-        return store.plan_rejudge(branch, to_judge(job, job.target.rejudge))
+    if job.source is not None:
+        return store.plan_rejudge(branch, to_judge(job, job.source))
     return store.read(steps.on_line, branch)
 
 
@@ -369,7 +360,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         verify=job.verify,
         run_seed=config.seed,
         task_timeout_s=job.limits.task_timeout,
-        only_scores=job.target.rejudge is not None,
+        only_scores=job.source is not None,
         function=job.agent,
     )
     models = Models(connections, run.ledger, run.emit, config.prices)
@@ -378,7 +369,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         branch=run.branch,
         rows=part.rows,
         player=player,
-        prompt=_prompts(part),
+        prompt=prompts_of(job.spec.purpose, config, run.branch.library, part.rows),
         emit=run.emit,
         max_failed_share=job.limits.max_failed_share,
         land=job.session.admission.land,
@@ -386,13 +377,3 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         pilot=job.pilot,
         limit=job.limit,
     )
-
-
-def _prompts(part: _Part) -> Callable[[AttemptKey], SystemPrompt]:
-    """Return what tells the system prompt of an attempt."""
-    job, instructions = part.job, part.job.config.agent.agent.instructions
-    library = part.run.branch.library  # stored, so that each rollout names its version
-    if job.target.purpose == EFFECT:
-        return half_prompts(instructions, library, part.rows, job.config.seed)
-    prompt = SystemPrompt(system_prompt(instructions, library), library)
-    return lambda _: prompt

@@ -1,14 +1,26 @@
-"""The system prompts of a run that measures experiences: an attempt is shown half of them."""
+"""The system prompt of each attempt of an evaluation; one of effects shows half of a library."""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from grpo_practice.attempts import SystemPrompt
+from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.rollout import AttemptKey
 from grpo_practice.stats.effects import design
-from grpo_practice.store.records import StepRow
+from grpo_practice.store.records import EFFECT, Purpose, StepRow
 from grpo_practice.types import Library
+
+
+def prompts_of(
+    purpose: Purpose, config: EvalConfig, library: Library, rows: Sequence[StepRow]
+) -> Callable[[AttemptKey], SystemPrompt]:
+    """Return a function that gives the system prompt of an attempt, with a stored library."""
+    instructions = config.agent.agent.instructions
+    if purpose == EFFECT:
+        return half_prompts(instructions, library, rows, config.seed)
+    prompt = SystemPrompt(system_prompt(instructions, library), library)
+    return lambda _: prompt
 
 
 def half_prompts(

@@ -7,24 +7,29 @@ from functools import partial
 
 from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import practice_config
-from grpo_practice.app.evaluated_steps import chosen_among, due, evaluation_rollouts
-from grpo_practice.app.evaluation_run import FEWER, EvalJob, eval_job, run_eval
+from grpo_practice.app.driver import playing
+from grpo_practice.app.evaluated_steps import (
+    chosen_among,
+    due,
+    evaluate_baseline,
+    evaluate_library,
+    evaluation_rollouts,
+)
+from grpo_practice.app.evaluation_run import EvalJob, eval_job
 from grpo_practice.app.library_file import start_library, start_named, start_option
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
-    LOST,
     check_models,
     check_plan,
     check_texts,
     dataset_of,
     scorable,
     session_of,
-    try_verify,
     verify_function,
 )
 from grpo_practice.app.program_files import check_own, sha_of
 from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
-from grpo_practice.app.session import OpenRun, PilotOverError, Session, announced, open_run
+from grpo_practice.app.session import OpenRun, PilotOverError, Session
 from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.attempts import SystemCheck
 from grpo_practice.config import Loaded
@@ -49,7 +54,7 @@ from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant, select_variant
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -79,6 +84,13 @@ class PracticeJob:
     def config(self) -> PracticeConfig:
         """The run's configuration."""
         return self.loaded.config
+
+    @property
+    def spec(self) -> RunSpec:
+        """The run as it is recorded."""
+        agent, folder = self.config.evaluation.agent, self.loaded.base_dir
+        sha = sha_of(agent, folder) if self.agent is None else self.agent.sha
+        return practice_spec(self.loaded, sha, self.verify, self.dataset, self.prompts, self.start)
 
     def start_named(self) -> AbstractContextManager[None]:
         """Return the block in which the run begins; see `library_file.start_named`."""
@@ -147,7 +159,6 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
         EndpointRefusedError: The endpoint refuses us.
         RunFailedError: Too many rollouts of a step failed.
     """
-    job.loaded.remember()
     try:
         return await _run(job)
     except NotLearntError as e:
@@ -168,36 +179,14 @@ class NotLearntError(RunFailedError):
         self.report = report
 
 
-def spec_of(job: PracticeJob) -> RunSpec:
-    """Return the run that the job is."""
-    agent, folder = job.config.evaluation.agent, job.loaded.base_dir
-    sha = sha_of(agent, folder) if job.agent is None else job.agent.sha
-    return practice_spec(job.loaded, sha, job.verify, job.dataset, job.prompts, job.start)
-
-
 async def _run(job: PracticeJob) -> PracticeReport:
-    spec, store = spec_of(job), job.session.store
-    await try_verify(job.session, spec, job.verify, job.dataset)
-    with job.start_named(), open_run(job.session, spec, partial(planned, job)) as run:
-        rows = store.read(steps.on_line, run.branch)
-        settled = store.read(scores.settled_counts, run.branch)
-        done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
-        total = sum(row.rollouts for row in rows)
-        left = any(not row.closed for row in rows)
-        first = left and needs_baseline(job, run.branch)
-        on_the_way = evaluation_rollouts(job.config.practice, rows, job.tests, job.selects, first)
-        begun = RunStarted(
-            run.branch.run,
-            run.branch.id,
-            len(rows),
-            total,
-            done,
-            spec.simulated,
-            evaluations=on_the_way if job.pilot is None else 0,
-        )
-        with announced(job.session, begun):
-            if left and job.pilot is None:
-                await _evaluate_baseline(job, run.branch)
+    spec, store = job.spec, job.session.store
+    with job.start_named():
+        async with playing(job.session, [job], planned, _begun) as (run,):
+            rows = store.read(steps.on_line, run.branch)
+            left = any(not row.closed for row in rows)
+            if left and job.tests and job.pilot is None and needs_baseline(job, run.branch):
+                await evaluate_baseline(job.tests)
             if left or job.tests or job.selects:
                 await _work(job, run, rows)
             if left and job.pilot is not None:
@@ -213,6 +202,23 @@ async def _run(job: PracticeJob) -> PracticeReport:
             if report.why_failed:
                 raise NotLearntError(report)
     return report
+
+
+def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
+    rows = job.session.store.read(steps.on_line, run.branch)
+    settled = job.session.store.read(scores.settled_counts, run.branch)
+    done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
+    first = any(not row.closed for row in rows) and needs_baseline(job, run.branch)
+    on_the_way = evaluation_rollouts(job.config.practice, rows, job.tests, job.selects, first)
+    return RunStarted(
+        run.branch.run,
+        run.branch.id,
+        len(rows),
+        sum(row.rollouts for row in rows),
+        done,
+        job.spec.simulated,
+        evaluations=on_the_way if job.pilot is None else 0,
+    )
 
 
 def planned(
@@ -360,41 +366,7 @@ def _after_step(job: PracticeJob, branch: Branch, rows: list[StepRow]) -> AfterS
 
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
-    """Return True where libraries are evaluated, and the agent without one was not yet."""
-    today = replace(branch, tests=spec_of(job).tests)
+    """Return True if libraries are evaluated, and the agent without one was not yet."""
+    today = replace(branch, tests=job.spec.tests)
     exp_id = job.config.exp_id
     return bool(job.tests) and not is_measured_without(job.session.store, today, exp_id)
-
-
-async def _evaluate_baseline(job: PracticeJob, branch: Branch) -> None:
-    """Evaluate the agent without a library, before any practice is paid for."""
-    if job.tests is None or not needs_baseline(job, branch):
-        return
-    try:
-        await run_eval(job.tests)
-    except FingerprintError as e:
-        # Begun by hand, with more rollouts or another agent: it stays as it is.
-        job.session.notice(f"the agent without experiences is not evaluated: {e}")
-
-
-async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> None:
-    """Evaluate the library, in a run of its own, so that it is never paid twice."""
-    job = replace(job, target=replace(library_target(job, library), parent_step=step))
-    try:
-        await run_eval(job)
-    except FingerprintError as e:
-        if {change.key for change in e.diff} & {FEWER, LOST}:
-            raise
-        # This run was restarted with a changed agent; what its evaluations were is kept, and
-        # they are made anew.
-        await run_eval(replace(job, session=replace(job.session, restart_step=0)))
-
-
-def library_target(job: EvalJob, library: Library) -> EvalTarget:
-    """Return the evaluation of a library on the way, given that of the agent without one."""
-    exp_id, variant = job.config.exp_id, library_variant(library)
-    if job.target.purpose == "select":
-        name = eval_name(exp_id, variant, select_variant(job.config.data.dataset or ""))
-    else:
-        name = eval_name(exp_id, variant)
-    return replace(job.target, name=name, library=library)

@@ -91,7 +91,7 @@ def practice_spec(
             config.practice.eval_data_truncate,
         ),
         prompts={name: prompt.text for name, prompt in prompts.items()},
-        library=start,
+        library=start or Library(),
         simulated=simulated(*config.models.values()),
     )
 
@@ -166,10 +166,8 @@ class EvalTarget:
     purpose: Purpose = "test"
     parent_run: str | None = None
     parent_step: int | None = None
-    rejudge: Branch | None = None
+    source: Branch | None = None
     """Branch whose rollouts are scored again; None plays its own."""
-    weights: bytes | None = None
-    """Hash of the trained weights that the endpoint serves under the model's name."""
 
 
 def unless_edited(
@@ -218,11 +216,17 @@ def eval_spec(
         library=target.library,
         purpose=target.purpose,
         k=config.pass_k,
-        simulated=simulated(*(judges if asked and target.rejudge else config.models.values())),
+        simulated=simulated(*(judges if asked and target.source else config.models.values())),
         parent_run=target.parent_run,
         parent_step=target.parent_step,
-        fence_key=target.rejudge.fence_key if target.rejudge else None,
+        fence_key=target.source.fence_key if target.source else None,
     )
+
+
+def with_library(spec: RunSpec, name: str, library: Library) -> RunSpec:
+    """Return another evaluation of the same agent, with a library."""
+    identity = {**spec.identity, LIBRARY_SHA: library_sha(library).hex()}
+    return replace(spec, name=name, library=library, identity=identity)
 
 
 def _weights_asked(target: EvalTarget) -> dict[str, Any]:
@@ -231,9 +235,7 @@ def _weights_asked(target: EvalTarget) -> dict[str, Any]:
     Those whose answers are scored again may have been asked in the process that trained them, of
     which the configuration says nothing.
     """
-    if target.weights:
-        return {WEIGHTS_SHA: target.weights.hex()}
-    source = target.rejudge.identity if target.rejudge else {}
+    source = target.source.identity if target.source else {}
     if WEIGHTS_SHA not in source:
         return {}
     return {k: v for k, v in source.items() if k == WEIGHTS_SHA or k.startswith("agent.")}

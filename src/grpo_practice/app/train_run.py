@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from grpo_practice.app.preflight import try_verify
-from grpo_practice.app.session import OpenRun, StepStop, announced, open_run
+from grpo_practice.app.driver import playing
+from grpo_practice.app.session import OpenRun, StepStop
 from grpo_practice.app.shutdown import SIGNALS
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.app.train_job import TrainJob, planned
@@ -62,42 +62,38 @@ async def run_train(job: TrainJob) -> TrainReport:
         RunFailedError: The loss is no number, memory ran out, or nothing was left to learn.
         StoppedError: A signal ended it after a step, with a checkpoint.
     """
-    job.loaded.remember()
     spec = job.spec
     total = len(steps_planned(job.config, job.sample_ids))
     start = start_of(job.session, spec, total=total, origin=job.origin)
     session = start.session
     room = session.store.path.resolve().parent
     check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
-    await try_verify(session, spec, job.verify, job.dataset)
-    with open_run(session, spec, partial(planned, job)) as run:
+    async with playing(session, [job], planned, _begun) as (run,):
         store = session.store
         rows = store.read(steps.on_line, run.branch)
         left = [row for row in rows if not row.closed]
-        done = sum(row.rollouts for row in rows if row.closed)
-        total = sum(row.rollouts for row in rows)
-        begun = RunStarted(run.branch.run, run.branch.id, len(rows), total, done, spec.simulated)
-        with announced(session, begun):
-            if not left:
-                dismiss(job.ranks)
-            else:
-                session.announce()
-            missed = _missed(job, start, len(rows))
-            if left or missed:
-                async with scoring(job, run) as player:
-                    if missed:
-                        await _evaluate(job, player, missed)
-                    if left:
-                        await _work(job, run, rows, start, player)
-            if left and session.step_stop is not None:
-                session.step_stop.check()
-            return train_report(
-                store,
-                run.branch,
-                run.invocation,
-                scored_steps(store, job.name),
-                simulated=spec.simulated,
-            )
+        if not left:
+            dismiss(job.ranks)
+        else:
+            session.announce()
+        missed = _missed(job, start, len(rows))
+        if left or missed:
+            async with scoring(job, run) as player:
+                if missed:
+                    await _evaluate(job, player, missed)
+                if left:
+                    await _work(job, run, rows, start, player)
+        if left and session.step_stop is not None:
+            session.step_stop.check()
+        selection = scored_steps(store, job.name)
+        return train_report(store, run.branch, run.invocation, selection, simulated=spec.simulated)
+
+
+def _begun(job: TrainJob, run: OpenRun) -> RunStarted:
+    rows = job.session.store.read(steps.on_line, run.branch)
+    done = sum(row.rollouts for row in rows if row.closed)
+    total = sum(row.rollouts for row in rows)
+    return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)
 
 
 def _missed(job: TrainJob, start: Start, total: int) -> CheckpointRow | None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.evaluation_run import EvalJob, spec_of
+from grpo_practice.app.evaluation_run import EvalJob
 from grpo_practice.app.library_refs import library_of
 from grpo_practice.app.trained_export import ABOUT, AGENT, SCHEMA
 from grpo_practice.errors import Change, ConfigError, FingerprintError
@@ -117,10 +117,11 @@ def trained_name(exp_id: str, sha: bytes) -> str:
 
 def of_weights(job: EvalJob, weights: Exported) -> EvalJob:
     """Return an arm's evaluation as that of trained weights: named and bound by their hash."""
-    name, library = trained_name(job.config.exp_id, weights.sha), job.target.library
+    name, library = trained_name(job.config.exp_id, weights.sha), job.spec.library
     if library:
         name = f"{name}/{library_variant(library)}"
-    return replace(job, target=replace(job.target, name=name, weights=weights.sha))
+    identity = {**job.spec.identity, WEIGHTS_SHA: weights.sha.hex()}
+    return replace(job, spec=replace(job.spec, name=name, identity=identity))
 
 
 def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
@@ -132,9 +133,9 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
     """
     named = {name: job for name, job in jobs.items() if name in TRAINING_ARMS}
     (first, one), *others = named.items()
-    spec = spec_of(one)
+    spec = one.spec
     for name, job in others:
-        other = spec_of(job)
+        other = job.spec
         same_judge = spec.judge.sha == other.judge.sha
         changes = _changes(spec.identity, other.identity, same_judge=same_judge)
         if changes:

@@ -16,10 +16,10 @@ def forecast_arms(job: ArmsJob) -> Forecast:
     if direct is not None:
         # Its library is not there, and will be as long as that of `full`.
         stand_in = job.evaluations["direct"]
-        target = replace(stand_in.target, name=f"{stand_in.target.name}/direct")
+        spec = replace(stand_in.spec, name=f"{stand_in.spec.name}/direct")
         # `again`: else the answers with the library of `full` would be counted as there.
         afresh = replace(job.session, again=True)
-        stand_in = replace(stand_in, target=target, session=afresh)
+        stand_in = replace(stand_in, spec=spec, session=afresh)
         evaluations = {**job.evaluations, "direct": stand_in}
         job = replace(job, evaluations=evaluations)
     parts = {arm: forecast(evaluation) for arm, evaluation in job.evaluations.items()}

@@ -18,7 +18,7 @@ def forecast_effect(job: EffectJob) -> Forecast:
     planned = planned_effect(
         job.session.store,
         measured.config.exp_id,
-        measured.target.library,
+        measured.spec.library,
         wanted_rollouts(measured) // k,
         k,
     )

@@ -51,7 +51,7 @@ def forecast(job: PracticeJob | EvalJob) -> Forecast:
 
 def _of_practice(job: PracticeJob) -> Forecast:
     store, config = job.session.store, job.config
-    spec = practice_run.spec_of(job)
+    spec = job.spec
     with job.start_named():
         branch, rows = foreseen(job.session, spec, partial(practice_run.planned, job))
     open_ = [row for row in rows if not row.closed]
@@ -75,12 +75,12 @@ def _of_practice(job: PracticeJob) -> Forecast:
 
 
 def _of_eval(job: EvalJob) -> Forecast:
-    job = evaluation_run.following(job)
-    store, spec = job.session.store, evaluation_run.lent(job)
+    job = evaluation_run.following(evaluation_run.lent(job))
+    store, spec = job.session.store, job.spec
     branch, rows = foreseen(job.session, spec, partial(evaluation_run.planned, job))
-    if job.target.rejudge is not None:
+    if job.source is not None:
         there = {row.plan.step for row in rows}
-        to_judge = evaluation_run.to_judge(job, job.target.rejudge)
+        to_judge = evaluation_run.to_judge(job, job.source)
         rows += [row for row in to_judge if row.plan.step not in there]
     rows = [row for row in rows if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
@@ -88,8 +88,8 @@ def _of_eval(job: EvalJob) -> Forecast:
     # Those of another run are only scored; and what another run asked is not asked again.
     to_play = 0 if played else missing - _lent(store, branch, rows)
     left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
-    library = job.target.library
-    if job.target.purpose == EFFECT:  # about as long as the half that an attempt is shown
+    library = job.spec.library
+    if job.spec.purpose == EFFECT:  # about as long as the half that an attempt is shown
         library = replace(library, experiences=library.experiences[::2])
     left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
     turns = rollout_requests(store, spec, job.config.agent, _plays(left))
@@ -108,7 +108,7 @@ def _power(job: EvalJob) -> PlannedPower:
     questions = evaluation_run.wanted_rollouts(job) // config.pass_k
     ids = {*store.read(datasets.sample_ids, job.dataset.id, most=job.limit)} - job.unscorable
     sizes = store.read(arms.family_sizes, ids)
-    simulated = evaluation_run.spec_of(job).simulated
+    simulated = job.spec.simulated
     look = store.read(looks.next_look, config.exp_id, simulated, ids)
     return planned_power(store, config.exp_id, questions, config.pass_k, sizes, look.level)
 

@@ -359,7 +359,7 @@ def _first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> Libr
     A practice run restarted at 0 starts from what its configuration says now.
     """
     if spec.kind != "practice" or place.parent is None or place.from_step == 0:
-        return spec.library or Library()
+        return spec.library
     # Not always the parent: the step before may be held by one of its own ancestors.
     before = place.from_step - 1
     held = next(s for s in line(db, place.parent) if s.first <= before < s.end)

@@ -18,7 +18,7 @@ def played_by(spec: RunSpec) -> Played:
     agent = agent_of(spec.identity)
     agent.pop(INSTRUCTIONS, None)
     weights = spec.identity.get(WEIGHTS_SHA)
-    library = (spec.library or Library()) if spec.kind == "eval" else None
+    library = spec.library if spec.kind == "eval" else None
     return Played(
         model=spec.base_model or agent.get(MODEL) or None,
         k=spec.k,

@@ -81,8 +81,8 @@ class RunSpec:
     """Model that a training run begins with."""
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prompt texts by name; a run goes on with the ones stored at its start."""
-    library: Library | None = None
-    """Practice: what a new run starts from. None starts empty."""
+    library: Library = field(default_factory=Library)
+    """Library that an evaluation plays, or that a new practice run starts from."""
     tests: TestSet = field(default_factory=TestSet)
     simulated: bool = False
     parent_run: str | None = None
