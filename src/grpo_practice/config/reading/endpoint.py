@@ -11,7 +11,7 @@ from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
-from grpo_practice.config.trust.keys import NOWHERE, Address, NamedBy
+from grpo_practice.config.trust.keys import NOWHERE, Address
 from grpo_practice.config.trust.word import host_of
 from grpo_practice.redact import REDACTED, redact_url
 
@@ -53,8 +53,8 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     if not url and not key:
         return None
     source = url_name if url else key_name
-    named_by = NamedBy(f"{source} in {env.line(source)}", env.line(source))
-    address = Address(named_by, (url_name,) if url else ())
+    line = env.line(source)
+    address = Address(f"{source} in {line}", line, (url_name,) if url else ())
     # Else a folder's `.env` could have the user's key sent to any host.
     split = bool(url and key) and not env.together(*both)
     if name == "OPENAI" and not url:

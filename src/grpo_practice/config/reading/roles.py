@@ -24,7 +24,7 @@ from grpo_practice.config.schema.provider import (
     is_sim,
 )
 from grpo_practice.config.schema.tools import SearchConfig
-from grpo_practice.config.trust.keys import NOWHERE, Address, Keys, NamedBy
+from grpo_practice.config.trust.keys import NOWHERE, Address, Keys
 from grpo_practice.redact import redact_url
 from grpo_practice.text import is_loopback
 
@@ -105,7 +105,7 @@ class Roles:
             value = self.env.get(name)
             if own is not None:
                 continue
-            named_by = Address(NamedBy(f"{dotted(key)}.{field_name}", ""))
+            named_by = Address(f"{dotted(key)}.{field_name}")
             if url is not None:
                 named_by = self.keys.address((*key, field_name.replace("api_key", "url")))
             # A key of the environment goes to the service it is for, or to this machine: anywhere
@@ -118,7 +118,7 @@ class Roles:
                     )
             elif value:
                 found[field_name] = SecretStr(value)
-                self.keys.sends(name, address, (*key, field_name), named_by, named_by.named_by)
+                self.keys.sends(name, address, (*key, field_name), named_by, in_file=False)
             elif url is None:
                 hint = f"set {name}, or add it to .env"
                 text = f"is missing: {name} is not set"
@@ -194,7 +194,7 @@ class Roles:
             for name in self.keys.held(written):
                 self.keys.sends(name, url, (*at, "api_key"), address)
         elif tier.variable is not None:
-            self.keys.sends(tier.variable, url, at, tier.address, tier.address.named_by)
+            self.keys.sends(tier.variable, url, at, tier.address, in_file=False)
 
 
 def _plain(student: ModelConfig) -> ModelConfig:

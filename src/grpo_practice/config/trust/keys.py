@@ -24,23 +24,13 @@ LINE = 74
 
 
 @dataclass(frozen=True, slots=True)
-class NamedBy:
-    """The key of a config, or the variable, that names an address or a key."""
-
-    text: str
-    """Key or variable, with its place."""
-    place: str
-    """File with the line, or the environment; '' where there is none."""
-
-
-NOBODY = NamedBy("", "")
-
-
-@dataclass(frozen=True, slots=True)
 class Address:
     """The address of a model or a service, by who names it."""
 
-    named_by: NamedBy = NOBODY
+    text: str = ""
+    """Key of the config, or variable, with its place."""
+    place: str = ""
+    """File with the line, or the environment; '' where there is none."""
     variables: tuple[str, ...] = ()
     """Variables that it is filled from."""
     literal: bool = False
@@ -121,14 +111,15 @@ class Keys:
         """Endpoints of the models that are asked, by the key of their section."""
 
     def address(self, key: Key) -> Address:
-        """Return who names the address at a key of the config."""
-        url = section_at(self.data, key[:-1]).get(str(key[-1]))
-        held = self.held(url)
+        """Return who names the value at a key of the config."""
+        value, place = section_at(self.data, key[:-1]).get(str(key[-1])), self.tree.place(key)
+        held, name = self.held(value), dotted((*self.tree.prefix, *key))
         return Address(
-            line_of(key, self.tree),
+            f"{name}, {place.shown}" if place else name,
+            place.shown if place else "",
             held,
             # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
-            literal=bool(url) and variable(url) not in held,
+            literal=bool(value) and variable(value) not in held,
             foreign=self.foreign(key),
         )
 
@@ -169,16 +160,16 @@ class Keys:
         return [name for name in address.variables if self.env.origin(name) == str(self.env.path)]
 
     def sends(
-        self, name: str, url: str, key: Key, address: Address, by: NamedBy | None = None
+        self, name: str, url: str, key: Key, address: Address, *, in_file: bool = True
     ) -> None:
         """Note that a variable is sent to an address; add a problem if it needs the user's word.
 
-        `key` is its place in the config; `by` says where it goes in place of the config.
+        `key` is its place in the config, if a file names it; else the address says where it goes.
         """
-        place, named_by = self.env.origin(name), by or line_of(key, self.tree)
-        self.routes.append(KeyRoute(name, place, host_of(url), named_by.text, named_by.place))
-        foreign = address.foreign or (by is None and self.foreign(key))
-        elsewhere = [address.named_by.text] if foreign and address.literal else []
+        place, by = self.env.origin(name), self.address(key) if in_file else address
+        self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
+        foreign = address.foreign or by.foreign
+        elsewhere = [address.text] if foreign and address.literal else []
         apart = [n for n in address.variables if not self.env.together(n, name)]
         for url_name in address.variables:
             pair = url_name.removesuffix("_BASE_URL") == name.removesuffix("_API_KEY")
@@ -205,7 +196,7 @@ class Keys:
             receiver, address = self._receiver(key, config)
             if not receiver or key[-1] in LITERAL:
                 continue
-            names, by = self.held(value), line_of(key, self.tree)
+            names, by = self.held(value), self.address(key)
             if not names and address is not None:
                 self._keep_from_dotenv(key, value, address, folder)
             for name in names if not is_endpoint(key, value) else ():
@@ -253,9 +244,3 @@ class Keys:
                 return f"the program {config.command}", None
             case _:
                 return "", None
-
-
-def line_of(key: Key, tree: Tree) -> NamedBy:
-    """Return the key as it is typed, with its file and line where it has one."""
-    place, name = tree.place(key), dotted((*tree.prefix, *key))
-    return NamedBy(f"{name}, {place.shown}", place.shown) if place else NamedBy(name, "")
