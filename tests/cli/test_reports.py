@@ -14,6 +14,7 @@ from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.types import Experience, Library, PlannedStep
 
+LIMIT = "hint: raise model_settings.max_tokens of the agent's model"
 HOSTILE = "HTTP 503 \x1b[2J[bold]x"
 LIBRARY = Library(tuple(Experience(i, f"Name {i}: do [this]\x07") for i in range(1, 13)), 13, id=8)
 BRANCH = Branch(2, "math/eval", 0, (), 1, 1, LIBRARY, {})
@@ -61,7 +62,8 @@ def test_an_eval_report_says_all_that_the_score_rests_on(
     assert "90 correct, 120 scored of 120 planned (coverage 100.0 %)" in text
     assert "outcomes 12 truncated, 3 error.provider" in text
     assert r"errors 2 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
-    assert "10 % of the answers ran out of tokens: raise max_tokens" in text
+    cut = "warning truncated: 12 of 117 answers ran out of tokens"
+    assert f"{cut} {LIMIT} type: grpo-practice rollouts list math/eval --failed" in text
     assert "requests 120 new, 7 replayed from the file, 3 failed" in text
     assert "in all 1.23M tokens in (300.0k cached, 24 %), 45.7k out" in text
     assert "time 3 min 10 s" in text
@@ -141,10 +143,8 @@ def test_1_35_answers_that_never_began_are_counted_apart_with_what_to_do(
 ) -> None:
     show_eval(replace(REPORT, health=Health(mute=4)))
     text = " ".join(capsys.readouterr().out.split())
-    assert (
-        "10 % of the answers ran out of tokens: raise max_tokens;"
-        " 4 answers never began, since reasoning used all tokens: raise max_tokens"
-    ) in text
+    assert f"12 of 117 answers ran out of tokens {LIMIT}" in text
+    assert f"4 answers never began, since reasoning used all tokens {LIMIT}" in text
     few = {"ok": 200, "truncated": 1}
     show_eval(replace(REPORT, outcomes=few, health=Health(mute=1)))
     text = capsys.readouterr().out
@@ -185,13 +185,16 @@ def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> N
     )
     show_eval(replace(REPORT, health=unwell))
     lines = capsys.readouterr().out.splitlines()
-    assert (
-        "not reproducible: 3 rollouts ended by time; 1 rollout without a reward for an error;"
-        " 120 replies asked for without a seed: the endpoint does not take one, or send_seed is off"
-    ) in lines
+    assert [line for line in lines if line.startswith("warning  not reproducible: ")] == [
+        "warning  not reproducible: 3 rollouts ended by time",
+        "warning  not reproducible: 1 rollout without a reward for an error",
+        "warning  not reproducible: 120 replies asked for without a seed: the endpoint does not"
+        " take one, or send_seed is off",
+    ]
     told = "gpt-x-2\\x1b[2J@h (100), gpt-x@h (19), a@h (1), 2 others"
-    assert f"note: gpt-x was answered by {told}" in lines
-    assert len([line for line in lines if line.startswith("note: ")]) == 1
+    assert [line for line in lines if line.startswith("warning  model: ")] == [
+        f"warning  model: gpt-x was answered by {told}"
+    ]
 
 
 def test_1_58_groups_that_shrank_are_told(capsys: pytest.CaptureFixture[str]) -> None:
@@ -208,7 +211,7 @@ def test_a_practice_report_tells_failures_by_kind(capsys: pytest.CaptureFixture[
     text = " ".join(capsys.readouterr().out.split())
     assert "outcomes 6 error.judge, 2 error.provider, 2 truncated" in text
     assert r"errors 6 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
-    assert "17 % of the answers ran out of tokens: raise max_tokens" in text
+    assert "2 of 12 answers ran out of tokens" in text
     assert "not reproducible: 1 comparison failed for a request without an answer" in text
 
 
@@ -336,7 +339,9 @@ def test_a_failed_merge_never_passes_as_success(capsys: pytest.CaptureFixture[st
     show_practice(replace(PRACTICE, steps=[step(0, "closed", 7), failed]))
     text = capsys.readouterr().out
     why = r"EndpointError: HTTP 503 \x1b[2J[bold]x"
-    assert f"step 1: the merge failed and the library is unchanged: {why}" in text
+    said = f"problem  merge: the merge of step 1 failed, and the library is unchanged: {why}"
+    assert said in text.splitlines()
+    assert "type: grpo-practice practice --restart-step 1" in text
     assert text.splitlines()[-1] == "next: grpo-practice practice --restart-step 1"
 
 

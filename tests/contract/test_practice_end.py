@@ -97,6 +97,12 @@ FAILING: dict[str, tuple[Said, str]] = {
 OTHER_WORDS = ("empty", "content_filter", "cut", "context_overflow")
 
 
+def learning(ran: Ran) -> list[dict[str, Any]]:
+    """What a document says of comparisons and proposals."""
+    about = ("comparisons", "proposals")
+    return [found for found in ran.document["findings"] if found["about"] in about]
+
+
 @pytest.mark.parametrize(
     "kind",
     [
@@ -113,7 +119,6 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     assert ran.code == 1
     said = flat(ran.out)
     assert f"nothing was learnt: all 4 comparisons failed, {why}" in said
-    assert "4 of 4 comparisons failed: grpo-practice runs show toy" in said
     assert "suggested nothing" not in said
     assert "compared 0 of 4 informative groups" in said
     assert f"failed 4 groups taught nothing ({kind.replace('_', ' ')})" in said
@@ -128,10 +133,13 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     assert [step["distillation"]["failed"] for step in document["steps"]] == [
         {kind: n} for n in (1, 2, 1)
     ]
-    (short,) = document["shortfalls"]
-    assert (short["of"], short["lost"], short["all"]) == ("comparisons", 4, 4)
-    assert (short["reason"], short["total"], short["step"]) == (kind, True, 0)
-    assert document["next"] == short["next"] == "grpo-practice practice --restart-step 0"
+    short = document["findings"][0]
+    assert (short["about"], short["severity"]) == ("comparisons", "problem")
+    assert (short["n"], short["of"], short["exit_code"]) == (4, 4, 1)
+    assert (
+        f"comparisons: {short['sentence']} hint: {short['hint']} type: {short['command']}" in said
+    )
+    assert document["next"] == short["command"] == "grpo-practice practice --restart-step 0"
 
     shown = gp("runs", "show", "toy")
     assert "status practice, failed, begun" in flat(shown.out)
@@ -143,12 +151,11 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     assert listed["status"] == "failed"
     looked = gp("runs", "show", "toy", "--json").document
     assert looked["distillation"] == counts
-    (stored,) = looked["shortfalls"]
-    assert stored | {"next": short["next"]} == short
+    assert looked["findings"][0] | {"command": short["command"]} == short
 
     teacher.says = None  # the teacher is mended, and what is printed is typed
     after = gp(*next_words(shown), "--json")
-    assert (after.code, after.document["shortfalls"]) == (0, [])
+    assert (after.code, learning(after)) == (0, [])
     assert after.document["distillation"]["failed"] == {}
     assert flat(gp("runs", "show", "toy").out).count("status practice, done, begun") == 1
 
@@ -159,7 +166,7 @@ def test_the_advice_on_a_reply_that_was_cut_can_be_typed(
     teacher.says = FAILING["cut"][0]
     ran = practise()
     key = "practice.teacher_model.model_settings.max_tokens"
-    assert f"raise {key}: grpo-practice practice --restart-step 0" in flat(ran.out)
+    assert f"raise {key} type: grpo-practice practice --restart-step 0" in flat(ran.out)
     teacher.says = None
     assert gp(*next_words(ran), "--set", f"{key}=4096").code == 0
 
@@ -189,7 +196,6 @@ def test_a_run_whose_every_proposal_is_quarantined_is_a_failure(
     proposals = ran.out.split("proposals")[1].split()[0]
     assert f"nothing was learnt: all {proposals} proposals came to nothing, quarantined" in said
     assert "by the rule 'sets aside instructions'" in said
-    assert "what was proposed is not in the library: grpo-practice runs show toy" in said
     assert "suggested nothing" not in said
     words = ["experiences", "list", "--quarantined", "--run", "toy"]
     assert next_words(ran) == words
@@ -198,12 +204,12 @@ def test_a_run_whose_every_proposal_is_quarantined_is_a_failure(
     assert next_words(gp("runs", "show", "toy")) == words
 
     again = gp("practice", "--json")
-    counts, (short,) = again.document["distillation"], again.document["shortfalls"]
+    counts, (short,) = again.document["distillation"], learning(again)
     assert again.code == again.document["exit"] == 1
     assert counts["lost"] == counts["proposals"] == int(proposals)
     kept_out = sum(step["quarantined"] for step in again.document["steps"])
     assert counts["quarantined"] == {"sets_aside_instructions": kept_out}
-    assert (short["of"], short["reason"]) == ("proposals", "sets_aside_instructions")
+    assert (short["about"], short["severity"]) == ("proposals", "problem")
     assert f"quarantined {kept_out} proposed texts kept out of the library (sets aside" in said
 
 
@@ -228,20 +234,21 @@ def test_a_quarter_of_the_comparisons_is_worth_a_warning(
     ran = practise()
     assert ran.code == 0
     said = flat(ran.out)
-    assert "warning: 1 of 4 comparisons failed, because the token limit cut the reply" in said
-    assert "max_tokens: grpo-practice practice --restart-step 0" in said
+    warned = "warning comparisons: 1 of 4 comparisons failed"
+    assert f"{warned}, because the token limit cut the reply" in said
+    assert "max_tokens type: grpo-practice practice --restart-step 0" in said
     assert "nothing was learnt" not in said
     assert next_words(ran) == ["export-agent", "--run", "toy"]
     assert gp(*next_words(ran)).code == 0
     again = gp("practice", "--json")
-    (short,) = again.document["shortfalls"]
-    assert (again.code, short["total"], short["lost"], short["all"]) == (0, False, 1, 4)
+    (short,) = learning(again)
+    assert (again.code, short["severity"], short["n"], short["of"]) == (0, "warning", 1, 4)
     shown = gp("runs", "show", "toy")
-    assert "warning: 1 of 4 comparisons failed" in flat(shown.out)
+    assert warned in flat(shown.out)
     assert "status practice, done, begun" in flat(shown.out)
     teacher.says = None
-    assert gp(*shlex.split(short["next"])[1:]).code == 0
-    assert "warning" not in gp("runs", "show", "toy").out
+    assert gp(*shlex.split(short["command"])[1:]).code == 0
+    assert "comparisons failed" not in gp("runs", "show", "toy").out
 
 
 def test_a_run_that_is_not_the_latest_is_gone_on_with_by_its_own_command(

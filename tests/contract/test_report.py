@@ -1,8 +1,11 @@
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from tests.contract.command import Gp
+from tests.contract.project import change
+from tests.contract.viewing import viewing
 
 
 def test_a_page_is_written_and_its_size_is_said(demo: Gp) -> None:
@@ -100,3 +103,33 @@ def test_what_an_evaluation_of_a_library_is_compared_with(demo: Gp) -> None:
     ran = demo("report", name, "-o", "-", "--format", "md")
     assert "better by" in ran.out.lower()
     assert "| demo/eval |" in ran.out
+
+
+async def viewed(run: str) -> str:
+    """Return the run's page in the viewer."""
+    async with viewing(Path("grpo-practice.db")) as viewer:
+        return (await viewer.get("/run", run=run))[1]
+
+
+def test_what_a_person_should_know_stands_on_every_page_of_the_run(demo: Gp) -> None:
+    said = "1 comparison failed for a request without an answer"
+    for words in (("runs", "show", "demo"), ("report", "demo", "-o", "-")):
+        assert said not in demo(*words).out
+    where = "branch_id = (SELECT head_branch FROM runs WHERE run_id = 'demo') AND step"
+    change(f"UPDATE steps SET unanswered = 1 WHERE {where} = 0")
+    odd = '{"merge_failed": "<b>odd"}'
+    change(f"UPDATE steps SET status = 'merge_failed', stats = '{odd}' WHERE {where} = 1")
+    failed = "the merge of step 1 failed, and the library is unchanged: "
+    command = "grpo-practice practice --restart-step 1"
+    shown = demo("runs", "show", "demo").out
+    assert f"warning  not reproducible: {said}" in shown
+    assert f"problem  merge: {failed}<b>odd\n         type: {command}\n" in shown
+    assert shown.endswith(f"next: {command}\n")
+    assert f"problem  merge: {failed}<b>odd\n" in demo("runs", "diagnose", "demo").out
+    markdown = demo("report", "demo", "--format", "md", "-o", "-").out
+    assert f"- **warning**: not reproducible: {said}" in markdown
+    assert f"- **problem**: merge: {failed}\\<b\\>odd: `{command}`" in markdown
+    for page in (demo("report", "demo", "-o", "-").out, asyncio.run(viewed("demo"))):
+        assert f"{failed}&lt;b&gt;odd" in page
+        assert f"<code>{command}</code>" in page
+        assert said in page

@@ -19,7 +19,7 @@ READERS = [
     for room in ("store", "reports")
     for path in sorted((ROOT / room).rglob("*.py"))
     # The keys of the last two are advice for a person.
-    if path.name not in ("bound_keys.py", "shortfalls.py", "run_diagnosis.py")
+    if path.name not in ("bound_keys.py", "learning_findings.py", "run_diagnosis.py")
 ]
 KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
 

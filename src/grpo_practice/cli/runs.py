@@ -194,13 +194,13 @@ def _time(stored: str) -> str:
 
 
 def _show(report: "RunReport") -> None:
-    from grpo_practice.cli.terminal.health_view import retries, say_reproducible, shrunk_groups
+    from grpo_practice.cli.terminal.findings_view import show_findings
+    from grpo_practice.cli.terminal.health_view import retries, shrunk_groups
     from grpo_practice.cli.terminal.reports_view import (
         coverage,
         funnel,
         held,
         interval,
-        say_shortfalls,
         show_steps,
     )
     from grpo_practice.cli.terminal.training_view import show_trained
@@ -258,9 +258,7 @@ def _show(report: "RunReport") -> None:
         failed = " --failed" if run.kind == "eval" else ""
         command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}{failed}"
         say(f"what was said: {on_database(command)}")
-    if health is not None:
-        say_reproducible(health)
-    say_shortfalls(report.shortfalls, run.name, report.practise)
+    show_findings(report.findings)
     say_next(report.next_command)
 
 

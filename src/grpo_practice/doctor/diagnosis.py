@@ -1,8 +1,8 @@
 """The report of `doctor`: all findings, and the exit code that they mean."""
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -19,9 +19,17 @@ def not_run(about: str, what: str) -> Finding:
 class Diagnosis(Report):
     """All findings, in the order in which a run would meet them."""
 
+    schema: ClassVar = "grpo-practice.doctor/1"
+    in_document: ClassVar = ("findings", "requests")
+
     findings: Sequence[Finding]
-    requests: int = 0
+    new: int = 0
     """Requests that endpoints were asked."""
+
+    @property
+    def requests(self) -> Mapping[str, int]:
+        """Requests of the command, as other documents have them."""
+        return {"new": self.new}
 
     @property
     @override
@@ -34,13 +42,3 @@ class Diagnosis(Report):
         """Return a row for each finding."""
         rows = ((f.severity, f"{f.about}: {f.sentence}") for f in self.findings)
         return [(totals(self.findings),), *rows]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document `grpo-practice.doctor/1`."""
-        return {
-            "schema": "grpo-practice.doctor/1",
-            "findings": [asdict(finding) for finding in self.findings],
-            "requests": {"new": self.requests},
-            "exit": self.exit_code,
-        }

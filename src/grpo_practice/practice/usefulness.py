@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from grpo_practice.errors import GrpoPracticeError
-from grpo_practice.reports.shortfalls import UNFIT, advice, spoken
+from grpo_practice.reports.learning_findings import UNFIT, advice, spoken
 from grpo_practice.store.distillation import frequencies
 from grpo_practice.text import brief
 from grpo_practice.types import Distilled, Operation

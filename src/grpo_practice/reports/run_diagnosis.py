@@ -2,18 +2,20 @@
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.errors import ConfigError
 from grpo_practice.findings import Finding, counted, noteworthy
+from grpo_practice.reports.answer_findings import SOME
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
-from grpo_practice.reports.shortfalls import counted_steps, practise_command, shortfalls, spoken
-from grpo_practice.store import Store, branches, steps, trained_steps
+from grpo_practice.reports.learning_findings import counted_steps, spoken
+from grpo_practice.reports.stored_runs import run_report
+from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
@@ -24,8 +26,6 @@ FEW = 10
 """Groups, answers or texts below which a share says nothing."""
 HALF = 0.5
 """Share of groups that teach nothing, or of texts that did not stay, from which it stands out."""
-SOME = 0.05
-"""Share of answers that ended badly, or were scored otherwise, from which it stands out."""
 TENTH = 0.1
 """Share of groups that are smaller than planned from which it stands out."""
 LONGER = 1.5
@@ -43,6 +43,8 @@ MOST = 0.9
 class RunDiagnosis(Report):
     """Everything that was checked in a run."""
 
+    schema: ClassVar = "grpo-practice.diagnosis/1"
+
     run: str
     simulated: bool
     findings: Sequence[Finding]
@@ -53,18 +55,6 @@ class RunDiagnosis(Report):
         """Command to type now: that of the first finding that needs one."""
         named = (found.command for found in noteworthy(self.findings) if found.command)
         return next(named, f"grpo-practice runs show {quote(self.run)}")
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.diagnosis/1`."""
-        return {
-            "schema": "grpo-practice.diagnosis/1",
-            "run": self.run,
-            "simulated": self.simulated,
-            "findings": [asdict(finding) for finding in self.findings],
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -88,16 +78,15 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
         raise ConfigError(
             f"{name} was never begun: there is nothing to look at", hint="grpo-practice runs list"
         )
-    branch = store.read(branches.load, run.head_branch)
-    rows = store.read(steps.on_line, branch)
-    found = [*_answers(store, run, branch), *_disagreements(store, run, branch)]
+    branch, report = store.read(branches.load, run.head_branch), run_report(store, name)
+    found = [*report.checked, *_answers(store, run, branch), *_disagreements(store, run, branch)]
     if run.learns:
         found = [*_groups(store, run, branch), *found]
     if run.kind == "train":
         found += _entropy(store, run, branch)
     if run.kind == "practice":
         found = [*_sampling(store, run, branch), *found]
-        found += [*_texts(store, run, rows), *_library(store, run, rows)]
+        found += [*_texts(run, report.steps), *_library(store, run, report.steps)]
     found += _questions(store, run, branch)
     return RunDiagnosis(name, run.simulated, found)
 
@@ -162,27 +151,21 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield how answers ended, and how they grew."""
+    """Yield how many answers could not be read, and how answers grew."""
     totals, name = store.read(arms.arm_totals, branch), quote(run.name)
-    failed = f"grpo-practice rollouts list {name} --failed"
-    limit = "raise model_settings.max_tokens of the agent's model"
     longer = "look at what the experiences ask for: longer answers cost more, and are cut oftener"
     show = f"grpo-practice experiences list --run {name}"
     if run.kind == "train":
-        limit = "raise train.max_output_tokens"
         longer = "look at some: longer answers take longer, and are cut oftener"
         show = f"grpo-practice rollouts list {name}"
-    ended: list[tuple[str, int, str, str]] = [
-        ("truncated", totals.truncated, "answers were cut by the token limit", limit),
-        ("empty", totals.empty, "answers are empty", f"{limit}, where it thinks first"),
-    ]
     if extracts(branch, totals):
-        ask = "say in the agent's instructions in which form the answer is to stand"
-        ended.append(("no answer read", totals.unread, "answers could not be read", ask))
-    for kind, n, what, advice in ended:
-        bad = totals.scored >= FEW and n > SOME * totals.scored
         yield counted(
-            kind, (n, totals.scored), f"{_share(n, totals.scored)} {what}", advice, failed, bad
+            "no answer read",
+            (totals.unread, totals.scored),
+            f"{_share(totals.unread, totals.scored)} answers could not be read",
+            "say in the agent's instructions in which form the answer is to stand",
+            f"grpo-practice rollouts list {name} --failed",
+            totals.scored >= FEW and totals.unread > SOME * totals.scored,
         )
     lengths = store.read(obstacles.answer_tokens, branch) if run.learns else []
     if len(lengths) > 1 and min(lengths[0][2], lengths[-1][2]) >= FEW:
@@ -277,18 +260,8 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
     return {part: frozenset(map(folded, found)) for part, found in texts.items()}
 
 
-def _texts(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
-    """Yield comparisons and proposals that came to nothing, and the rules behind it."""
-    practise = practise_command(store.read(runs.last_command, run.name))
-    for short in shortfalls(rows):
-        yield counted(
-            short.of,
-            (short.lost, short.all),
-            short.sentence,
-            short.advice,
-            short.next_command(run.name, practise),
-            True,
-        )
+def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
+    """Yield the proposals that were quarantined or refused, and the rules behind it."""
     sums = Distillation.total(list(counted_steps(rows).values()))
     refused = {rule: n for rule, n in sums.refused.items() if rule not in HARMLESS}
     quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"

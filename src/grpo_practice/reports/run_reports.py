@@ -10,7 +10,9 @@ from typing_extensions import override
 from grpo_practice import stats
 from grpo_practice.calls import Usage
 from grpo_practice.config.schema.runs import EvalConfig
+from grpo_practice.findings import Finding, exit_code, noteworthy, problems, remedy
 from grpo_practice.prompts.system import library_sha
+from grpo_practice.reports.answer_findings import answer_findings, health_document, share_of
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
@@ -25,15 +27,7 @@ from grpo_practice.reports.documents import (
 )
 from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import KnownScore, measured
-from grpo_practice.reports.reproducibility import health_document, share_of, unanswered
-from grpo_practice.reports.shortfalls import (
-    PRACTISE,
-    Shortfall,
-    counted_steps,
-    is_restarted,
-    restart_option,
-    shortfalls,
-)
+from grpo_practice.reports.learning_findings import counted_steps, learning_findings
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import DISTILLATION, Distillation
@@ -43,8 +37,6 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.types import Library
-
-ALIKE = "all attempts of every group gave the same text"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +80,15 @@ class EvalReport(Report):
     """Sentence on the difference to the agent without experiences, on the same questions."""
 
     @property
-    def why_failed(self) -> str | None:
-        """Sentence that says why the score means nothing; None if it means something."""
-        return unanswered(self.outcomes, [self.score.mean])
+    def findings(self) -> list[Finding]:
+        """Findings that a person should know of, the problems first."""
+        means = [self.score.mean]
+        return noteworthy(answer_findings(self.run, self.outcomes, means, self.health))
+
+    @property
+    def why_failed(self) -> list[str]:
+        """Sentences that say why the score means nothing; empty if it means something."""
+        return [finding.sentence for finding in problems(self.findings)]
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -136,9 +134,10 @@ class EvalReport(Report):
             "unpriced_calls": sum(self.unpriced.values()),
             "unpriced_models": list(self.unpriced),
             **health_document(self.health),
+            "findings": json_value(self.findings),
             "requests": requests_document(self.requests, self.replayed),
             "seconds": round(self.seconds, 3),
-            "exit": 1 if self.why_failed else 0,
+            "exit": exit_code(self.findings),
         }
 
 
@@ -217,32 +216,26 @@ class PracticeReport(Report):
 
     @property
     def merge_failed(self) -> list[int]:
-        """Steps whose merge failed; the run is not a success then."""
+        """Steps whose merge failed."""
         return [row.plan.step for row in self.steps if row.status == "merge_failed"]
 
     @property
-    def shortfalls(self) -> list[Shortfall]:
-        """Comparisons and proposals of which too many came to nothing."""
-        return shortfalls(self.steps)
-
-    @property
-    def alike(self) -> bool:
-        """True where all attempts of every group gave the same text."""
-        counts = [row.stats or {} for row in self.steps if row.closed]
-        groups = [sum(stats.get("groups", {}).values()) for stats in counts]
-        return bool(counts) and sum(groups) == sum(stats.get("alike", 0) for stats in counts)
+    def findings(self) -> list[Finding]:
+        """Findings that a person should know of, the problems first."""
+        found = learning_findings(
+            self.run,
+            self.steps,
+            self.outcomes,
+            asked_all=not self.health.unasked,
+            held=self.held,
+        )
+        means = [(row.stats or {}).get("mean_reward") for row in self.steps]
+        return noteworthy([*found, *answer_findings(self.run, self.outcomes, means, self.health)])
 
     @property
     def why_failed(self) -> list[str]:
         """Reasons why the run is not a success, a sentence each; empty when it is one."""
-        named = ", ".join(map(str, self.merge_failed))
-        found = [f"the merge of step {named} failed"] if named else []
-        if self.alike and self.health.unasked:
-            found.append(f"{ALIKE}, and no model was asked for some")
-        means = [(row.stats or {}).get("mean_reward") for row in self.steps]
-        if why := unanswered(self.outcomes, means):
-            found.append(why)
-        return found + [short.sentence for short in self.shortfalls if short.total]
+        return [finding.sentence for finding in problems(self.findings)]
 
     @property
     def distillation(self) -> Distillation | None:
@@ -254,13 +247,8 @@ class PracticeReport(Report):
     @override
     def next_command(self) -> str:
         """Command to type now."""
-        if self.merge_failed:
-            first = self.merge_failed[0]
-            again = is_restarted(first, self.steps)
-            return f"{PRACTISE} {restart_option(first, again=again)}"
-        for short in self.shortfalls:
-            if short.total:
-                return short.next_command(self.run)
+        if command := remedy(self.findings):
+            return command
         if self.held:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if not self.library.experiences:
@@ -307,10 +295,10 @@ class PracticeReport(Report):
             **health_document(self.health),
             "seconds": round(self.seconds, 3),
             DISTILLATION: self.distillation.document() if self.distillation else None,
-            "shortfalls": [short.document(self.run) for short in self.shortfalls],
+            "findings": json_value(self.findings),
             "held": self.held,
             "next": self.next_command,
-            "exit": 1 if self.why_failed else 0,
+            "exit": exit_code(self.findings),
         }
 
     def _step(self, row: StepRow) -> dict[str, Any]:

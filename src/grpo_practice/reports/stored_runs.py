@@ -7,14 +7,19 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.findings import Finding, noteworthy, remedy
+from grpo_practice.reports.answer_findings import LIMIT, answer_findings, health_document
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import MEAN_OVER
 from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import known_score
-from grpo_practice.reports.reproducibility import health_document
-from grpo_practice.reports.shortfalls import Shortfall, counted_steps, practise_command, shortfalls
+from grpo_practice.reports.learning_findings import (
+    counted_steps,
+    learning_findings,
+    practise_command,
+)
 from grpo_practice.reports.training import TrainedParts, trained_parts
 from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
@@ -177,9 +182,32 @@ class RunReport(Report):
     """Updates and checkpoints of a training run."""
 
     @property
-    def shortfalls(self) -> list[Shortfall]:
-        """Comparisons and proposals of a practice run of which too many came to nothing."""
-        return shortfalls(self.steps) if self.run.kind == "practice" else []
+    def checked(self) -> list[Finding]:
+        """Everything that was checked about its steps and its answers."""
+        run, found, means = self.run, list[Finding](), None
+        if self.health is None:
+            return []
+        if run.kind == "practice":
+            unasked = self.health.unasked
+            found += learning_findings(
+                run.name,
+                self.steps,
+                self.outcomes,
+                asked_all=not unasked,
+                held=self.held,
+                practise=self.practise,
+            )
+        if run.steps_closed == run.steps:
+            score = self.scores.get(run.name)
+            means = [(row.stats or {}).get("mean_reward") for row in self.steps]
+            means += [score.mean] if score else []
+        limit = "train.max_output_tokens" if run.kind == "train" else LIMIT
+        return found + answer_findings(run.name, self.outcomes, means, self.health, limit)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """Findings that a person should know of, the problems first."""
+        return noteworthy(self.checked)
 
     @property
     def practise(self) -> str:
@@ -198,9 +226,8 @@ class RunReport(Report):
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
             return self.command
-        for short in self.shortfalls:
-            if short.total:
-                return short.next_command(run.name, self.practise)
+        if command := remedy(self.findings):
+            return command
         if run.kind in ("eval", "train"):
             return self._after_end
         if not self.held and self.steps and (self.steps[-1].stats or {}).get("experiences") == 0:
@@ -246,7 +273,7 @@ class RunReport(Report):
                 for row in self.steps
             ],
             DISTILLATION: Distillation.total(counts).document() if counts else None,
-            "shortfalls": [s.document(self.run.name, self.practise) for s in self.shortfalls],
+            "findings": json_value(self.findings),
             "held": self.held,
             "outcomes": dict(self.outcomes),
             "scores": {name: json_value(score) for name, score in self.scores.items()},

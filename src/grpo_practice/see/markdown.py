@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable, Sequence
 
+from grpo_practice.findings import Finding
 from grpo_practice.reports.base import number
 from grpo_practice.see.pages import figure, line, points, share, tokens, usd
 from grpo_practice.see.report import Part
@@ -34,6 +35,8 @@ def _run(part: Part) -> list[str]:
         lines += ["Simulated: no model was asked; this says nothing about a real agent.", ""]
     if story.measure:
         lines += [f"To measure it: {_code(story.measure)}", ""]
+    lines += [_finding(found) for found in story.report.findings]
+    lines += [""] if story.report.findings else []
     lines += _table(
         ["agent", "score", "95 % interval", "questions"],
         (
@@ -95,6 +98,13 @@ def _run(part: Part) -> list[str]:
     if failed:
         lines += [f"{count(failed, 'request')} got no usable answer.", ""]
     return lines
+
+
+def _finding(found: Finding) -> str:
+    """Return a finding as an item of a list, with what to do and what to type."""
+    text = f"- **{found.severity}**: {_plain(f'{found.about}: {found.sentence}')}"
+    text += f"; {_plain(found.hint)}" if found.hint else ""
+    return text + (f": {_code(found.command)}" if found.command else "")
 
 
 def _training(course: Course) -> list[str]:

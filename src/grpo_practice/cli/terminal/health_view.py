@@ -1,30 +1,27 @@
-"""The parts of a report on failures, on money, and on how far its numbers can be trusted."""
+"""The parts of a report on failures and on money."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from grpo_practice.calls import NO_USAGE, UNASKED
-from grpo_practice.cli.terminal.formatting import cached_share, count, say, tokens
+from grpo_practice.calls import NO_USAGE
+from grpo_practice.cli.terminal.formatting import cached_share, count, tokens
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.reproducibility import Health
+    from grpo_practice.reports.answer_findings import Health
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 
 LINE = 160
 """Characters of an error."""
 NAMED = 3
 """Models without a price that are named."""
-MANY = 0.02
-"""Share of badly ended answers from which on a report gives advice."""
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """Return how the other rollouts ended, why, and what to do about it."""
+    """Return how the other rollouts ended, and why."""
     return [
         ("outcomes", _outcomes(report.outcomes)),
         ("errors", _errors(report.failures)),
-        ("look at", "; ".join(_advice(report))),
         ("retries", retries(report.health)),
     ]
 
@@ -41,23 +38,6 @@ def _errors(failures: Mapping[str, int]) -> str:
     others = len(failures) - 1
     times = "once" if n == 1 else f"{n} times"
     return f"{times} {brief(error, LINE)}" + (f"; and {count(others, 'other')}" if others else "")
-
-
-def _advice(report: "EvalReport | PracticeReport") -> list[str]:
-    from grpo_practice.reports.reproducibility import ENDINGS, share_of
-
-    mute, parts = report.health.mute, []
-    for name, advice in ENDINGS.items():
-        share = share_of(name, report.outcomes) or 0.0
-        if share >= MANY:
-            parts.append(f"{100 * share:.0f} % of the answers {advice}")
-    if mute:
-        never = f"{count(mute, 'answer')} never began"
-        parts.append(f"{never}, since reasoning used all tokens: raise max_tokens")
-    if unasked := report.health.unasked:
-        came = f"{count(unasked, 'answer')} came without a request to the rollout's address"
-        parts.append(f"{came}; {UNASKED}")
-    return parts
 
 
 def retries(health: "Health") -> str:
@@ -136,14 +116,3 @@ def stage_cost(usd: float | None, unpriced: int) -> str:
     if usd is None:
         return "unknown"
     return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")
-
-
-def say_reproducible(health: "Health") -> None:
-    """Print why a second run may differ, and who really answered, where that is of note."""
-    from grpo_practice.reports.reproducibility import notes, voided_by
-
-    reasons = voided_by(health)
-    if reasons:
-        say(f"not reproducible: {'; '.join(reasons)}", style="yellow")
-    for note in notes(health):
-        say(f"note: {note}", style="yellow")

@@ -5,23 +5,22 @@ from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.cli.options import PROGRAM, continuing, on_database
+from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import count, duration, reward, say, say_next
-from grpo_practice.cli.terminal.health_view import costs, say_reproducible, shrunk_groups, trouble
+from grpo_practice.cli.terminal.health_view import costs, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.text import brief
+from grpo_practice.findings import remedy
 
 if TYPE_CHECKING:
     from grpo_practice.reports.before_after import When
     from grpo_practice.reports.known_scores import KnownScore
+    from grpo_practice.reports.learning_findings import Distillation, StepRow
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.reports.shortfalls import Distillation, Shortfall, StepRow
     from grpo_practice.stats import Score
     from grpo_practice.types import Experience
 
 SHOWN = 10
 """Experiences that a report lists."""
-LINE = 160
-"""Characters of an error or of a question."""
 
 
 def simulated(is_so: bool) -> str:
@@ -46,7 +45,6 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             ("time", duration(report.seconds)),
         ]
     )
-    say_reproducible(report.health)
     if report.by_source:
         table(
             ["source", "score", "95 % interval", "questions", "coverage"],
@@ -57,18 +55,16 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             right=["score", "questions", "coverage"],
             least=["questions", "coverage"],
         )
-    if report.why_failed:
-        say(f"the score means nothing: {report.why_failed}", style="red")
+    show_findings(report.findings)
     if any(name == "error.verify" for name in report.outcomes):
         again = on_database(continuing())
         say(f"once the verify function is mended, score the answers again with: {again}")
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
         say_next(f"{continuing()} (asks only the {failed} that failed)")
-    elif report.why_failed:
-        say_next(f"{PROGRAM} eval --run {quote(report.run)} --show")
     else:
-        say_next(next_command or f"{PROGRAM} runs show {quote(report.run)}")
+        after = next_command or f"{PROGRAM} runs show {quote(report.run)}"
+        say_next(remedy(report.findings) or after)
 
 
 def interval(score: "Score") -> str:
@@ -116,16 +112,8 @@ def show_practice(
     """Print the steps, the scores, up to `limit` experiences, costs, and the next command."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
     show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
-    for row in report.steps:
-        if row.status == "merge_failed":
-            why = (row.stats or {}).get("merge_failed")
-            reason = f": {brief(str(why), LINE)}" if why else ""
-            step = row.plan.step
-            say(f"step {step}: the merge failed and the library is unchanged{reason}", style="red")
     _before_and_after(report)
     show_library(report.library.experiences, f"L{report.library.id}", report.run, limit=limit)
-    if not report.library.experiences:
-        say(f"  {on_database(_why_nothing(report))}")
     facts(
         [
             *trouble(report),
@@ -136,15 +124,14 @@ def show_practice(
             ("time", duration(report.seconds)),
         ]
     )
-    say_reproducible(report.health)
-    say_shortfalls(report.shortfalls, report.run)
+    show_findings(report.findings)
     if next_line:
         say_next(report.next_command)
 
 
 def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
     """Return what became of the informative groups, from the comparisons to the library."""
-    from grpo_practice.reports.shortfalls import Distillation, counted_steps
+    from grpo_practice.reports.learning_findings import Distillation, counted_steps
 
     counted = counted_steps(steps)
     if not counted:
@@ -186,7 +173,7 @@ def _failed(sums: "Distillation") -> str:
 
 def _kinds(counts: Mapping[Any, int]) -> str:
     """Return `2 unreadable, 1 cut`; the kind alone where there is only one."""
-    from grpo_practice.reports.shortfalls import spoken
+    from grpo_practice.reports.learning_findings import spoken
 
     if len(counts) == 1:
         return spoken(next(iter(counts)))
@@ -206,53 +193,6 @@ def _quarantined(steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int])
     look = on_database(f"{PROGRAM} experiences list --quarantined --run {quote(run)}")
     why = f" ({_kinds(rules)})" if rules else ""
     return f"{count(n, 'proposed text')} kept out of the library{why}: {look}" if n else ""
-
-
-def say_shortfalls(found: Sequence["Shortfall"], run: str, practise: str | None = None) -> None:
-    """Print which work came to nothing, what to change, and what to type then."""
-    from grpo_practice.reports.shortfalls import PRACTISE
-
-    for short in found:
-        what, style = ("nothing was learnt", "red") if short.total else ("warning", "yellow")
-        say(f"{what}: {short.sentence}", style=style)
-        command = on_database(short.next_command(run, practise or PRACTISE))
-        say(f"  {short.advice}: {command}")
-
-
-def _why_nothing(report: "PracticeReport") -> str:
-    """Return why a run learnt nothing, as far as its steps tell."""
-    from grpo_practice.reports.reproducibility import unanswered
-    from grpo_practice.reports.run_reports import ALIKE
-
-    stats = [row.stats or {} for row in report.steps]
-    if report.merge_failed:
-        return "a merge failed, so that what its step proposed is not in the library"
-    if failed := sum(s.get("groups", {}).get("failed", 0) for s in stats):
-        of = sum(s.get("informative") or 0 for s in stats)
-        return (
-            f"{failed} of {count(of, 'comparison')} failed: {PROGRAM} runs show {quote(report.run)}"
-        )
-    if report.held:
-        return "what was learnt is held for approval"
-    if report.distillation is not None and report.distillation.proposals:
-        return f"what was proposed is not in the library: {PROGRAM} runs show {quote(report.run)}"
-    if any(s.get("informative") for s in stats):
-        return f"what was compared suggested nothing: {PROGRAM} runs show {quote(report.run)}"
-    means = {s.get("mean_reward") for s in stats}
-    if why := unanswered(report.outcomes, means):
-        return f"{why}; look at some: {PROGRAM} rollouts show {quote(report.run)}"
-    hard = " (too hard: every attempt failed)" if means == {0.0} else ""
-    easy = " (too easy: every attempt was right)" if means == {1.0} else ""
-    if report.alike:
-        return (
-            f"{ALIKE}, so there was nothing to compare{hard}{easy}: a cache between the agent and"
-            " its model gives one answer again, or the temperature is 0 and the endpoint ignores"
-            f" seeds; look at some: {PROGRAM} rollouts show {quote(report.run)}"
-        )
-    return (
-        f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy};"
-        f" look at some: {PROGRAM} rollouts show {quote(report.run)}"
-    )
 
 
 def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> None:

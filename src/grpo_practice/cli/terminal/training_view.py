@@ -17,7 +17,7 @@ from grpo_practice.cli.terminal.tables import facts, table
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from grpo_practice.reports.shortfalls import StepRow
+    from grpo_practice.reports.learning_findings import StepRow
     from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import (
         TrainedParts,

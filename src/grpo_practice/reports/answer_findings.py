@@ -1,0 +1,153 @@
+"""Findings on the answers of a run, and on how far its numbers can be trusted."""
+
+from collections.abc import Iterable, Mapping
+from shlex import quote
+from typing import Any
+
+from grpo_practice.calls import UNASKED
+from grpo_practice.findings import Finding, counted, failure, warning
+from grpo_practice.store.queries.run_health import Health as Health
+from grpo_practice.text import brief, count
+
+NAMED = 3
+"""Models that a note names; an endpoint may call itself something else in every reply."""
+NAME = 80
+"""Characters of such a name."""
+
+
+SOME = 0.05
+"""Share of answers that ended badly, or were scored otherwise, from which it stands out."""
+LIMIT = "model_settings.max_tokens of the agent's model"
+"""Setting that limits the length of an answer."""
+_ENDINGS: Mapping[str, tuple[str, str]] = {
+    "truncated": ("ran out of tokens", "raise {limit}"),
+    "empty": (
+        "are empty",
+        "raise {limit}, or see what the endpoint or your program returns in place of text",
+    ),
+    "refused": ("are refusals", "reword the agent's instructions, or choose another model"),
+    "content_filter": (
+        "were withheld by a content filter",
+        "choose another model or endpoint",
+    ),
+    "context_overflow": (
+        "did not fit into the model's context",
+        "serve it with a larger one, lower {limit} or shorten the instructions",
+    ),
+}
+"""Outcome of an answer that did not end well → what happened, and what to change."""
+
+
+def answer_findings(
+    run: str,
+    outcomes: Mapping[str, int],
+    means: Iterable[float | None] | None,
+    health: Health,
+    limit: str = LIMIT,
+) -> list[Finding]:
+    """Return how many answers ended badly, and why the same command may score otherwise.
+
+    Args:
+        run: Name of the run.
+        outcomes: Its rollouts by how they ended.
+        means: Mean rewards of the parts that they were scored in; None before all are scored.
+        health: Health of the run.
+        limit: Setting that limits the length of an answer.
+    """
+    found = [] if means is None else no_answer(run, outcomes, means, limit)
+    found = found or _endings(run, outcomes, limit)
+    if n := health.mute:
+        text = f"{count(n, 'answer')} never began, since reasoning used all tokens"
+        found.append(warning("reasoning", text, f"raise {limit}"))
+    if n := health.unasked:
+        text = f"{count(n, 'answer')} came without a request to the rollout's address"
+        found.append(warning("agent", text, UNASKED))
+    found += [warning("not reproducible", reason) for reason in voided_by(health)]
+    return found + [warning("model", text) for text in _aliases(health)]
+
+
+def no_answer(
+    run: str, outcomes: Mapping[str, int], means: Iterable[float | None], limit: str = LIMIT
+) -> list[Finding]:
+    """Return the problem that no rollout gave an answer, though all have a reward of 0."""
+    answers = {name: n for name, n in outcomes.items() if name in _ENDINGS}
+    if not answers or "ok" in outcomes or any(means):
+        return []
+    name, n = max(answers.items(), key=lambda item: item[1])
+    of = sum(outcomes.values())
+    what, hint = _ENDINGS[name]
+    text = f"no rollout gave an answer, so the rewards mean nothing: {n} of {of} {what}"
+    look = f"grpo-practice rollouts show {quote(run)}"
+    return [failure("answers", text, hint.format(limit=limit), look, (n, of))]
+
+
+def _endings(run: str, outcomes: Mapping[str, int], limit: str) -> list[Finding]:
+    of = sum(n for name, n in outcomes.items() if not name.startswith("error"))
+    if not of:
+        return []
+    look = f"grpo-practice rollouts list {quote(run)} --failed"
+    counts = {name: outcomes.get(name, 0) for name in _ENDINGS}
+    return [
+        counted(
+            name.replace("_", " "),
+            (n, of),
+            f"{n:,} of {of:,} answers {what}",
+            hint.format(limit=limit),
+            look,
+            n > SOME * of,
+        )
+        for name, n in counts.items()
+        for what, hint in [_ENDINGS[name]]
+    ]
+
+
+def share_of(name: str, outcomes: Mapping[str, int]) -> float | None:
+    """Return the share of the answers that ended so; None without any answer."""
+    answers = sum(n for name, n in outcomes.items() if not name.startswith("error"))
+    return outcomes.get(name, 0) / answers if answers else None
+
+
+def voided_by(health: Health) -> list[str]:
+    """Return why a second run may differ, though plan and configuration are the same.
+
+    A cap that paused the run is no reason, once the run has gone on: what it held back was asked
+    afterwards, at the same address and with the same seed.
+    """
+    reasons = [
+        (health.timed_out, "rollout", "ended by time"),
+        (health.lost, "rollout", "without a reward for an error"),
+        (health.untaught, "comparison", "failed for a request without an answer"),
+        (
+            health.seedless,
+            "reply",
+            "asked for without a seed: the endpoint does not take one, or send_seed is off",
+        ),
+    ]
+    plural = {"reply": "replies"}
+    return [
+        f"{n} {noun if n == 1 else plural.get(noun, noun + 's')} {what}"
+        for n, noun, what in reasons
+        if n
+    ]
+
+
+def _aliases(health: Health) -> list[str]:
+    """Return who really answered, where it is not simply the model that was asked."""
+    found = []
+    for asked, by in health.answered_by.items():
+        if len(by) == 1 and next(iter(by)).rpartition("@")[0] == asked:
+            continue
+        some = [f"{brief(name, NAME)} ({n})" for name, n in list(by.items())[:NAMED]]
+        more = [f"{len(by) - NAMED} others"] if len(by) > NAMED else []
+        found.append(f"{asked} was answered by {', '.join([*some, *more])}")
+    return found
+
+
+def health_document(health: Health) -> dict[str, Any]:
+    """Return the parts of a document that say how far its numbers can be trusted."""
+    return {
+        "failed_requests": dict(health.unanswered),
+        "retried_requests": health.retried,
+        "answers_without_a_request": health.unasked,
+        "reproducible": not voided_by(health),
+    }

@@ -1,0 +1,228 @@
+"""Findings on what a practice run learnt: failed comparisons, refused proposals, equal attempts."""
+
+from collections.abc import Mapping, Sequence
+from shlex import quote
+from typing import Any
+
+from grpo_practice.findings import Finding, failure, warning
+from grpo_practice.reports.answer_findings import no_answer
+from grpo_practice.store.distillation import HARMLESS, added
+from grpo_practice.store.distillation import Distillation as Distillation
+from grpo_practice.store.records import StepRow as StepRow
+from grpo_practice.text import brief, count
+from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
+
+MANY = 5
+"""A warning is due when more than one in so many came to nothing."""
+PRACTISE = "grpo-practice practice"
+REASON = 160
+"""Characters of the error that a merge failed with."""
+ALIKE = "all attempts of every group gave the same text"
+CACHED = (
+    "a cache between the agent and its model gives one answer again, or the temperature is 0 and"
+    " the endpoint ignores seeds"
+)
+
+Reason = TeacherFailure | RefusedRule | QuarantineRule
+
+_TEACHER = "practice.teacher_model"
+_FAILED: Mapping[str, tuple[str, str]] = {
+    "unreadable": (
+        "the reply was not in the form asked for",
+        f"the model may be too weak to teach: choose another ({_TEACHER}), or correct"
+        " practice.prompts_dir",
+    ),
+    "empty": (
+        "the reply was empty",
+        f"choose another model ({_TEACHER}), or raise its max_tokens where it thinks first",
+    ),
+    "cut": (
+        "the token limit cut the reply",
+        f"the model may be too weak to teach: choose another ({_TEACHER}), or raise"
+        f" {_TEACHER}.model_settings.max_tokens",
+    ),
+    "refused": (
+        "the teacher refused",
+        f"choose another model ({_TEACHER}), or reword practice.learning_objective",
+    ),
+    "content_filter": (
+        "a content filter withheld the reply",
+        f"choose another model or endpoint ({_TEACHER})",
+    ),
+    "context_overflow": (
+        "the request was too long for the teacher",
+        f"lower practice.teacher_context, or choose a model that takes more ({_TEACHER})",
+    ),
+    "provider": ("the endpoint gave no usable answer", "see what `grpo-practice doctor` finds"),
+}
+"""`TeacherFailure` → what it means, and what to change."""
+_QUARANTINED = "look at the texts, and at what is wrong with each"
+ONE_SITE = (
+    "name the site in practice.trusted_sites if you trust it, or let a person decide with"
+    " practice.approve: true"
+)
+"""Advice if only one web site supports a lesson."""
+UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
+"""Advice where the teacher does not keep to what is asked for."""
+_REFUSED: Mapping[str, str] = {
+    "unknown_id": UNFIT,
+    "second_operation": UNFIT,
+    "no_text": UNFIT,
+    "too_long": "ask for shorter texts in practice.learning_objective or practice.prompts_dir",
+    "beyond_limit": "raise practice.num_experiences_per_query",
+    "library_full": "export the library as it is, or begin anew with another exp_id",
+}
+"""`RefusedRule`, but for the harmless ones → what to change. A limit is not the model's fault."""
+
+
+def practise_command(last: str) -> str:
+    """Return the command that goes on with a practice run: its last one, if that practised."""
+    return last if last.startswith(PRACTISE) else PRACTISE
+
+
+def _restart(practise: str, step: int, rows: Sequence[StepRow]) -> str:
+    """Return the command that plays the steps from this one on afresh.
+
+    A run that was restarted at a step, which is not its first, is restarted there again only if
+    `--again` says so.
+    """
+    begun = next(row.plan.step for row in rows if row.branch_id == rows[-1].branch_id)
+    return f"{practise} --restart-step {step}{' --again' if 0 < step == begun else ''}"
+
+
+def advice(reason: str) -> str:
+    """Return what to change, or to look at, for the commonest reason."""
+    if reason in _FAILED:
+        return _FAILED[reason][1]
+    if reason == "one_site":
+        return ONE_SITE
+    return _REFUSED.get(reason, _QUARANTINED)
+
+
+def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
+    """Return the counts of the closed steps of a practice run, by step."""
+    found = {row.plan.step: Distillation.of(row.stats) for row in rows if row.closed}
+    return {step: counts for step, counts in found.items() if counts is not None}
+
+
+def learning_findings(
+    run: str,
+    rows: Sequence[StepRow],
+    outcomes: Mapping[str, int],
+    *,
+    asked_all: bool,
+    held: int,
+    practise: str = PRACTISE,
+) -> list[Finding]:
+    """Return what kept the steps of a practice run from learning.
+
+    Args:
+        run: Its name.
+        rows: Its steps.
+        outcomes: Its rollouts by how they ended.
+        asked_all: Whether the agent asked a model for each answer.
+        held: Number of new texts that wait for approval.
+        practise: Command that goes on with it.
+    """
+    found = [*_failed_merges(rows, practise), *shortfalls(run, rows, practise)]
+    if found or no_answer(run, outcomes, map(_mean, rows)) or not all(row.closed for row in rows):
+        return found
+    return _nothing_learnt(run, rows, asked_all=asked_all, held=held)
+
+
+def _mean(row: StepRow) -> float | None:
+    return (row.stats or {}).get("mean_reward")
+
+
+def _failed_merges(rows: Sequence[StepRow], practise: str) -> list[Finding]:
+    """Return a problem for each step whose proposals could not be merged."""
+    found = list[Finding]()
+    for row in rows:
+        if row.status == "merge_failed":
+            step, why = row.plan.step, (row.stats or {}).get("merge_failed")
+            reason = f": {brief(str(why), REASON)}" if why else ""
+            text = f"the merge of step {step} failed, and the library is unchanged{reason}"
+            found.append(failure("merge", text, command=_restart(practise, step, rows)))
+    return found
+
+
+def shortfalls(run: str, rows: Sequence[StepRow], practise: str = PRACTISE) -> list[Finding]:
+    """Return the comparisons, and the proposals, if too many came to nothing.
+
+    If nothing was learnt from any, the run has failed.
+    """
+    steps = counted_steps(rows)
+    sums = Distillation.total(list(steps.values()))
+    rules: list[Mapping[Any, int]] = [sums.refused, sums.quarantined]
+    refused = {r: n for r, n in added(rules).items() if r not in HARMLESS}
+    failed = {step: sum(counts.failed.values()) for step, counts in steps.items()}
+    dropped = {step: counts.lost for step, counts in steps.items()}
+    unchanged = not sums.confirmed and not sums.removed
+    found = list[Finding]()
+    counted: list[tuple[str, Mapping[int, int], int, Mapping[Any, int], bool]] = [
+        ("comparisons", failed, sums.informative, sums.failed, True),
+        ("proposals", dropped, sums.proposals, refused, unchanged),
+    ]
+    for about, lost, all_, reasons, may_be_total in counted:
+        n = sum(lost.values())
+        if n * MANY <= all_:
+            continue
+        reason = next(iter(reasons))  # the commonest
+        step = min(step for step, some in lost.items() if some)
+        command = _restart(practise, step, rows)
+        if reason in QUARANTINE:
+            command = f"grpo-practice experiences list --quarantined --run {quote(run)}"
+        text = _share(about, n, all_) + ("" if len(reasons) == 1 else "mostly ") + _why(reason)
+        total = may_be_total and n == all_
+        finding = failure if total else warning
+        text = "nothing was learnt: " + text if total else text
+        found.append(finding(about, text, advice(reason), command, (n, all_)))
+    return found
+
+
+def _share(about: str, n: int, of: int) -> str:
+    noun = about.removesuffix("s")
+    share = f"{n} of {count(of, noun)}"
+    if n == of:
+        share = f"all {count(of, noun)}" if of > 1 else f"the only {noun}"
+    return f"{share} {'failed' if about == 'comparisons' else 'came to nothing'}, "
+
+
+def _why(reason: Reason) -> str:
+    if reason in _FAILED:
+        return f"because {_FAILED[reason][0]}"
+    how = "quarantined" if reason in QUARANTINE else "refused"
+    return f"{how} by the rule {spoken(reason)!r}"
+
+
+def _nothing_learnt(
+    run: str, rows: Sequence[StepRow], *, asked_all: bool, held: int
+) -> list[Finding]:
+    """Return why a run whose steps went well has learnt nothing, as far as its steps tell."""
+    stats = [row.stats or {} for row in rows]
+    means = set(map(_mean, rows))
+    groups = sum(sum(s.get("groups", {}).values()) for s in stats)
+    hard = " (too hard: every attempt failed)" if means == {0.0} else ""
+    easy = " (too easy: every attempt was right)" if means == {1.0} else ""
+    look = f"grpo-practice rollouts show {quote(run)}"
+    if groups and groups == sum(s.get("alike", 0) for s in stats):
+        text = f"{ALIKE}, so there was nothing to compare{hard}{easy}"
+        if not asked_all:
+            return [failure("answers", f"{text}; no model was asked for some", CACHED, look)]
+        return [warning("answers", text, CACHED, look)]
+    if held or not rows or stats[-1].get("experiences") != 0:
+        return []
+    look_at_run = f"grpo-practice runs show {quote(run)}"
+    if any(s.get("informative") for s in stats):
+        proposed = any(counts.proposals for counts in counted_steps(rows).values())
+        text = "no proposal is in the library" if proposed else "no comparison proposed anything"
+        return [warning("library", text, None, look_at_run)]
+    text = (
+        f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy}"
+    )
+    return [warning("library", text, None, look)]
+
+
+def spoken(kind: str) -> str:
+    """Return a kind or rule in words: `gives answer away`."""
+    return kind.replace("_", " ")
