@@ -18,6 +18,7 @@ RECIPES = {
     "an export format",
     "a column",
     "a figure in `runs show`",
+    "a finding",
     "a command",
     "a config key",
     "an option of a command that plays",

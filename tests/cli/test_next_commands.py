@@ -64,6 +64,9 @@ def test_hints_and_documents_name_the_database_too(other: Gp) -> None:
     )
     document = other("practice", "--json", *DB).document
     assert document["next"].startswith("grpo-practice export-agent --db 'other name.db'")
+    typed = [x for x in other("runs", "diagnose", "demo", *DB).out.splitlines() if "type: " in x]
+    assert typed
+    assert all("--db 'other name.db'" in line for line in typed)
     findings = other("runs", "diagnose", "demo", "--json", *DB).document["findings"]
     assert all("--db 'other name.db'" in one["command"] for one in findings if one["command"])
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from grpo_practice.config import load_eval
-from grpo_practice.doctor.data import look_at_questions, look_at_verify, near_misses
+from grpo_practice.doctor.data import look_at_questions, look_at_verify
 from grpo_practice.types import Sample
-from grpo_practice.verify.trial import boxed
+from grpo_practice.verify.trial import boxed, near_misses
 
 
 def samples(*pairs: tuple[str, Any]) -> list[Sample]:
@@ -99,7 +99,9 @@ async def test_golds_that_a_function_cannot_read_are_exit_4(tmp_path: Path) -> N
     data = {"evaluation": samples(("a", "neither of them"), ("b", "B"))}
     (finding,) = await look_at_verify(config, data, tmp_path, run=True)
     assert (finding.severity, finding.exit_code) == ("problem", 4)
-    assert "1 gold cannot be used" in finding.sentence
+    assert (
+        "1 answer of dataset 'd' cannot be scored by verify 'choice': row 1: " in finding.sentence
+    )
 
 
 @pytest.mark.parametrize(
@@ -126,4 +128,6 @@ async def test_few_golds_that_a_function_cannot_use_are_a_warning(tmp_path: Path
     data = {"evaluation": samples(*rows, ("a", "neither of them"))}
     first, *_ = await look_at_verify(config, data, tmp_path, run=True)
     assert (first.severity, first.exit_code) == ("warning", 0)
-    assert "1 gold cannot be used, of 10 in the evaluation data" in first.sentence
+    assert first.sentence.startswith(
+        "1 of 10 questions cannot be scored and are left out: row 10: "
+    )

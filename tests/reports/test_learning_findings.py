@@ -5,7 +5,7 @@ from typing import Any, get_args
 
 import pytest
 
-from grpo_practice.findings import Finding
+from grpo_practice.findings import Finding, noteworthy
 from grpo_practice.reports.learning_findings import shortfalls
 from grpo_practice.store.distillation import DISTILLATION, HARMLESS, Distillation
 from grpo_practice.store.records import StepRow
@@ -75,6 +75,12 @@ def test_a_run_that_confirmed_or_removed_something_learnt_from_it(learnt: dict[s
     counts = Distillation(proposals=2, lost=2, refused={"too_long": 2})
     assert [s.severity for s in found(counts)] == ["problem"]
     assert [s.severity for s in found(replace(counts, **learnt))] == ["warning"]  # type: ignore[arg-type]
+
+
+def test_a_problem_comes_before_a_warning() -> None:
+    failed = Distillation(informative=4, failed={"cut": 1})
+    counts = replace(failed, proposals=2, lost=2, refused={"too_long": 2})
+    assert [f.about for f in noteworthy(found(counts))] == ["proposals", "comparisons"]
 
 
 def test_an_open_step_does_not_count() -> None:

@@ -27,13 +27,11 @@ from grpo_practice.store.records import Branch, DatasetRow, RunSpec
 from grpo_practice.text import count
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
-from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of
+from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of, unusable_golds
 from grpo_practice.verify.verifier import Verifier
 
 LOST = "dataset samples"
 """Key of a diff that says samples are missing."""
-SHOWN = 5
-"""Most bad golds that a message names."""
 TRIED = 5
 """Most golds on which the user's verify function is tried before a run begins."""
 
@@ -174,25 +172,17 @@ def unscorable_notice(
     asked: int,
     max_share: float,
 ) -> str:
-    """Return a sentence that names questions of the dataset which cannot be scored.
-
-    `reasons` say why, by position, of those that were found now; `n` is the number of all of them,
-    among `asked` questions.
+    """Return a sentence that names questions which cannot be scored; see `unusable_golds`.
 
     Raises:
-        DataError: They are more than `max_share`; the message names the first and counts the rest.
+        DataError: They are more than `max_share` of those that are asked.
     """
-    named = [f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN]]
-    more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
-    named_ = f"{'; '.join(named)}{more}"
-    if n > max_share * asked:
-        raise DataError(
-            f"{n} answer{'s' if n != 1 else ''} of dataset {dataset.name!r} cannot be "
-            f"scored by verify {verify.name!r}: {named_}",
-            hint=f"that is more than max_failed_share ({max_share:g}) of {asked}: mend these rows "
-            "and upload again, or choose another verify function",
-        )
-    return f"{n} of {count(asked, 'question')} cannot be scored and are left out: {named_}"
+    found = unusable_golds(
+        verify.name, dataset.name, reasons, n=n, asked=asked, max_share=max_share
+    )
+    if found.severity == "problem":
+        raise DataError(found.sentence, hint=found.hint)
+    return found.sentence
 
 
 def scorable(
