@@ -173,7 +173,7 @@ def test_where_nothing_was_asked_no_token_is_unknown(capsys: pytest.CaptureFixtu
 
 def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show_eval(REPORT)
-    assert "reproducible" not in capsys.readouterr().out
+    assert "not reproducible" not in capsys.readouterr().out
     unwell = Health(
         timed_out=3,
         lost=1,
