@@ -29,7 +29,7 @@ from bench.harness import (
 )
 from grpo_practice.agents.called import ProgramContext
 from grpo_practice.agents.programs import WorkerProgram
-from grpo_practice.app.program_files import source_of
+from grpo_practice.app.own_code import source_of
 from grpo_practice.calls import Reply
 from grpo_practice.chat_server.proxy import Guest, Proxy
 from grpo_practice.chat_server.server import ChatRequest, RequestError

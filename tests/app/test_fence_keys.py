@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import agents
+from grpo_practice.app import player
 from grpo_practice.app.evaluation_run import run_eval
 from grpo_practice.errors import ConfigError, PausedError
 from grpo_practice.fences import Fences
@@ -71,7 +71,7 @@ async def test_what_tools_bring_from_the_web_has_the_fences_of_the_run(
         given.append(fences)
         raise ConfigError("seen")
 
-    monkeypatch.setattr(agents, "open_toolkit", opened)
+    monkeypatch.setattr(player, "open_toolkit", opened)
     project = Project(tmp_path)
     kit = {
         "mode": "builtin",

@@ -12,7 +12,7 @@ import yaml
 
 from grpo_practice.app.evaluation_run import prepare_eval, run_eval
 from grpo_practice.app.session import Session
-from grpo_practice.app.shutdown import run_until_stopped
+from grpo_practice.app.waiting import run_until_stopped
 from grpo_practice.config import load_practice
 from grpo_practice.errors import ConfigError, FingerprintError, StoppedError
 from grpo_practice.events import silent

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.app.session import Session
-from grpo_practice.app.shutdown import run_until_stopped
+from grpo_practice.app.waiting import run_until_stopped
 from grpo_practice.errors import StoppedError, StoreError
 from grpo_practice.events import silent
 from grpo_practice.store import Store

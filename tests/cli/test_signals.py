@@ -66,7 +66,7 @@ def slow() -> Iterator[Slow]:
 
 def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
     """The command in a process of its own, with the waits of its end as `settings` says."""
-    command = program(*words, first=f"import grpo_practice.app.shutdown as d\n{settings}")
+    command = program(*words, first=f"import grpo_practice.app.waiting as d\n{settings}")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.Popen(command, cwd=shell.folder, env=shell.env, text=True, **pipes)
 

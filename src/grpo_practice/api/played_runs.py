@@ -305,8 +305,7 @@ class PlayedRuns(DatabaseFile):
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, wherever this is called."""
-        from grpo_practice.app.blocking import run_blocking
-        from grpo_practice.app.shutdown import run_until_stopped
+        from grpo_practice.app.waiting import run_blocking, run_until_stopped
 
         if self._signals:
             return run_until_stopped(session, work)

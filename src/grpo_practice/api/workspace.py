@@ -129,7 +129,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             env: Variables that it may name; None: the process's, and those of `.env`.
             on_event: Told what is being asked.
         """
-        from grpo_practice.app.blocking import run_blocking
+        from grpo_practice.app.waiting import run_blocking
 
         work = self.doctor_async(
             config, sets=sets, agent=agent, run=run, env=env, on_event=on_event
@@ -188,8 +188,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         on_event: Emit = silent,
     ) -> "ScoredAnswer":
         """Score one response by itself; see `app.score_answer`. Nothing is stored."""
-        from grpo_practice.app.blocking import run_blocking
         from grpo_practice.app.score_answer import score_answer
+        from grpo_practice.app.waiting import run_blocking
 
         scored = score_answer(function, sample, response, params, env=env, on_event=on_event)
         return run_blocking(scored)

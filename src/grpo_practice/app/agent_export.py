@@ -8,7 +8,7 @@ from shlex import quote
 from typing import Any
 
 from grpo_practice.app.library_refs import LibraryRef
-from grpo_practice.app.program_files import is_of_program
+from grpo_practice.app.own_code import is_of_program
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig

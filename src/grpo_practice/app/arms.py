@@ -10,7 +10,6 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from grpo_practice.app.blocking import run_blocking
 from grpo_practice.app.configs import eval_config, names_dataset
 from grpo_practice.app.direct_library import (
     DirectJob,
@@ -21,8 +20,8 @@ from grpo_practice.app.direct_library import (
 from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_file import holds_library, start_library
 from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
+from grpo_practice.app.own_code import python_objects
 from grpo_practice.app.preflight import give_notices, session_of
-from grpo_practice.app.python_objects import python_objects
 from grpo_practice.app.session import Session
 from grpo_practice.app.trained_arms import (
     TRAINING_ARMS,
@@ -34,6 +33,7 @@ from grpo_practice.app.trained_arms import (
     exported_weights,
     of_weights,
 )
+from grpo_practice.app.waiting import run_blocking
 from grpo_practice.errors import ConfigError
 from grpo_practice.events import Emit, Event, Notice, silent
 from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size

@@ -11,7 +11,7 @@ from pydantic import BaseModel, SecretStr
 
 from grpo_practice.app.library_file import start_ref
 from grpo_practice.app.library_refs import library_of
-from grpo_practice.app.python_objects import PythonObjects
+from grpo_practice.app.own_code import PythonObjects
 from grpo_practice.app.specs import EvalTarget, unless_edited
 from grpo_practice.config import (
     EvalConfig,

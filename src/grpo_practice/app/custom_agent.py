@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from grpo_practice.agents import Agent
-from grpo_practice.app.program_files import command_of, load_function, source_of
+from grpo_practice.app.own_code import command_of, load_function, source_of
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.errors import AgentError
 from grpo_practice.processes import cores

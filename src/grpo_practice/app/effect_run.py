@@ -12,8 +12,8 @@ from grpo_practice.app.arms import each_once, planned_attempts
 from grpo_practice.app.configs import stored_text
 from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.app.library_refs import LibraryRef, library_of
+from grpo_practice.app.own_code import python_objects
 from grpo_practice.app.preflight import session_of
-from grpo_practice.app.python_objects import python_objects
 from grpo_practice.app.session import Session
 from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice

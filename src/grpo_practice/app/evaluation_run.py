@@ -12,6 +12,13 @@ from grpo_practice.app.clients import Connections, Models, endpoint_of
 from grpo_practice.app.configs import eval_config
 from grpo_practice.app.driver import playing
 from grpo_practice.app.half_prompts import prompts_of
+from grpo_practice.app.own_code import (
+    AgentFunction,
+    PythonObjects,
+    check_own,
+    python_objects,
+    sha_of,
+)
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_models,
@@ -22,8 +29,6 @@ from grpo_practice.app.preflight import (
     unscorable_notice,
     verify_function,
 )
-from grpo_practice.app.program_files import check_own, sha_of
-from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.session import OpenRun, PilotOverError, Session
 from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.attempts import SystemCheck

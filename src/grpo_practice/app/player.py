@@ -1,19 +1,26 @@
-"""The players of a run: agent, student, judge and verify function, open and ready."""
+"""The player of rollouts that a configuration names: its agent, tools and verify function."""
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from grpo_practice.agents import Agent
 from grpo_practice.agents.simple import play_simple
-from grpo_practice.app.agents import open_agent
+from grpo_practice.agents.tool_agent import ToolAgent
 from grpo_practice.app.clients import Models
-from grpo_practice.app.python_objects import AgentFunction
+from grpo_practice.app.own_code import AgentFunction
 from grpo_practice.app.session import OpenRun, Session, to_the_end
+from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
+from grpo_practice.errors import ConfigError
 from grpo_practice.fences import Fences
 from grpo_practice.rollout import Player
+from grpo_practice.tools import Tool
+from grpo_practice.tools.toolbox import Toolbox
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
@@ -68,3 +75,100 @@ async def open_player(
             )
 
         yield await player(later=False), await player(later=True)
+
+
+UNCONFINED = (
+    "python_executor: the backend subprocess is not a security boundary: the model's code runs as"
+    " you, and can read your files and use the network"
+)
+
+
+@asynccontextmanager
+async def open_agent(
+    config: AgentConfig,
+    models: Models,
+    run: OpenRun,
+    folder: Path,
+    function: AgentFunction | None = None,
+) -> AsyncIterator[Agent]:
+    """Open the agent that plays the rollouts of a run; its tools are closed with the block.
+
+    Tools that ask a model get theirs from `models`. Paths in the config are relative to `folder`,
+    and `function` plays where it is an object of this process.
+
+    Raises:
+        ConfigError: A tool, or the program that plays, cannot be had as the config asks.
+    """
+    if config.type != "simple":
+        from grpo_practice.app.custom_agent import open_own
+
+        plays = function.function if function else None
+        async with open_own(config, folder, run.notice, plays) as agent:
+            yield agent
+        return
+    if not config.toolkits:
+        yield play_simple
+        return
+    async with AsyncExitStack() as stack:
+        tools, fences = list[Tool](), Fences(run.branch.fence_key)
+        reader = partial(models.chats, caller="teacher")
+        for name, toolkit in config.toolkits.items():
+            opened = await open_toolkit(toolkit, reader, folder, fences)
+            tools += chosen(name, toolkit, await stack.enter_async_context(opened))
+            if isinstance(toolkit, PythonToolkit) and toolkit.config.backend == "subprocess":
+                run.notice(UNCONFINED)
+        for runs_in in dict.fromkeys(tool.runs_in for tool in tools):
+            names = ", ".join(tool.name for tool in tools if tool.runs_in == runs_in)
+            run.notice(f"tools: {names} ({runs_in})")
+        check_stop(config.stop_at_tool_names, tools)
+        box = Toolbox(tools, run.ledger, run.emit)
+        yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
+
+
+ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
+"""Opener of the model that a tool asks."""
+
+
+async def open_toolkit(
+    toolkit: Toolkit, reader: ModelOpener, folder: Path, fences: Fences
+) -> AbstractAsyncContextManager[list[Tool]]:
+    """Return a context that opens the toolkit's tools, or raises a ConfigError as it is entered."""
+    match toolkit:
+        case PythonToolkit():
+            from grpo_practice.tools.python import open_python
+
+            return open_python(toolkit.config, folder)
+        case SearchToolkit():
+            from grpo_practice.tools.search.toolkit import open_search
+
+            assert toolkit.config_llm is not None, "the loader fills it"
+            return open_search(toolkit.config, await reader(toolkit.config_llm), fences)
+        case McpToolkit():
+            from grpo_practice.tools.mcp import open_mcp
+
+            return open_mcp(toolkit, folder)
+
+
+def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
+    """Raise ConfigError unless each of these names is a tool: no rollout would ever stop at it."""
+    known = [tool.name for tool in tools]
+    for name in names:
+        if name not in known:
+            raise ConfigError(
+                f"stop_at_tool_names: there is no tool {name!r}",
+                hint=f"there are {', '.join(known)}",
+            )
+
+
+def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
+    """Return the activated tools in the config's order; raise ConfigError for one not there."""
+    if toolkit.activated_tools is None:
+        return tools
+    known = {tool.name: tool for tool in tools}
+    for wanted in toolkit.activated_tools:
+        if wanted not in known:
+            raise ConfigError(
+                f"toolkits.{name}.activated_tools: there is no tool {wanted!r}",
+                hint=f"it has {', '.join(known)}",
+            )
+    return [known[wanted] for wanted in toolkit.activated_tools]

@@ -17,6 +17,13 @@ from grpo_practice.app.evaluated_steps import (
 )
 from grpo_practice.app.evaluation_run import EvalJob, eval_job
 from grpo_practice.app.library_file import start_library, start_named, start_option
+from grpo_practice.app.own_code import (
+    AgentFunction,
+    PythonObjects,
+    check_own,
+    python_objects,
+    sha_of,
+)
 from grpo_practice.app.player import PlayerSpec, open_player
 from grpo_practice.app.preflight import (
     check_models,
@@ -27,8 +34,6 @@ from grpo_practice.app.preflight import (
     session_of,
     verify_function,
 )
-from grpo_practice.app.program_files import check_own, sha_of
-from grpo_practice.app.python_objects import AgentFunction, PythonObjects, python_objects
 from grpo_practice.app.session import OpenRun, PilotOverError, Session
 from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.attempts import SystemCheck

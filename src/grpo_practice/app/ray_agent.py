@@ -8,7 +8,7 @@ from typing import Any
 from grpo_practice.agents.on_node import CommandSource, File, Source
 from grpo_practice.agents.ray_cluster import ClusterSettings
 from grpo_practice.agents.ray_program import RayProgram
-from grpo_practice.app.program_files import files_of, source_of
+from grpo_practice.app.own_code import files_of, source_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.errors import ConfigError
 from grpo_practice.processes import cores

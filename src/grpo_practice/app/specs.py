@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.app.program_files import sha_of
+from grpo_practice.app.own_code import sha_of
 from grpo_practice.canonical import digest
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of, train_identity_of

@@ -9,12 +9,12 @@ from functools import partial
 
 from grpo_practice.app.driver import playing
 from grpo_practice.app.session import OpenRun, StepStop
-from grpo_practice.app.shutdown import SIGNALS
 from grpo_practice.app.train_evaluation import scored_steps
 from grpo_practice.app.train_job import TrainJob, planned
 from grpo_practice.app.train_plan import checkpoints_folder, plan_of
 from grpo_practice.app.train_resume import Start, checked_folder, start_of
 from grpo_practice.app.train_scoring import OnLoop, answers_to, scoring, selected
+from grpo_practice.app.waiting import SIGNALS
 from grpo_practice.errors import GrpoPracticeError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.reports.training import TrainReport, train_report

@@ -10,10 +10,10 @@ from urllib.parse import urlsplit
 
 from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.ray_cluster import LOCAL
-from grpo_practice.app.agents import chosen, open_toolkit
 from grpo_practice.app.custom_agent import open_own
+from grpo_practice.app.own_code import sha_of
+from grpo_practice.app.player import chosen, open_toolkit
 from grpo_practice.app.program_address import looked_at, open_proxy, seconds_to
-from grpo_practice.app.program_files import sha_of
 from grpo_practice.attempts import SEND_IT, is_sent
 from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.schema.agent import AgentConfig

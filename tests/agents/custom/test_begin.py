@@ -12,7 +12,7 @@ from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.agents.room import Room
-from grpo_practice.app.program_files import source_of
+from grpo_practice.app.own_code import source_of
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.types import Trajectory

@@ -14,7 +14,7 @@ import pytest
 from grpo_practice.agents.custom_agents import CustomAgent
 from grpo_practice.agents.programs import WorkerProgram
 from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.program_files import source_of
+from grpo_practice.app.own_code import source_of
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.processes import cores
 from tests.agents.custom.helpers import CONTEXT
