@@ -117,7 +117,7 @@ def played(way: Way, here: Path, url: str, name: str, agents: int) -> Run:
     work = {"agent": {"model": model} | way.agent, "verify": "contains", "concurrency": 64}
     write_config(here / f"{name}.yaml", url, evaluation=work | {"data": {"dataset": str(agents)}})
     done = run(here, "eval", "--config", f"{name}.yaml", "--set", f"exp_id={name}")
-    assert done.document["rollouts"]["correct"] == agents, done.document
+    assert done.document["score"]["correct"] == agents, done.document
     return done
 
 

@@ -108,7 +108,7 @@ async def test_an_agent_is_served_from_a_mapping(ws: Workspace) -> None:
     work.cancel()
     await asyncio.wait([work])
     document = served[0].document()
-    assert (document["agent"], document["model"], document["run"]) == ("solver", "sim", "rec")
+    assert (document["name"], document["model"], document["run"]) == ("solver", "sim", "rec")
     with closing(sqlite3.connect(ws.path)) as db:
         (command,) = db.execute("SELECT command FROM invocations").fetchone()
     assert command == f"{ws!r}.serve(agent)"

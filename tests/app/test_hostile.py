@@ -94,7 +94,7 @@ async def test_2_28_what_a_page_wants_in_is_neither_merged_nor_kept(
     show_practice(report)
     said = " ".join(capsys.readouterr().out.split())
     assert f"quarantined {len(rows)} proposed text" in said
-    assert report.document()["steps"][0]["quarantined"] == len(rows)
+    assert report.document()["steps"][0]["stats"]["quarantined"] == len(rows)
     document = json.loads(listed(project, capsys, "--json"))
     assert [one["text"] for one in document["quarantined"]] == [row[2] for row in rows]
     assert all(one["question"] and one["slot"] is not None for one in document["quarantined"])

@@ -105,7 +105,7 @@ async def test_a_failure_that_was_made_good_is_no_reason(project: Project) -> No
     assert first.document()["reproducible"] is False
     second = (await project.evaluate()).document()
     assert second["reproducible"] is True
-    assert second["failed_requests"] == {"HTTP 400": 1}
+    assert second["health"]["unanswered"] == {"HTTP 400": 1}
 
 
 async def test_who_answered_is_noted_when_it_is_not_who_was_asked(project: Project) -> None:

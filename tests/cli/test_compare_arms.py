@@ -30,6 +30,6 @@ def test_few_questions_with_a_mean_near_its_end_are_told(
     (contrast,) = report.contrasts
     for baseline, arm in ((right, 0.5), (0.5, right), (1 - right, 0.5)):
         rows = [Moved(str(n), baseline, arm) for n in range(questions)]
-        found = replace(contrast.found, questions=rows, effective_clusters=float(questions))
-        sentence = report.sentence(replace(contrast, found=found, new=None))
+        found = replace(contrast.difference, questions=rows, effective_clusters=float(questions))
+        sentence = report.sentence(replace(contrast, difference=found, new=None))
         assert ("a mean outside .1 to .9" in sentence) == said, sentence

@@ -104,7 +104,7 @@ def test_a_run_whose_groups_end_alike_says_so(
 
 def test_a_wrong_answer_is_unread_only_under_a_function_that_reads_answers(demo: Gp) -> None:
     ran = demo("eval", "--run", "demo/eval", "--rejudge", "--verify", "contains", "--json")
-    assert ran.document["rollouts"]["correct"] < ran.document["rollouts"]["scored"]
+    assert ran.document["score"]["correct"] < ran.document["score"]["scored"]
     assert "no answer read" not in findings(demo, ran.document["run"])
     change("UPDATE verdicts SET extracted = NULL WHERE rollout_id % 3 = 0")
     assert "no answer read" in findings(demo, "demo/eval")

@@ -82,27 +82,29 @@ def test_a_refused_change_shows_each_key_as_it_was_and_is(gp: Gp, fail_with: Fai
 def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
     fail_with(FingerprintError("changed", [Change("practice.grpo_n", 5, 8)], hint="undo it"))
     ran = gp("init", "--json")
-    assert ran.document["error"] == {
+    assert ran.document == {
+        "schema": "grpo-practice.error/1",
         "kind": "fingerprint",
         "message": "changed",
         "hint": "undo it",
-        "diff": [{"key": "practice.grpo_n", "was": 5, "is": 8}],
+        "diff": [{"key": "practice.grpo_n", "was": 5, "now": 8}],
+        "next": None,
+        "exit": ran.code,
     }
     # `demo` has no --json of its own: a command that does not know it is a usage error
     ran = gp("demo", "--json")
-    assert ran.document["error"]["kind"] == "usage"
+    assert ran.document["kind"] == "usage"
     assert (ran.document["exit"], ran.code) == (2, 2)
 
     ran = gp("runs", "list", "--json")
     assert ran.code == 2
     assert ran.document == {
         "schema": "grpo-practice.error/1",
-        "error": {
-            "kind": "config",
-            "message": "there is no database grpo-practice.db yet",
-            "hint": "name another with --db, or begin: grpo-practice init my-task",
-            "diff": [],
-        },
+        "kind": "config",
+        "message": "there is no database grpo-practice.db yet",
+        "hint": "name another with --db, or begin: grpo-practice init my-task",
+        "diff": [],
+        "next": None,
         "exit": 2,
     }
 

@@ -234,8 +234,7 @@ def test_a_mean_that_is_not_of_all_rollouts_says_so(capsys: pytest.CaptureFixtur
     report = replace(PRACTICE, steps=[step(0, "closed", 7, mean_reward_over="weighted")])
     show_practice(report)
     assert f"mean reward: of {WEIGHTED};" in capsys.readouterr().out
-    assert [row["mean_reward_over"] for row in report.document()["steps"]] == [WEIGHTED]
-    assert PRACTICE.document()["steps"][0]["mean_reward_over"] == "all rollouts"
+    assert report.document()["steps"][0]["stats"]["mean_reward_over"] == "weighted"
 
 
 def test_mixed_datasets_are_reported_by_source(capsys: pytest.CaptureFixture[str]) -> None:
@@ -266,8 +265,8 @@ PRACTICE = PracticeReport(
     requests=Requests(1, 0),
     replayed=0,
     seconds=1.0,
-    hashes={},
-    costs={},
+    library_shas={},
+    step_cost_micro={},
     outcomes={"ok": 20},
     failures={},
     health=Health(),

@@ -101,7 +101,7 @@ def test_the_second_practice_goes_on_with_the_first_without_a_config(shell: Shel
     first = shell.json("practice", "--config", "math.yaml")
     assert first["requests"]["new"] > 0
     again = shell.json("practice")
-    assert again["requests"] == {"new": 0, "replayed": 0, "failed": 0}
+    assert again["requests"] == {"new": 0, "failed": 0}
     assert again["library"] == first["library"]
     more = shell.json("practice", "--epochs", "3")
     assert [s["step"] for s in more["steps"]] == list(range(6))
@@ -167,12 +167,12 @@ def test_a_killed_run_ends_with_the_library_of_one_that_was_not(
         with shell.start(*words) as process:
             sql = "SELECT count(*) >= 40 FROM calls JOIN branches USING (branch_id)"
             until(lambda: shell.query(f"{sql} WHERE run_id = 'toy'")[0][0], process)
-            alive = shell.json("runs", "show", "toy")["status"]
+            alive = shell.json("runs", "show", "toy")["run"]["status"]
             process.send_signal(signal.SIGKILL)
         with closing(sqlite3.connect(shell.folder / "grpo-practice.db")) as db, db:
             # Its number is another process's by now, which lives.
             db.execute("UPDATE invocations SET pid = ? WHERE run_id = 'toy'", (os.getpid(),))
-        listed = {run["run"]: run["status"] for run in shell.json("runs", "list")["runs"]}
+        listed = {run["name"]: run["status"] for run in shell.json("runs", "list")["runs"]}
         shown, _ = shell.type("runs", "show", "toy")
         after = shell.json(*words)
         server.kill()
@@ -196,7 +196,7 @@ def test_a_score_needs_no_config(shell: Shell) -> None:
     flags = ["--model", "sim", "--dataset", "test", "--verify", "math"]
     report = shell.json("eval", *flags, "-k", "2")
     assert report["run"] == "test/eval/model=sim/verify=math"
-    assert report["rollouts"]["planned"] == 24
+    assert report["score"]["planned"] == 24
     assert report["simulated"] is True
 
 
@@ -274,7 +274,7 @@ def test_an_endpoint_that_is_not_there_ends_with_3_and_what_is_stored_stays(
     ]
     ran = gp("eval", "--config", "math.yaml", *nowhere)
     assert (ran.code, "127.0.0.1:9" in ran.err, slept.slept != []) == (3, True, True), ran.err
-    assert gp("eval", "--config", "math.yaml", "--json").document["rollouts"]["scored"] == 12
+    assert gp("eval", "--config", "math.yaml", "--json").document["score"]["scored"] == 12
 
 
 def test_what_has_no_effect_is_said_with_v(shell: Shell) -> None:

@@ -26,7 +26,7 @@ def test_runs_show_has_what_each_update_did(gp: Gp, database: Path) -> None:
     (row,) = [line.split() for line in out.splitlines() if line.startswith("1  ")][:1]
     cells = "1 0.467 2 50% 0.25 0.002 1.50 1.5 12.5% 1.0e-05 224 2.0 s"
     assert row == cells.split()
-    sha = Workspace(database).run(RUN).document()["checkpoints"][0]["sha256"][:8]
+    sha = Workspace(database).run(RUN).document()["trained"]["checkpoints"][0]["sha256"][:8]
     assert f"1           17 bytes  {sha}  t.db.train/toy.train/b1/step-000001" in out
 
 
@@ -121,7 +121,7 @@ def test_a_database_of_somebody_else_is_shown_as_it_is(gp: Gp, database: Path) -
     for ran in (gp("runs", "show", RUN), gp("db", "check"), gp("runs", "diagnose", RUN)):
         assert ran.code == 0, ran.err
         assert "\x1b" not in ran.out
-    (first, *_) = gp("runs", "show", RUN, "--json").document["updates"]
+    (first, *_) = gp("runs", "show", RUN, "--json").document["trained"]["updates"]
     assert (first["loss"], first["entropy"], first["seconds"]) == (None, None, None)
 
 
@@ -130,10 +130,10 @@ def test_runs_are_listed_by_their_kind(gp: Gp, database: Path) -> None:
     assert gp("eval", *words).code == 0
     evaluated = "toy/eval/model=sim/verify=exact"
     everything = gp("runs", "list", "--json").document["runs"]
-    assert [run["run"] for run in everything] == [RUN, evaluated]
+    assert [run["name"] for run in everything] == [RUN, evaluated]
     for kind, name in (("train", RUN), ("eval", evaluated)):
         found = gp("runs", "list", "--kind", kind, "--json").document["runs"]
-        assert [run["run"] for run in found] == [name]
+        assert [run["name"] for run in found] == [name]
     ran = gp("runs", "list", "--kind", "practice")
     assert (ran.code, "no practice run yet\n" in ran.out) == (0, True)
     assert gp("runs", "list", "--kind", "x").code == 2

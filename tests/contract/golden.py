@@ -170,7 +170,7 @@ def collector() -> Iterator[str]:
 
 
 PLACEHOLDERS = ("bytes", "sha256")
-"""Keys whose values differ from play to play, as those do that end with seconds."""
+"""Keys whose values differ from play to play, as those of durations do."""
 _CHANGING = {
     re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00| UTC)?"): "TIME",
     re.compile(r"(?<=http://127\.0\.0\.1:)\d+(/[\w-]{43}(?=/))?"): "PORT",
@@ -193,6 +193,8 @@ def normal(value: Any, places: Mapping[str, str], key: str = "") -> Any:
         case list():
             kept = [normal(v, places, key) for v in value[:ENTRIES]]
             return [*kept, f"… {len(value) - ENTRIES} more"] if len(value) > ENTRIES else kept
+        case float() if key.endswith("_s"):
+            return key.upper()
         case _ if key in PLACEHOLDERS or key.startswith("seconds"):
             return key.upper()
         case float():

@@ -221,7 +221,7 @@ class Recorded:
 
     def passed(self, run: str = "rec") -> tuple[int, int, int]:
         """Number of answered requests, of conversations, and of failures."""
-        ran = Workspace(self.folder / "rec.db").run(run).document()["passed"]
+        ran = Workspace(self.folder / "rec.db").run(run).document()["traffic"]
         return ran["requests"], ran["conversations"], ran["failed"]
 
     def texts(self, column: str) -> list[Any]:

@@ -94,12 +94,13 @@ def test_the_document_of_a_decision(held: Gp) -> None:
     words = ("experiences", "approve", first.lower(), first[1:], "--run", "held", "--json")
     document = held(*words).document
     (one,) = document.pop("decided")
-    assert (one["id"], one["experience"], one["op"]) == (first, "E1", "ADD")
+    assert (one["id"], one["op"]) == (first, "ADD")
     library = held("experiences", "list", "--run", "held", "--json").document["library"]
     assert document == {
         "schema": "grpo-practice.decision/1",
         "run": "held",
-        "decision": "approved",
+        "approved": True,
+        "experiences": {first: "E1"},
         "waits": False,
         "library": library,
         "left": len(rest),

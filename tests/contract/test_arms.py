@@ -36,7 +36,7 @@ def arms(gp: Gp, *words: str) -> dict[str, Any]:
 
 def results(document: dict[str, Any]) -> list[Any]:
     """What is found, without the times at which it was played."""
-    kept = ("baseline", "run", "verdict", "difference", "questions")
+    kept = ("baseline", "arm", "verdict", "difference", "questions")
     return [[contrast[key] for key in kept] for contrast in document["contrasts"]]
 
 
@@ -60,7 +60,7 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     assert named["none"] == "demo/eval"
     assert named["aa"] == f"{named['full']}/seed=1"
     by_run = {c["baseline"]: c for c in found["contrasts"]}
-    assert {c["run"] for c in found["contrasts"]} == {named["full"]}
+    assert {c["arm"] for c in found["contrasts"]} == {named["full"]}
     assert by_run[named["none"]]["verdict"] == by_run[named["filler"]]["verdict"] == "better"
     assert by_run[named["aa"]]["verdict"] == "none found"
 
@@ -167,7 +167,7 @@ def test_what_the_teacher_writes_directly_leaves_the_practice_run_as_it_is(demo:
     before = demo("runs", "show", "demo", "--json").document
     assert demo("eval", "--arms", "full,direct").code == 0
     after = demo("runs", "show", "demo", "--json").document
-    assert after["status"] == before["status"] == "done"
+    assert after["run"]["status"] == before["run"]["status"] == "done"
     assert after["steps"] == before["steps"]
     last = demo("runs", "show", "demo").out.splitlines()[-1]
     assert last.startswith("next: ")
@@ -179,7 +179,7 @@ def test_what_the_teacher_writes_directly_leaves_the_practice_run_as_it_is(demo:
     ran = demo("runs", "delete", "demo", "--yes")
     assert ran.code == 2
     assert demo(*next_words(ran.err, "to delete all: "), "--yes").code == 0
-    assert "demo" not in [run["run"] for run in demo("runs", "list", "--json").document["runs"]]
+    assert "demo" not in [run["name"] for run in demo("runs", "list", "--json").document["runs"]]
     assert demo("db", "check").code == 0
 
 
@@ -197,7 +197,7 @@ def test_arms_are_agents_files_and_libraries_too(demo: Gp) -> None:
     assert list(runs) == [f"L{first}", "by_hand.yaml", "none"]
     assert runs["by_hand.yaml"] == "demo/eval/by_hand"
     document = demo("eval", "--arms", f"L{first},by_hand.yaml,none", "--json").document
-    assert [c["run"] for c in document["contrasts"]] == [runs["by_hand.yaml"]] * 2
+    assert [c["arm"] for c in document["contrasts"]] == [runs["by_hand.yaml"]] * 2
     step = arms(demo, "eval", "--arms", "none,full", "--step", "0")
     assert step["full"] == runs[f"L{first}"]
 

@@ -23,17 +23,17 @@ def toy(gp: Gp, tmp_path: Path) -> Gp:
 def test_a_cap_pauses_with_exit_6_and_a_higher_one_goes_on(toy: Gp) -> None:
     paused = toy("practice", "-c", "c.yaml", "--max-requests", "20", "--json")
     assert paused.code == 6
-    assert paused.document["error"]["kind"] == "paused"
+    assert paused.document["kind"] == "paused"
     assert paused.document["exit"] == 6
-    message = paused.document["error"]["message"]
+    message = paused.document["message"]
     assert message == "paused by --max-requests 20: 20 requests spent so far"
-    assert "--max-requests 40" in paused.document["error"]["hint"]
+    assert "--max-requests 40" in paused.document["hint"]
     again = toy("practice", "-c", "c.yaml", "--max-requests", "20", "--json")
-    assert (again.code, again.document["error"]) == (6, paused.document["error"])
+    assert (again.code, again.document) == (6, paused.document)
     listed = toy("runs", "list", "--json").document["runs"]
     assert [run["status"] for run in listed] == ["paused"]
     done = toy("practice", "-c", "c.yaml", "--max-requests", "1000", "--json")
-    assert (done.code, done.document["cost_usd"]) == (0, 0.0)
+    assert (done.code, done.document["usage"]["cost_usd"]) == (0, 0.0)
     capped = toy("eval", "-c", "c.yaml", "--max-tokens", "100")
     assert (capped.code, "paused by --max-tokens 100" in capped.err) == (6, True)
 
@@ -57,7 +57,11 @@ def test_a_repeated_restart_that_pauses_goes_on_and_does_not_begin_a_third(
 
 def test_money_is_capped_in_the_demo_s_world_too_and_costs_nothing_there(toy: Gp) -> None:
     done = toy("practice", "-c", "c.yaml", "--max-cost", "0", "--json")
-    assert (done.code, done.document["cost_usd"], done.document["unpriced_calls"]) == (0, 0.0, 0)
+    assert (done.code, done.document["usage"]["cost_usd"], done.document["unpriced"]) == (
+        0,
+        0.0,
+        {},
+    )
     assert done.document["simulated"] is True
     priced = ("--set", "evaluation.prices={sim: {input: 1000, output: 1000}}")
     paused = toy("eval", "-c", "c.yaml", "--max-cost", "0.5", *priced)

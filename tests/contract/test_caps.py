@@ -62,14 +62,14 @@ async def test_a_run_that_paused_twice_ends_as_one_that_never_did(tmp_path: Path
     # What a run cost is told where it is read; restarts and evaluations on the way count.
     (total,) = whole.query("SELECT sum(cost_micro) FROM calls")[0]
     document = uncapped.document()
-    assert 0 < document["cost_usd"] == total / 1e6
+    assert 0 < document["usage"]["cost_usd"] == total / 1e6
     assert whole.query("SELECT round(sum(usd), 6), sum(unpriced) FROM v_costs") == [
         (total / 1e6, 0)
     ]
     played = whole.query("SELECT sum(cost_micro) FROM calls WHERE stage = 'play'")[0]
     assert whole.query("SELECT sum(cost_micro) FROM rollouts")[0] == played
     assert whole.query("SELECT DISTINCT price FROM calls") == [("config",)]
-    assert all(step["cost_usd"] > 0 for step in document["steps"])
+    assert all(cost > 0 for cost in document["step_cost_usd"].values())
     await whole.practise(*EVALUATED, restart_step=3)
     requests = int(spent(whole)["max_requests"])
     with pytest.raises(Exception, match=f"{requests} requests spent so far"):

@@ -40,10 +40,11 @@ def test_a_practice_run_stands_for_the_evaluation_of_its_last_library(demo: Gp) 
 
 
 def test_the_document_is_enough_to_compute_it_again(demo: Gp) -> None:
-    (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
+    compared = document(demo, "demo/eval", "demo")
+    (contrast,) = compared["contrasts"]
     rows = contrast["questions"]
     d = np.array([row["b"] - row["a"] for row in rows])
-    groups = np.array([hash(row.get("cluster", row["sample"])) for row in rows])
+    groups = np.array([hash(contrast["clusters"].get(row["key"], row["key"])) for row in rows])
     fit = sm.OLS(d, np.ones(len(d))).fit(
         cov_type="cluster", cov_kwds={"groups": groups, "df_correction": True}, use_t=True
     )
@@ -52,21 +53,21 @@ def test_the_document_is_enough_to_compute_it_again(demo: Gp) -> None:
     assert found["p"] == pytest.approx(float(fit.pvalues[0]), abs=1e-6)
     assert found["ci95"] == pytest.approx(fit.conf_int()[0].tolist(), abs=1e-6)
     assert [found["up"], found["down"]] == [int((d > 0).sum()), int((d < 0).sum())]
-    assert all(row["question"] for row in rows)
+    assert all(compared["texts"][row["key"]] for row in rows)
     scores = demo("runs", "show", "demo", "--json").document["scores"]
     assert found["mean"] == pytest.approx(
-        scores[contrast["run"]]["mean"] - scores["demo/eval"]["mean"]
+        scores[contrast["arm"]]["mean"] - scores["demo/eval"]["mean"]
     )
 
 
 def test_the_other_way_round_it_is_worse_by_the_same(demo: Gp) -> None:
-    (one,) = document(demo, "demo/eval", "demo")["contrasts"]
-    (other,) = document(demo, "demo", "demo/eval")["contrasts"]
+    there, back = document(demo, "demo/eval", "demo"), document(demo, "demo", "demo/eval")
+    (one,), (other,) = there["contrasts"], back["contrasts"]
     assert (one["verdict"], other["verdict"]) == ("better", "worse")
     assert one["difference"]["mean"] == -other["difference"]["mean"]
-    ends = re.search(r"by (.+? points \(95 % interval .+?),", one["sentence"])
+    ends = re.search(r"by (.+? points \(95 % interval .+?),", there["sentences"][0])
     assert ends
-    assert f"worse by {ends[1]}," in other["sentence"]
+    assert f"worse by {ends[1]}," in back["sentences"][0]
 
 
 @pytest.mark.parametrize(("verdict", "code"), [("better", 0), ("worse", 1)])
@@ -118,10 +119,11 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
     one, two = (
         demo(*words, "--agent", agent).document["run"] for agent in ("agent.yaml", "enhanced.yaml")
     )
-    (contrast,) = document(demo, one, two)["contrasts"]
-    assert contrast["known_questions"] == 4
-    assert contrast["new_questions"]["questions"] == 20
-    assert "on 20 new questions" in contrast["sentence"] or "find" in contrast["sentence"]
+    compared = document(demo, one, two)
+    (contrast,), (sentence,) = compared["contrasts"], compared["sentences"]
+    assert contrast["known"] == 4
+    assert contrast["new"]["n"] == 20
+    assert "on 20 new questions" in sentence or "find" in sentence
     ran = demo("runs", "compare", one, two)
     assert "4 questions of them were practised on, or chose a library; on all 24: " in ran.out
 
@@ -140,7 +142,7 @@ def test_questions_that_an_agent_of_another_experiment_practised_on_are_told_apa
     )
     assert one.startswith("elsewhere/")
     (contrast,) = document(demo, one, two)["contrasts"]
-    assert contrast["known_questions"] == 4
+    assert contrast["known"] == 4
 
 
 def test_the_library_of_an_exported_agent_is_no_other_difference(demo: Gp) -> None:
@@ -151,20 +153,21 @@ def test_the_library_of_an_exported_agent_is_no_other_difference(demo: Gp) -> No
 def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:
     ran = demo("runs", "compare", "demo/eval", "demo", "--show", "2")
     assert ran.out.count("\n  before  ") == ran.out.count("\n  after   ") == 4  # two attempts each
-    (contrast,) = document(demo, "demo/eval", "demo", "--show", "2")["contrasts"]
-    moved = {row["sample"]: row for row in contrast["questions"]}
-    assert len(contrast["answers"]) == 2
-    for one in contrast["answers"]:
-        for arm in "ab":
-            rewards = [answer["reward"] for answer in one[arm]]
-            assert sum(rewards) / len(rewards) == moved[one["sample"]][arm]
-    assert document(demo, "demo/eval", "demo")["contrasts"][0]["answers"] == []
+    compared = document(demo, "demo/eval", "demo", "--show", "2")
+    (contrast,) = compared["contrasts"]
+    moved = {row["key"]: row for row in contrast["questions"]}
+    for arm, run in (("a", contrast["baseline"]), ("b", contrast["arm"])):
+        assert len(compared["answers"][run]) == 2
+        for question, answers in compared["answers"][run].items():
+            rewards = [answer["reward"] for answer in answers]
+            assert sum(rewards) / len(rewards) == moved[question][arm]
+    assert document(demo, "demo/eval", "demo")["answers"] == {}
 
 
 def test_the_sentence_stands_where_people_look(demo: Gp) -> None:
-    (contrast,) = document(demo, "demo/eval", "demo")["contrasts"]
-    found = contrast["sentence"]
-    for name in ("demo", contrast["run"]):
+    compared = document(demo, "demo/eval", "demo")
+    (contrast,), (found,) = compared["contrasts"], compared["sentences"]
+    for name in ("demo", contrast["arm"]):
         assert f"gain: {found}" in demo("runs", "show", name).out
     assert "gain: " not in demo("runs", "show", "demo/eval").out
     assert demo("runs", "show", "demo", "--json").document["difference"] == found

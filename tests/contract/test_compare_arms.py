@@ -39,13 +39,14 @@ def evaluate(gp: Gp, instructions: str, exp_id: str) -> str:
 def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo: Gp) -> None:
     practise(demo, "anew", "test")
     assert demo(*ARMS, "anew").code == 0
-    (contrast,) = document(demo, "anew/eval", "anew")["contrasts"]
-    library = contrast["run"]
-    assert contrast["known_questions"] == 40
+    compared = document(demo, "anew/eval", "anew")
+    (contrast,) = compared["contrasts"]
+    library = contrast["arm"]
+    assert contrast["known"] == 40
     all_of_them = "on 40 questions \u00d7 2, all of which were practised on or chose a library"
-    assert all_of_them in contrast["sentence"]
+    assert all_of_them in compared["sentences"][0]
     practise(demo, "anew", "practice", "--restart-step", "0")
-    assert document(demo, "anew/eval", library)["contrasts"][0]["known_questions"] == 40
+    assert document(demo, "anew/eval", library)["contrasts"][0]["known"] == 40
 
 
 @pytest.mark.parametrize("source", ["first@{}", pytest.param("first.json", marks=pytest.mark.long)])
@@ -57,7 +58,7 @@ def test_a_library_that_was_imported_has_practised_where_it_was_made(demo: Gp, s
         (earlier,) = db.execute("SELECT min(branch_id) FROM branches WHERE run_id = 'first'")
     practise(demo, "second", "practice", "--from", source.format(*earlier))
     assert demo(*ARMS, "second").code == 0
-    assert document(demo, "second/eval", "second")["contrasts"][0]["known_questions"] == 40
+    assert document(demo, "second/eval", "second")["contrasts"][0]["known"] == 40
 
 
 def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
@@ -78,12 +79,12 @@ def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
 
 
 def names_of(contrasts: list[dict[str, Any]]) -> set[str]:
-    return {one[side] for one in contrasts for side in ("baseline", "run")}
+    return {one[side] for one in contrasts for side in ("baseline", "arm")}
 
 
 def every_evaluation(gp: Gp) -> list[str]:
     runs = gp("runs", "list", "--json").document["runs"]
-    return [run["run"] for run in runs if run["kind"] == "eval"]
+    return [run["name"] for run in runs if run["kind"] == "eval"]
 
 
 def test_arms_that_are_no_result_of_practice_were_chosen_among_nothing(demo: Gp) -> None:
@@ -119,7 +120,7 @@ def test_what_failed_takes_neither_cost_nor_tokens_from_an_answer(demo: Gp) -> N
     )
     found = document(demo, *PAIR)
     assert [arm["cost_usd_per_answer"] for arm in found["arms"]] == [0.005, 0.002]
-    assert "; an answer costs 60 % less" in found["contrasts"][0]["sentence"]
+    assert "; an answer costs 60 % less" in found["sentences"][0]
     assert "$0.005000" in demo("runs", "compare", *PAIR).out
 
 
@@ -138,12 +139,12 @@ def test_practice_costs_nothing_where_no_library_is_played(demo: Gp) -> None:
     change("UPDATE call_sums SET cost_micro = 1000000, priced = 1 WHERE stage = 'merge'")
     found = document(demo, *PAIR)
     assert found["practice_cost_usd"] > 0
-    assert "practice cost $4.00" in found["contrasts"][0]["sentence"]
+    assert "practice cost $4.00" in found["sentences"][0]
     change("UPDATE call_sums SET cost_micro = 1000 WHERE stage = 'merge'")
-    assert "practice cost $0.004000" in document(demo, *PAIR)["contrasts"][0]["sentence"]
+    assert "practice cost $0.004000" in document(demo, *PAIR)["sentences"][0]
     found = document(demo, "demo", "demo/eval")
     assert found["practice_cost_usd"] is None
-    assert "practice cost" not in found["contrasts"][0]["sentence"]
+    assert "practice cost" not in found["sentences"][0]
 
 
 def test_pass_at_k_has_its_interval(demo: Gp) -> None:

@@ -51,7 +51,7 @@ def test_the_upload_document(gp: Gp, file: str) -> None:
     document = gp(*words).document
     assert document["schema"] == "grpo-practice.upload/1"
     assert (document["dataset"]["name"], document["dataset"]["n"]) == ("d", 2)
-    assert [bad["row"] for bad in document["verify"]["unusable"]] == [2]
+    assert [*document["unusable"]] == ["2"]
     assert (document["new"], gp(*words).document["new"]) == (True, False)
     rows = gp("data", "show", "d", "--json", "--rows", "1").document["rows"]
     assert [row["question"] for row in rows] == ["2+2?"]
@@ -218,7 +218,7 @@ def test_one_answer_in_ten_that_cannot_be_scored_is_in_sight_and_stops_nothing(
     assert ran.code == 0
     assert "1 of 5 questions cannot be scored and are left out: row 2: " in ran.err
     assert "1 of 5 questions cannot be scored" in ran.out
-    run = gp("runs", "list", "--json").document["runs"][0]["run"]
+    run = gp("runs", "list", "--json").document["runs"][0]["name"]
     assert f"{run}: 1 of 5 questions cannot be scored" in gp("runs", "show", run).out
 
 

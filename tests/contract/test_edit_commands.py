@@ -165,7 +165,7 @@ async def test_a_practice_begins_with_what_a_person_made(tmp_path: Path, gp: Gp)
         gp("experiences", "list", "--run", ref, "--db", str(project.db), "--json").document
         for ref in (made["library"],)
     ]
-    assert any(e["evidence"]["supporting"] for e in evidence["experiences"])
+    assert any(e["supporting"] for e in evidence["evidence"].values())
     report = await project.practise("exp_id=again", "practice.epochs=1", start=made["library"])
     first = project.query("SELECT library_id FROM branches WHERE run_id = 'again'")[0][0]
     listed = gp("experiences", "list", "--run", f"L{first}", "--db", str(project.db), "--json")

@@ -295,8 +295,8 @@ async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     assert [e.supported for e in report.found.experiences] == [True, True, False, True]
     document = report.document()["experiences"][2]
     assert document["supported"] is False
-    assert document["failed"] == {"with": one.failed[0], "without": 0.0}
-    assert document["failed_as"]["0"]["effect"] == as_0.effect
+    assert document["failed"] == [one.failed[0], 0.0]
+    assert document["bounds"][0]["effect"] == as_0.effect
 
     verify = f"evaluation.verify={project.folder / 'score.py'}:score"
     sets = ("--set", verify, "--set", "practice.max_failed_share=0.7", "--db", str(project.db))
@@ -319,4 +319,4 @@ async def test_what_looks_harmful_since_right_answers_fail_is_not_pruned(
     assert one.p_harm > 0.99
     assert (one.sign, one.supported, one.harmful) == (-1, False, False)
     assert report.next_command == "grpo-practice eval --run rules4 --arms none,full"
-    assert not Workspace(project.db).prune(name).gone
+    assert not Workspace(project.db).prune(name).removed

@@ -95,8 +95,7 @@ async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
         groups = sum(n for _, _, size, n in counted if size == scored)
         assert f"{scored} of 3 attempts count in {groups} group" in text
     assert f"not reproducible: {failed} rollouts without a reward for an error" in text
-    steps = report.document()["steps"]
-    listed = [(s["step"], *x.values()) for s in steps for x in s["groups"]["shrunk"]]
+    listed = [(*x.values(),) for x in report.document()["health"]["shrunk"]]
     assert sorted(listed) == sorted(counted)
 
 
@@ -121,7 +120,7 @@ async def test_1_58_a_judge_that_is_down_stops_the_run_and_only_judging_is_left(
         assert endpoint.by_stage == {"judge": 12, "play": 12 - played}
     assert report.score.coverage == 1.0
     assert report.health.unanswered == {"HTTP 400": 3}
-    assert report.document()["failed_requests"] == {"HTTP 400": 3}
+    assert report.document()["health"]["unanswered"] == {"HTTP 400": 3}
 
 
 async def test_1_59_a_judge_without_a_verdict_gives_no_reward(project: Project) -> None:
@@ -187,8 +186,8 @@ async def test_1_35_answers_that_never_began_are_counted(project: Project) -> No
     async with served(thinking) as endpoint:
         report = await project.evaluate(f"agent.model.model_provider.base_url={endpoint.url}")
     assert report.health.mute == 3
-    document = report.document()["rollouts"]
-    assert (document["truncated_before_the_answer"], document["truncated_share"]) == (3, 0.25)
+    document = report.document()
+    assert (document["health"]["mute"], document["truncated_share"]) == (3, 0.25)
 
 
 async def test_requests_that_were_answered_late_are_counted(project: Project) -> None:
@@ -199,8 +198,8 @@ async def test_requests_that_were_answered_late_are_counted(project: Project) ->
         url = f"agent.model.model_provider.base_url={endpoint.url}"
         report = await project.evaluate(url)
     assert report.health.retried in (1, 2)  # one request may have met both
-    assert report.document()["retried_requests"] == report.health.retried
-    assert report.document()["failed_requests"] == {}
+    assert report.document()["health"]["retried"] == report.health.retried
+    assert report.document()["health"]["unanswered"] == {}
 
 
 async def test_a_practice_without_any_answer_fails_and_names_the_cause(
@@ -257,7 +256,8 @@ async def test_1_60_a_teacher_that_cannot_be_read_leaves_the_library_as_it_was(
         assert bool(report.merge_failed) is (stage == "merge")
         assert report.health.untaught == 0  # it would say the same again
         if stage == "merge":
-            steps = {step["status"]: step["reason"] for step in report.document()["steps"]}
+            found = report.document()["steps"]
+            steps = {step["status"]: step["stats"]["merge_failed"] for step in found}
             assert steps["merge_failed"].startswith("ReplyError: ")
 
 

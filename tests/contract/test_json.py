@@ -78,7 +78,7 @@ def test_it_is_the_report_of_the_python_api(demo: Gp) -> None:
     gone = demo("data", "delete", "test-test", "--yes", "--json").document
     assert gone["dataset"]["name"] == "test-test"
     assert plain(ws.datasets.delete("test-train").document())["dataset"]["name"] == "test-train"
-    runs = {run["run"] for run in demo("runs", "list", "--json").document["runs"]}
+    runs = {run["name"] for run in demo("runs", "list", "--json").document["runs"]}
     deleted = ws.delete_run("demo").document()["runs"]
     assert runs - set(deleted) == {"demo/eval"}
     assert [run.name for run in ws.runs().runs] == ["demo/eval"]
@@ -100,7 +100,7 @@ def test_the_exported_agent_comes_with_its_scores(demo: Gp) -> None:
 
 def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
     printed = yaml.safe_load(demo("config", "show").out)
-    assert demo("config", "show", "--json").document["config"] == printed
+    assert demo("config", "show", "--json").document["settings"] == printed
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_a_configuration_is_in_the_document_as_it_is_printed(demo: Gp) -> None:
 def test_a_failure_is_a_document_too(demo: Gp, words: tuple[str, ...]) -> None:
     ran = demo(*words, "--json")
     assert ran.code == ran.document["exit"] != 0
-    error = ran.document["error"]
+    error = ran.document
     assert error["message"] in ran.err
     assert f"hint: {error['hint']}" in ran.err
 
@@ -135,7 +135,7 @@ def test_somebody_who_does_not_agree_gets_a_document(
     monkeypatch.setattr(keyboard, "isatty", lambda: True)
     monkeypatch.setattr("sys.stdin", keyboard)
     ran = demo("runs", "delete", "demo", "--json")
-    assert (ran.code, ran.document["error"]["kind"]) == (1, "declined")
+    assert (ran.code, ran.document["kind"]) == (1, "declined")
     assert ran.err.endswith("nothing was changed\n")
 
 

@@ -42,13 +42,13 @@ def test_an_exported_agent_is_evaluated_as_its_run_was(toy: Gp) -> None:
     assert [arm["run"] for arm in compared["arms"]] == ["toy/eval", "toy/eval/enhanced"]
     assert [arm["k"] for arm in compared["arms"]] == [3, 3]
     shown = toy("runs", "show", "toy/eval/enhanced", "--json").document
-    assert (shown["verify"], shown["dataset"]) == ("math", "test")
+    assert (shown["verify"], shown["dataset"]["name"]) == ("math", "test")
 
 
 def test_a_run_that_is_named_is_evaluated_without_what_it_learnt(toy: Gp) -> None:
     before = toy("eval", "--run", "toy", "--json").document
     assert (before["run"], before["dataset"]["name"], before["k"]) == ("toy/eval", "test", 3)
-    assert before["agent"]["library"] is None
+    assert before["library"] is None
     both = toy("eval", "--run", "toy", "-c", "c.yaml")
     assert (both.code, "leave one of them out" in both.err) == (2, True)
     near = toy("eval", "--run", "toi")
@@ -167,6 +167,6 @@ def test_what_verify_says_next_asks_as_the_project_does(
     assert after[:3] == ["eval", "--config", "practice.yaml"]
     assert ("--verify" in after) == (function[0] != "exact")
     scored = gp(*after, "--json").document
-    assert (scored["dataset"]["name"], scored["rollouts"]["planned"]) == ("mine-test", 36)
+    assert (scored["dataset"]["name"], scored["score"]["planned"]) == ("mine-test", 36)
     variant = "" if function[0] == "exact" else f"/verify={function[0]}"
     assert scored["run"] == f"my_first_practice/eval{variant}"

@@ -130,7 +130,7 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     counts = document["distillation"]
     assert (counts["informative"], counts["compared"]) == (4, 0)
     assert counts["failed"] == {kind: 4}
-    assert [step["distillation"]["failed"] for step in document["steps"]] == [
+    assert [step["stats"]["distillation"]["failed"] for step in document["steps"]] == [
         {kind: n} for n in (1, 2, 1)
     ]
     short = document["findings"][0]
@@ -207,7 +207,7 @@ def test_a_run_whose_every_proposal_is_quarantined_is_a_failure(
     counts, (short,) = again.document["distillation"], learning(again)
     assert again.code == again.document["exit"] == 1
     assert counts["lost"] == counts["proposals"] == int(proposals)
-    kept_out = sum(step["quarantined"] for step in again.document["steps"])
+    kept_out = sum(step["stats"]["quarantined"] for step in again.document["steps"])
     assert counts["quarantined"] == {"sets_aside_instructions": kept_out}
     assert (short["about"], short["severity"]) == ("proposals", "problem")
     assert f"quarantined {kept_out} proposed texts kept out of the library (sets aside" in said

@@ -217,7 +217,7 @@ async def test_failed_rollouts_shrink_their_group_and_nothing_else(project: Proj
 
     async with served(one) as endpoint:
         report = await project.practise(endpoint.override())
-    rollouts = report.document()["steps"][0]["rollouts"]
+    rollouts = report.document()["steps"][0]["stats"]
     assert rollouts["outcomes"] == {"error.provider": 1, "ok": 17}
     assert (rollouts["planned"], rollouts["scored"]) == (18, 17)
     scored = project.query("SELECT sum(planned), sum(scored) FROM groups WHERE step = 0")

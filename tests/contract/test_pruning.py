@@ -57,7 +57,7 @@ async def test_what_is_likely_to_do_harm_goes_and_nothing_else(project: Measured
     reward(project, HARM)
     last = workspace.experiences("toy").library
     report = prune(project)
-    assert [(one.of.experience.id, one.reason) for one in report.gone] == [("E3", "harm")]
+    assert [(one.of.experience.id, one.reason) for one in report.removed] == [("E3", "harm")]
     made = f"L{report.library.id}"
     assert [e.id for e in report.library.experiences] == [f"E{n}" for n in (1, 2, 4, 5, 6, 7, 8)]
     assert f"{made} is {project.name} without E3: 7 experiences" in report.sentence
@@ -88,13 +88,13 @@ async def test_nothing_is_removed_where_nothing_or_everything_does_harm(
     before = counts(project)
     reward(project, "0.8 - 0.05 * hidden(E3) - 0.05 * hidden(E5) + noise / 8 - 0.1 / (1 + shown)")
     report = prune(project)
-    assert (list(report.gone), report.library) == ([], None)
+    assert (list(report.removed), report.library) == ([], None)
     assert report.sentence.startswith(f"{project.name} stays as it is: no experience is likely")
     assert (report.document()["exit"], report.document()["library"]) == (0, None)
 
     reward(project, "0.9 - shown / 12.0 + noise / 8")
     report = prune(project)
-    assert (len(report.gone), report.library) == (8, None)
+    assert (len(report.removed), report.library) == (8, None)
     assert "all 8 experiences" in report.sentence
     assert "no library is made" in report.sentence
     assert counts(project) == before
@@ -111,12 +111,12 @@ async def test_the_best_that_fit_are_kept_once_what_does_harm_is_gone(project: M
         assert len(kept) == 1 + (room - 35) // 5
         best = max(sum(worth[e.id] for e in part) for part in combinations(all_, len(kept)))
         assert sum(worth[id_] for id_ in kept) == pytest.approx(best, abs=1e-6)
-        assert {one.reason for one in report.gone} == {"room"}
+        assert {one.reason for one in report.removed} == {"room"}
     assert prune(project, 70).library is None, "all fit"
 
     reward(project, f"0.5 + 0.2 * hidden(E3) - 0.1 * hidden(E2) - 0.05 * ({OTHERS}) + noise / 4")
     report = prune(project, 40)
-    reasons = {one.of.experience.id: one.reason for one in report.gone}
+    reasons = {one.of.experience.id: one.reason for one in report.removed}
     assert reasons.pop("E3") == "harm"
     assert set(reasons.values()) == {"room"}
     assert "E2" in [e.id for e in report.library.experiences]

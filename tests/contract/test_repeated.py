@@ -19,20 +19,22 @@ def arms(gp: Gp, names: str, k: int, *words: str) -> None:
 
 
 def contrast_of(gp: Gp, *names: str) -> dict[str, Any]:
-    found: dict[str, Any] = document(gp, *names)["contrasts"][0]
-    return found
+    """The first contrast of the runs, with its sentence."""
+    compared = document(gp, *names)
+    found: dict[str, Any] = compared["contrasts"][0]
+    return found | {"sentence": compared["sentences"][0]}
 
 
 def edited(gp: Gp, text: str) -> tuple[str, str]:
     """A library that a person changed, and its evaluation."""
     made = gp("experiences", "edit", "E2", "--text", f"Units: {text}", "--json").document
     ran = gp("eval", "--arms", f"none,{made['library']}", "--run", "demo", "--json")
-    return made["library"], ran.document["contrasts"][0]["run"]
+    return made["library"], ran.document["contrasts"][0]["arm"]
 
 
 def test_all_libraries_of_one_practice_are_the_first_comparison(demo: Gp) -> None:
     found = contrast_of(demo, *PAIR)
-    assert found["comparison"] == 1
+    assert found["look"]["number"] == 1
     assert found["p_adjusted"] == pytest.approx(found["difference"]["p"] / 0.8)
     assert "comparison on these questions" not in found["sentence"]
 
@@ -41,7 +43,7 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
     for k, number, word in ((4, 2, "second"), (6, 3, "third")):
         arms(demo, "none,full", k)
         found = contrast_of(demo, *PAIR)
-        assert found["comparison"] == number
+        assert found["look"]["number"] == number
         assert f"\u00d7 {k}, the {word} comparison on these questions" in found["sentence"]
         share = 0.2 / (number * (number - 1))
         assert found["p_adjusted"] == pytest.approx(min(found["difference"]["p"] / share, 1))
@@ -49,10 +51,9 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
         arms(demo, "none,full", k)  # complete: nothing is asked
         assert contrast_of(demo, *PAIR) == found
     sentence = found["sentence"]
-    assert demo("eval", "--arms", "none,full", "--run", "demo", "--json").document["contrasts"][0][
-        "sentence"
-    ] == re.sub("; practice cost.*", "", sentence)
-    for shown in ("demo", found["run"]):
+    again = demo("eval", "--arms", "none,full", "--run", "demo", "--json").document
+    assert again["sentences"] == [re.sub("; practice cost.*", "", sentence)]
+    for shown in ("demo", found["arm"]):
         assert demo("runs", "show", shown, "--json").document["difference"] == sentence
     ran = demo("report", "demo")
     assert "the third comparison on these questions" in ran.err
@@ -62,26 +63,26 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
 def test_each_edited_library_is_another_comparison_and_keeps_its_number(demo: Gp) -> None:
     _, first = edited(demo, "name them.")
     found = contrast_of(demo, "demo/eval", first)
-    assert found["comparison"] == 2
+    assert found["look"]["number"] == 2
     _, second = edited(demo, "name them first.")
-    assert contrast_of(demo, "demo/eval", second)["comparison"] == 3
+    assert contrast_of(demo, "demo/eval", second)["look"]["number"] == 3
     assert contrast_of(demo, "demo/eval", first)["sentence"] == found["sentence"]
-    assert contrast_of(demo, *PAIR)["comparison"] == 1
+    assert contrast_of(demo, *PAIR)["look"]["number"] == 1
 
 
 def test_an_interrupted_evaluation_is_compared_once(demo: Gp) -> None:
     arms(demo, "none,full", 4, "--pilot", "15")
     arms(demo, "none,full", 4, "--pilot", "15")
     arms(demo, "none,full", 4)
-    assert contrast_of(demo, *PAIR)["comparison"] == 2
+    assert contrast_of(demo, *PAIR)["look"]["number"] == 2
     arms(demo, "none,full", 6)
-    assert contrast_of(demo, *PAIR)["comparison"] == 3
+    assert contrast_of(demo, *PAIR)["look"]["number"] == 3
 
 
 def test_an_evaluation_that_was_given_up_is_no_comparison(demo: Gp) -> None:
     arms(demo, "aa,filler", 2, "--pilot", "15")
     arms(demo, "none,full", 4)
-    assert contrast_of(demo, *PAIR)["comparison"] == 2
+    assert contrast_of(demo, *PAIR)["look"]["number"] == 2
 
 
 def test_gaps_that_are_filled_are_no_comparison(demo: Gp) -> None:
@@ -95,21 +96,21 @@ def test_gaps_that_are_filled_are_no_comparison(demo: Gp) -> None:
     assert contrast_of(demo, *PAIR)["difference"]["missing"] == 40
     arms(demo, "none,full", 2)
     found = contrast_of(demo, *PAIR)
-    assert (found["difference"]["missing"], found["comparison"]) == (0, 1)
+    assert (found["difference"]["missing"], found["look"]["number"]) == (0, 1)
 
 
 def test_an_evaluation_that_reuses_all_answers_is_no_comparison(demo: Gp) -> None:
     library, _ = edited(demo, "name them.")
     assert demo("export-agent", "--run", library, "-o", "edited.yaml").code == 0
     run = demo("eval", "--run", "demo", "--agent", "edited.yaml", "--json").document["run"]
-    assert contrast_of(demo, "demo/eval", run)["comparison"] == 2
+    assert contrast_of(demo, "demo/eval", run)["look"]["number"] == 2
     arms(demo, "none,full", 4)
-    assert contrast_of(demo, *PAIR)["comparison"] == 3
+    assert contrast_of(demo, *PAIR)["look"]["number"] == 3
 
 
 def test_arms_of_one_command_share_a_comparison_also_where_two_are_shown(demo: Gp) -> None:
     report = demo("eval", "--arms", "none,full,filler", "--run", "demo", "--json").document
     (filler,) = [c for c in report["contrasts"] if c["baseline"] != "demo/eval"]
-    assert filler["comparison"] == 2
-    alone = contrast_of(demo, filler["baseline"], filler["run"])
+    assert filler["look"]["number"] == 2
+    alone = contrast_of(demo, filler["baseline"], filler["arm"])
     assert alone["p_adjusted"] == pytest.approx(min(2 * alone["difference"]["p"] / 0.1, 1))

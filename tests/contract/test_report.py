@@ -99,7 +99,7 @@ def test_an_evaluation_alone_has_its_score_and_nothing_to_compare_with(demo: Gp)
 
 def test_what_an_evaluation_of_a_library_is_compared_with(demo: Gp) -> None:
     runs = demo("runs", "list", "--json").document["runs"]
-    name = next(run["run"] for run in runs if run["run"].startswith("demo/eval/L"))
+    name = next(run["name"] for run in runs if run["name"].startswith("demo/eval/L"))
     ran = demo("report", name, "-o", "-", "--format", "md")
     assert "better by" in ran.out.lower()
     assert "| demo/eval |" in ran.out

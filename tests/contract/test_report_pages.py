@@ -37,8 +37,8 @@ async def test_it_says_first_whether_it_is_better_then_where_each_question_stand
     (answer,) = Workspace(project.db).report("toy", format="md").answers
     assert re.match(r"Better by|Worse by|No difference|Too few|No verdict", answer)
     assert seen(page).index(answer[1:]) < seen(page).index("Learning curve")
-    runs = Workspace(project.db).runs().document()["runs"]
-    scores = [run["score"] for run in runs if run["kind"] == "eval"]
+    listed = Workspace(project.db).runs()
+    scores = [listed.scores[run.name] for run in listed.runs if run.kind == "eval"]
     assert len(scores) == 3
     # A library that did not change is measured once, and has one mark.
     assert text.count('class="mark" cx=') >= len(scores)

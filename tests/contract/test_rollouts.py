@@ -20,7 +20,7 @@ def after(ran_out: str, label: str) -> list[str]:
 
 def last_library(gp: Gp) -> str:
     """Return the evaluation of the demo's last library."""
-    name: str = gp("runs", "list", "--json").document["runs"][-1]["run"]
+    name: str = gp("runs", "list", "--json").document["runs"][-1]["name"]
     return name
 
 
@@ -30,9 +30,10 @@ def test_the_list_of_runs_says_dataset_model_and_score(demo: Gp) -> None:
     score = demo("runs", "show", "demo/eval", "--json").document["scores"]["demo/eval"]["mean"]
     assert f" 5 of 5 {score:.3f} test sim " in first
     assert " 4 of 4 - practice sim " in second
-    runs = demo("runs", "list", "--json").document["runs"]
-    assert runs[0]["score"] == pytest.approx(score)
-    assert (runs[0]["dataset"], runs[0]["model"], runs[1]["score"]) == ("test", "sim", None)
+    document = demo("runs", "list", "--json").document
+    assert document["scores"]["demo/eval"] == pytest.approx(score)
+    assert "demo" not in document["scores"]
+    assert document["asked"]["demo/eval"] == {"dataset": "test", "model": "sim"}
 
 
 def test_a_score_in_the_list_is_that_of_the_run_also_where_rollouts_are_missing(demo: Gp) -> None:
@@ -57,8 +58,8 @@ def test_an_evaluation_shows_what_it_asked_and_how_often(demo: Gp) -> None:
     assert facts["pass"].startswith("@1 0.")
     assert "@2 0." in facts["pass"]
     document = demo("runs", "show", "demo/eval", "--json").document
-    told = [document[key] for key in ("dataset", "model", "verify", "k")]
-    assert told == ["test", "sim", "math", 2]
+    told = [document[key] for key in ("model", "verify", "k")]
+    assert [document["dataset"]["name"], *told] == ["test", "sim", "math", 2]
     limited = demo(
         *("eval", "--dataset", "test", "--verify", "math", "--model", "sim"),
         *("--exp-id", "few", "--limit", "3", "--json"),
@@ -152,8 +153,10 @@ def test_questions_that_flipped_against_the_agent_without_experiences(demo: Gp) 
     before, now = means(rows_of(demo, "demo/eval")), means(rows_of(demo, name))
     flipped = {n for n in now if (before[n][-1] >= 0.5) != (now[n][-1] >= 0.5)}
     rows = rows_of(demo, name, "--flipped")
+    flips = demo("rollouts", "list", name, "--flipped", "--json").document["flips"]
+    assert {str(row["sample_id"]) for row in rows} == {*flips}
     assert {row["number"] for row in rows} == flipped
-    assert {row["flip"]["now"] >= 0.5 for row in rows} == {True, False}
+    assert {flip["now"] >= 0.5 for flip in flips.values()} == {True, False}
     assert rows_of(demo, name, "--against", "demo/eval") == rows
     shown = demo("rollouts", "list", name, "--flipped").out
     assert "compared with: demo/eval" in shown
@@ -183,9 +186,9 @@ def test_a_rescored_evaluation_is_compared_with_the_one_it_scores(demo: Gp) -> N
     rejudge = ("eval", "--rejudge", "--verify", f"{score}:alone", "--run", scored, "--json")
     name = demo(*rejudge).document["run"]
     document = demo("rollouts", "list", name, "--flipped", "--json").document
-    assert document["compared_with"] == scored != "demo/eval"
+    assert document["compared"] == scored != "demo/eval"
     assert document["rollouts"]
-    assert all(row["flip"]["was"] >= 0.5 > row["flip"]["now"] for row in document["rollouts"])
+    assert all(flip["was"] >= 0.5 > flip["now"] for flip in document["flips"].values())
 
 
 def test_runs_with_no_question_in_common_are_not_compared(demo: Gp) -> None:

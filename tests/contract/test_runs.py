@@ -16,10 +16,10 @@ def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")
     document = demo("runs", "list", "--json").document
     assert document["schema"] == "grpo-practice.runs/1"
-    found = {run["run"]: run for run in document["runs"]}
+    found = {run["name"]: run for run in document["runs"]}
     assert found["demo"]["kind"] == "practice"
-    assert found["demo"]["steps"] == {"planned": 4, "closed": 4}
-    assert {run["parent"] for name, run in found.items() if "/L" in name} == {"demo"}
+    assert (found["demo"]["steps"], found["demo"]["steps_closed"]) == (4, 4)
+    assert {run["parent_run"] for name, run in found.items() if "/L" in name} == {"demo"}
 
 
 def test_a_run_shows_steps_scores_and_costs_by_stage(demo: Gp) -> None:
@@ -54,7 +54,7 @@ def test_the_document_of_a_run_adds_up(demo: Gp) -> None:
     assert document["schema"] == "grpo-practice.run/1"
     assert document["outcomes"] == {"ok": 240}
     assert [step["stats"]["planned"] for step in document["steps"]] == [60] * 4
-    assert {step["stats"]["mean_reward_over"] for step in document["steps"]} == {"all rollouts"}
+    assert {step["stats"]["mean_reward_over"] for step in document["steps"]} == {"all"}
     assert {cost["stage"]: cost["calls"] for cost in document["costs"]}["play"] == 240
     assert [b["cause"] for b in document["branches"]] == ["start"]
     assert all(0 < s["mean"] < 1 for s in document["scores"].values())
@@ -76,7 +76,7 @@ def test_deleting_a_run_takes_its_evaluations_along(demo: Gp) -> None:
     ran = demo("runs", "delete", "demo", "-y")
     assert ran.out.startswith("deleted 3 runs: demo, demo/eval/L")
     left = demo("runs", "list", "--json").document["runs"]
-    assert [run["run"] for run in left] == ["demo/eval"]
+    assert [run["name"] for run in left] == ["demo/eval"]
 
 
 def test_several_runs_are_deleted_by_names_and_globs(demo: Gp) -> None:
@@ -88,7 +88,7 @@ def test_several_runs_are_deleted_by_names_and_globs(demo: Gp) -> None:
     assert "and all that was paid for there?" in ran.err
     ran = demo("runs", "delete", "demo/*", "other/eval", "-y")
     assert ran.out.startswith("deleted 4 runs: demo/eval, demo/eval/L"), ran.err
-    assert [run["run"] for run in demo("runs", "list", "--json").document["runs"]] == ["demo"]
+    assert [run["name"] for run in demo("runs", "list", "--json").document["runs"]] == ["demo"]
 
 
 @pytest.mark.parametrize("words", [("runs", "list"), ("experiences", "list"), ("data", "list")])

@@ -68,12 +68,14 @@ async def test_the_prompt_stands_first_byte_for_byte_and_once(tmp_path: Path) ->
         assert place.report.document() == {
             "schema": "grpo-practice.serve/1",
             "url": place.url,
-            "agent": "math_agent",
+            "name": "math_agent",
             "experiences": 2,
             "model": "m-1",
             "passing_on_to": up.url,
             "simulated": False,
             "run": None,
+            "next": None,
+            "exit": None,
         }
     for base in ("[E9] looks like an entry", "Ends\n\n", ""):
         async with both(tmp_path, instructions=base) as (up, place):

@@ -66,7 +66,7 @@ def ask(url: str, text: str) -> str:
 def _what_was_recorded_is_shown_and_becomes_a_dataset(demo: Gp, answer: str) -> None:
     assert "recorded" in demo("runs", "list").out
     assert "2 answered requests in 2 conversations" in demo("runs", "show", "rec").out
-    assert demo("runs", "show", "rec", "--json").document["passed"] == {
+    assert demo("runs", "show", "rec", "--json").document["traffic"] == {
         "requests": 2,
         "conversations": 2,
         "failed": 0,
@@ -132,12 +132,14 @@ def test_an_agent_is_served_and_recorded_until_a_signal(demo: Gp, tmp_path: Path
     assert json.loads(out) == {
         "schema": "grpo-practice.serve/1",
         "url": url,
-        "agent": "math_agent",
+        "name": "math_agent",
         "experiences": 2,
         "model": "sim",
         "passing_on_to": "the simulated endpoint in this program",
         "simulated": True,
         "run": "rec",
+        "next": None,
+        "exit": None,
     }
     _what_was_recorded_is_shown_and_becomes_a_dataset(demo, answer)
     other = agent_file(tmp_path, "", provider=SIM, instructions="Something else.", toolkits=KIT)

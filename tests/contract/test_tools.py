@@ -131,6 +131,6 @@ def test_a_program_that_fails_is_no_wrong_answer(gp: Gp) -> None:
         config({"type": "command", "command": [sys.executable, "own.py"]}, server.url)
         ran = gp("eval", "--config", "c.yaml", "--json")
     assert ran.code == 1
-    assert "nothing works" in ran.document["error"]["message"]
+    assert "nothing works" in ran.document["message"]
     rows = gp("rollouts", "list", "x/eval", "--json").document["rollouts"]
     assert [(row["reward"], row["outcome"]) for row in rows] == [(None, "error")]

@@ -63,14 +63,14 @@ def test_a_library_that_caches_is_no_run_that_found_nothing_to_do(tmp_path: Path
     again = gp("practice", *RUN, *AGENT, *one, "--json")
     assert again.code == again.document["exit"] == 1
     # Twelve questions in two epochs: each is asked once, and three attempts are played of it.
-    assert again.document["answers_without_a_request"] == 2 * 12 * 3 - 12
+    assert again.document["health"]["unasked"] == 2 * 12 * 3 - 12
 
 
 def test_an_agent_that_asks_is_not_named(tmp_path: Path, gp: Gp) -> None:
     project(tmp_path, CACHED.replace("if question not in known", "if True"))
     ran = gp("practice", *RUN, *AGENT, "--json")
     assert ran.code == 0
-    assert ran.document["answers_without_a_request"] == 0
+    assert ran.document["health"]["unasked"] == 0
     assert "without a request" not in ran.err
 
 

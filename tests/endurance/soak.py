@@ -128,8 +128,8 @@ class Soak:
             """SELECT count(*) FROM rollouts LEFT JOIN verdicts USING (rollout_id)
                 WHERE (outcome = 'error') = (reward IS NOT NULL)"""
         )
-        told = self.document.get("rollouts", {})
-        outcomes = sum(told.get("outcomes", {}).values())
+        told = self.document.get("score", {})
+        outcomes = sum(self.document.get("outcomes", {}).values())
         return [
             (f"{rows} rows for {self.planned} rollouts", rows == self.planned),
             ("some questions have not 8 rollouts", {n for *_, n in per_step} == {K}),
@@ -248,7 +248,7 @@ class Soak:
         size = (self.folder / "grpo-practice.db").stat().st_size
         return "\n".join(
             [
-                f"rollouts   {self.planned} planned; the report says {self.document['rollouts']}",
+                f"rollouts   {self.planned} planned; the report says {self.document['outcomes']}",
                 f"requests   {requests} made, {requests / self.planned:.3f} of the ideal;"
                 f" at most {self.stats['most_at_once']} at once",
                 f"replies    {len(self.answers())} whole and in time,"

@@ -49,7 +49,7 @@ class Seen:
 
     @property
     def outcomes(self) -> dict[str, int]:
-        found: dict[str, int] = self.told["rollouts"]["outcomes"]
+        found: dict[str, int] = self.told["outcomes"]
         return found
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:

@@ -229,7 +229,7 @@ def test_2_08_no_text_is_ever_sql(gp: Gp) -> None:
         ("experiences", "list", "--run", drop),
     ):
         assert gp(*words).code in (2, 4)
-    assert [run["run"] for run in gp("runs", "list", "--json").document["runs"]] == ["e/eval"]
+    assert [run["name"] for run in gp("runs", "list", "--json").document["runs"]] == ["e/eval"]
     assert counted("runs") == 1
 
 

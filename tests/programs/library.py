@@ -95,7 +95,7 @@ def evaluated(
         told = _document(folder, agent, url)
     elsewhere = folder / "elsewhere.txt"
     assert not elsewhere.exists(), f"it asked {sorted(set(elsewhere.read_text().split()))}"
-    assert told["rollouts"]["scored"] == ROLLOUTS, told["rollouts"]
+    assert told["score"]["scored"] == ROLLOUTS, told["score"]
     assert told["score"]["mean"] == 1, f"{reads!r} was not answered: {bodies[-1]['messages']}"
     assert len(bodies) >= ROLLOUTS, f"{len(bodies)} requests for {ROLLOUTS} rollouts"
     assert {body["model"] for body in bodies} == {MODEL}

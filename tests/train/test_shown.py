@@ -31,17 +31,19 @@ def test_the_stored_run_has_two_branches_and_each_step_once(workspace: Workspace
 def test_a_run_says_from_what_and_how_it_was_trained(workspace: Workspace) -> None:
     document = workspace.run(RUN).document()
     assert (document["model"], document["verify"]) == ("models/base", "exact")
-    assert document["base_sha256"] == BASE_SHA.hex()
-    assert [(row["step"], row["loss"]) for row in document["updates"]] == [
+    assert document["trained"]["base_sha"] == BASE_SHA.hex()
+    assert [(row["step"], row["loss"]) for row in document["trained"]["updates"]] == [
         (0, 0.5),
         (1, 0.25),
         (2, 0.0),
     ]
-    assert [row["path"] for row in document["checkpoints"]] == [
+    assert [row["path"] for row in document["trained"]["checkpoints"]] == [
         "t.db.train/toy.train/b1/step-000001",
         "t.db.train/toy.train/b2/step-000002",
     ]
-    assert [run["model"] for run in workspace.runs().document()["runs"]] == ["models/base"]
+    assert [one["model"] for one in workspace.runs().document()["asked"].values()] == [
+        "models/base"
+    ]
 
 
 @pytest.mark.parametrize("train", ["[model]", "[]", "models/base", "{}", "{model: 7}"])
@@ -67,7 +69,7 @@ def test_rollouts_have_question_prompt_and_answer_without_calls(workspace: Works
 
 def test_a_question_flips_between_its_first_and_its_last_step(workspace: Workspace) -> None:
     report = workspace.rollout_list(RUN, flipped=True)
-    assert {row.number for row in report.rows} == {3, 4}
+    assert {row.number for row in report.rollouts} == {3, 4}
     assert report.compared == "the first time that the run played the question"
 
 
@@ -131,7 +133,7 @@ def test_scores_on_the_selection_questions_are_shown_and_are_no_results(
     selected: TrainProject,
 ) -> None:
     report = selected.workspace.run(RUN)
-    assert [row["step"] for row in report.document()["selection"]] == [2, 5]
+    assert [*report.document()["trained"]["selection"]] == ["2", "5"]
     assert dict(report.scores) == {}
     page = selected.workspace.report(RUN).text
     assert "score of the weights on the questions that they are chosen by" in page

@@ -381,8 +381,9 @@ def test_runs_show_has_steps_updates_and_checkpoints(project: TrainProject) -> N
     report = project.workspace.run("toy/train")
     assert report.trained is not None
     document = report.document()
-    assert [update["step"] for update in document["updates"]] == list(range(6))
-    assert [row["step"] for row in document["checkpoints"]] == [1, 3, 5]
-    assert len(document["base_sha256"]) == 64
-    assert (document["model"], document["kind"]) == ("base", "train")
+    trained = document["trained"]
+    assert [update["step"] for update in trained["updates"]] == list(range(6))
+    assert [row["step"] for row in trained["checkpoints"]] == [1, 3, 5]
+    assert len(trained["base_sha"]) == 64
+    assert (document["model"], document["run"]["kind"]) == ("base", "train")
     assert report.next_command == "grpo-practice export-agent --run toy/train"

@@ -34,7 +34,7 @@ def test_mathematics_with_a_python_tool(desk: Desk) -> None:
     before, after = MATH[3:5], MATH[7:9]
     for plain, learnt in zip(before, after, strict=True):
         assert played.score(learnt) > played.score(plain) + 0.15
-        assert played.reports[learnt]["rollouts"]["coverage"] == 1.0
+        assert played.reports[learnt]["score"]["coverage"] == 1.0
         assert set(played.asked[learnt]) == {"play"}
     practice = MATH[5]
     assert set(played.asked[practice]) == {"play"} | TEACHING
@@ -55,7 +55,7 @@ def test_web_search(desk: Desk) -> None:
     played = play(desk, WEB)
     plain, practice, learnt = WEB[2], WEB[3], WEB[5]
     assert played.score(learnt) > played.score(plain) + 0.15
-    assert played.reports[learnt]["rollouts"]["coverage"] == 1.0
+    assert played.reports[learnt]["score"]["coverage"] == 1.0
     for command, rollouts, run in ((plain, 30, "web/eval"), (practice, 150, "web_practice")):
         asked, calls = played.asked[command], desk.calls(run)
         assert asked["play"] == calls["play"] == 3 * rollouts

@@ -34,7 +34,6 @@ from grpo_practice.reports.datasets import (
     DatasetSample,
     DatasetSplit,
     DeletedDataset,
-    DownloadedDataset,
     ExportedDataset,
     SplitPart,
     StoredDataset,
@@ -177,7 +176,7 @@ class Datasets:
         found = download(what, options, tell=lambda text: tee(on_event)(Notice(text)))
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
-            return DownloadedDataset(
+            return StoredDataset(
                 row,
                 new,
                 found.origin,

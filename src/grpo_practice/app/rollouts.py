@@ -59,7 +59,7 @@ class Found:
     branch: Branch
     wanted: Wanted
     flips: dict[int, Flip] | None = None
-    compared: str = ""
+    compared: str | None = None
     """Play that flips are compared with."""
 
 
@@ -75,8 +75,8 @@ def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
     return RolloutsReport(
         run=found.run.name,
         step=wanted.step,
-        rows=rows,
-        wanted=store.read(rollout_list.count_wanted, branch, wanted),
+        rollouts=rows,
+        matching=store.read(rollout_list.count_wanted, branch, wanted),
         all=store.read(rollout_list.count_wanted, branch, Wanted(wanted.step)),
         filters=choice.filters,
         flips=found.flips,
@@ -94,7 +94,7 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
     shown = [*rollouts_of(store, choice, most)]
     _, branch, _ = played_run(store, choice.run, choice.step)
     groups = dict.fromkeys((report.step, report.rollout.slot) for report in shown)
-    asked = {group: store.read(teacher_calls, branch, *group) for group in groups}
+    asked = [call for group in groups for call in store.read(teacher_calls, branch, *group)]
     return TranscriptsReport(listed, shown, asked)
 
 
@@ -196,7 +196,7 @@ def played_run(
 
 def _find(store: Store, choice: Choice) -> Found:
     run, branch, step = played_run(store, choice.run, choice.step)
-    samples, flips, compared = None, None, ""
+    samples, flips, compared = None, None, None
     if choice.flipped or choice.against is not None:
         flips, compared = _flips(store, run, branch, choice.against)
         samples = set(flips)

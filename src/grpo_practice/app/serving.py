@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from typing_extensions import override
@@ -69,6 +69,12 @@ class Prepared:
 class Served(Report):
     """An agent that is being served."""
 
+    schema: ClassVar = "grpo-practice.serve/1"
+    in_document: ClassVar = (
+        *("url", "prepared.agent.name", "prepared.agent.experiences", "prepared.agent.model"),
+        *("prepared.passing_on_to", "prepared.simulated", "run"),
+    )
+
     url: str
     prepared: Prepared
     counts: Counts
@@ -78,19 +84,10 @@ class Served(Report):
     run: str | None
     """Run that is recorded."""
 
+    @property
     @override
-    def document(self) -> dict[str, Any]:
-        """Return what `serve --json` prints once requests are answered."""
-        return {
-            "schema": "grpo-practice.serve/1",
-            "url": self.url,
-            "agent": self.prepared.agent.name,
-            "experiences": self.prepared.agent.experiences,
-            "model": self.prepared.agent.model,
-            "passing_on_to": self.prepared.passing_on_to,
-            "simulated": self.prepared.simulated,
-            "run": self.run,
-        }
+    def exit_code(self) -> None:
+        """None: the document is printed before the command ends."""
 
 
 async def serve_agent(

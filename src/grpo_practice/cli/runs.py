@@ -278,9 +278,9 @@ def _passed(report: "RunReport") -> list[tuple[str, str]]:
     from grpo_practice.cli.terminal.reports_view import passed
 
     score = report.scores.get(report.run.name)
-    each = count(report.attempts or 0, "rollout")
+    each = count(report.k or 0, "rollout")
     return [
-        ("k", f"{each} a question" if report.attempts else ""),
+        ("k", f"{each} a question" if report.k else ""),
         ("pass", passed(score) if score else ""),
     ]
 

@@ -1,6 +1,6 @@
 """The report of `doctor`: all findings, and the exit code that they mean."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -20,16 +20,10 @@ class Diagnosis(Report):
     """All findings, in the order in which a run would meet them."""
 
     schema: ClassVar = "grpo-practice.doctor/1"
-    in_document: ClassVar = ("findings", "requests")
 
     findings: Sequence[Finding]
-    new: int = 0
+    requests: int = 0
     """Requests that endpoints were asked."""
-
-    @property
-    def requests(self) -> Mapping[str, int]:
-        """Requests of the command, as other documents have them."""
-        return {"new": self.new}
 
     @property
     @override

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -21,6 +21,8 @@ from grpo_practice.reports.base import Report
 class FirstFiles(Report):
     """Files that were written into a folder."""
 
+    schema: ClassVar = "grpo-practice.init/1"
+
     folder: Path
     files: Sequence[Path]
 
@@ -31,6 +33,12 @@ class FirstFiles(Report):
         return [*there, "cp .env.example .env && chmod 600 .env"]
 
     @property
+    @override
+    def next_command(self) -> list[str]:
+        """All commands to type, in order."""
+        return [*self.shell_commands, *self.next_commands]
+
+    @property
     def next_commands(self) -> list[str]:
         """Commands to type once `.env` is filled in."""
         return [
@@ -39,17 +47,6 @@ class FirstFiles(Report):
             "grpo-practice eval --config practice.yaml",
             "grpo-practice practice --config practice.yaml",
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.init/1`."""
-        return {
-            "schema": "grpo-practice.init/1",
-            "folder": str(self.folder),
-            "files": [str(path) for path in self.files],
-            "next": [*self.shell_commands, *self.next_commands],
-            "exit": 0,
-        }
 
 
 def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:

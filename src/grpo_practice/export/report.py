@@ -4,7 +4,7 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -12,12 +12,18 @@ from grpo_practice.export.enhanced_agent import ExportedAgent, Measured
 from grpo_practice.export.render import FORMATS, Files, format_by_name, one_text
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.before_after import BeforeAfter, When
-from grpo_practice.reports.encoder import json_value
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exported(Report):
     """An agent with what it learnt, in one of the formats."""
+
+    schema: ClassVar = "grpo-practice.export/1"
+    in_document: ClassVar = (
+        *("agent.provenance.run", "agent.provenance.branch", "agent.provenance.step"),
+        *("agent.library", "agent.library.experiences", "agent.provenance.simulated", "before"),
+        *("after", "agent.provenance.left_out", "format", "path", "files", "call", "measure"),
+    )
 
     agent: ExportedAgent
     files: Files
@@ -73,30 +79,6 @@ class Exported(Report):
         form = "" if self.format == format_by_name(str(self.path)) else f" --format {self.format}"
         file = shlex.quote(str(self.path))
         return f"grpo-practice export-agent{self.ref}{form} -o {file} --force"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.export/1`."""
-        origin, library = self.agent.provenance, self.agent.library
-        return {
-            "schema": "grpo-practice.export/1",
-            "run": origin.run,
-            "branch": origin.branch,
-            "step": origin.step,
-            "library": f"L{library.id}",
-            "n": len(library),
-            "simulated": origin.simulated,
-            "before": json_value(self.before),
-            "after": json_value(self.after),
-            "left_out": list(origin.left_out),
-            "format": self.format,
-            "path": None if self.path is None else str(self.path),
-            "files": dict(self.files) if self.path is None else list(self.files),
-            "call": self.call,
-            "measure": dict(self.measure),
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

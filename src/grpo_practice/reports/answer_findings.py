@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from shlex import quote
-from typing import Any
 
 from grpo_practice.calls import UNASKED
 from grpo_practice.findings import Finding, counted, failure, warning
@@ -141,13 +140,3 @@ def _aliases(health: Health) -> list[str]:
         more = [f"{len(by) - NAMED} others"] if len(by) > NAMED else []
         found.append(f"{asked} was answered by {', '.join([*some, *more])}")
     return found
-
-
-def health_document(health: Health) -> dict[str, Any]:
-    """Return the parts of a document that say how far its numbers can be trusted."""
-    return {
-        "failed_requests": dict(health.unanswered),
-        "retried_requests": health.retried,
-        "answers_without_a_request": health.unasked,
-        "reproducible": not voided_by(health),
-    }

@@ -83,7 +83,7 @@ def compare_evaluations(
             pair.known,
             pair.new,
             () if answers is None else _notes(store, baseline, other),
-            (baseline.arm.attempts, other.arm.attempts),
+            (baseline.arm.k, other.arm.k),
             {q.key: q.cluster for q in baseline.questions if q.cluster},
         )
         for (baseline, other), pair, verdict, p in zip(
@@ -196,14 +196,14 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
 
 def _answers(
     store: Store, sides: Collection[_Side], samples: set[int]
-) -> dict[tuple[str, int], list[RolloutRow]]:
-    """Return (run, sample) → its rollouts, by attempt."""
-    found = dict[tuple[str, int], list[RolloutRow]]()
+) -> dict[str, dict[int, list[RolloutRow]]]:
+    """Return run → sample → its rollouts, by attempt."""
+    found = dict[str, dict[int, list[RolloutRow]]]()
     for side in sides if samples else ():
-        most = len(samples) * max(side.arm.attempts, 1) * MOST_TIMES
+        most = len(samples) * max(side.arm.k, 1) * MOST_TIMES
         wanted = rollout_list.Wanted(samples=samples)
         for row in store.read(rollout_list.list_rollouts, side.branch, wanted, most):
-            found.setdefault((side.run.name, row.sample_id), []).append(row)
+            found.setdefault(side.run.name, {}).setdefault(row.sample_id, []).append(row)
     return found
 
 

@@ -1,19 +1,17 @@
 """Evaluations compared on the questions they have in common: is one better, and by how much?"""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from shlex import quote
 from statistics import fmean
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, number
-from grpo_practice.reports.documents import usd
-from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.stats import Score
-from grpo_practice.stats.paired import ALPHA, FEWEST, Bound, Difference, Look, Moved, Verdict
+from grpo_practice.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
@@ -39,49 +37,51 @@ MOST_MOVED = 10
 class Arm:
     """An evaluation that is compared."""
 
+    in_document: ClassVar = (
+        *("run", "named", "score", "k", "tokens_per_answer", "cost_usd_per_answer", "truncated"),
+        *("empty", "no_answer_read", "totals.begun", "totals.ended"),
+    )
+
     run: str
     named: str
     """The run that was named: a practice run stands for the evaluation of its last library."""
     score: Score
     totals: ArmTotals
-    attempts: int
+    k: int
     """Rollouts planned for a question."""
     extracts: bool
     """Whether its verify function reads the answer out of a response."""
 
     @property
-    def tokens(self) -> float | None:
+    def tokens_per_answer(self) -> float | None:
         """Tokens per answer, in and out; None where no reply tells them."""
         return self.totals.tokens / self.totals.counted if self.totals.counted else None
 
     @property
-    def cost_usd(self) -> float | None:
+    def cost_usd_per_answer(self) -> float | None:
         """Dollars per answer; None where one is unknown."""
         totals = self.totals
         if not totals.priced or totals.priced < totals.scored:
             return None
         return totals.cost_micro / totals.priced / 1e6
 
-    def share(self, n: int) -> float:
-        """Return a number of rollouts as a share of those that are scored."""
-        return n / self.totals.scored if self.totals.scored else 0.0
+    @property
+    def truncated(self) -> float:
+        """Share of the answers that the token limit cut."""
+        return self._share(self.totals.truncated)
 
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        totals = self.totals
-        return {
-            "run": self.run,
-            "named": self.named,
-            "score": json_value(self.score),
-            "k": self.attempts,
-            "tokens_per_answer": self.tokens,
-            "cost_usd_per_answer": self.cost_usd,
-            "truncated": self.share(totals.truncated),
-            "empty": self.share(totals.empty),
-            "no_answer_read": self.share(totals.unread) if self.extracts else None,
-            "begun": totals.begun or None,
-            "ended": totals.ended or None,
-        }
+    @property
+    def empty(self) -> float:
+        """Share of the answers without any text."""
+        return self._share(self.totals.empty)
+
+    @property
+    def no_answer_read(self) -> float | None:
+        """Share of those in which no answer could be read; None if its function reads none."""
+        return self._share(self.totals.unread) if self.extracts else None
+
+    def _share(self, n: int) -> float:
+        return n / self.totals.scored if self.totals.scored else 0.0
 
 
 def judged_of(found: Difference, new: Difference | None) -> Difference:
@@ -93,9 +93,14 @@ def judged_of(found: Difference, new: Difference | None) -> Difference:
 class Contrast:
     """One arm less another."""
 
+    in_document: ClassVar = (
+        *("baseline", "arm", "verdict", "p_adjusted", "look", "difference", "known", "new"),
+        *("could_find", "notes", "k", "difference.questions", "clusters"),
+    )
+
     baseline: str
     arm: str
-    found: Difference
+    difference: Difference
     """Difference over all questions in common."""
     verdict: Verdict
     p_adjusted: float
@@ -116,7 +121,7 @@ class Contrast:
     @property
     def judged(self) -> Difference:
         """Difference that the verdict is about: that on new questions, where they are enough."""
-        return judged_of(self.found, self.new)
+        return judged_of(self.difference, self.new)
 
     @property
     def is_skewed(self) -> bool:
@@ -153,50 +158,8 @@ class Contrast:
     def moved(self) -> list[Moved]:
         """Questions whose mean reward differs, those that moved most first."""
         return sorted(
-            (q for q in self.found.questions if abs(q.by) > 1e-9), key=lambda q: -abs(q.by)
+            (q for q in self.difference.questions if abs(q.by) > 1e-9), key=lambda q: -abs(q.by)
         )
-
-    def document(self, texts: Mapping[int, str]) -> dict[str, Any]:
-        """Return it as part of a document, with all questions to recompute it from."""
-        return {
-            "baseline": self.baseline,
-            "run": self.arm,
-            "verdict": self.verdict,
-            "p_adjusted": self.p_adjusted,
-            "comparison": self.look.number,
-            "difference": _difference_document(self.found),
-            "known_questions": self.known,
-            "new_questions": _difference_document(self.new) if self.new else None,
-            "could_find": self.could_find,
-            "notes": list(self.notes),
-            "questions": [
-                {"sample": int(q.key), "a": q.a, "b": q.b, "question": texts.get(int(q.key))}
-                | ({"cluster": self.clusters[q.key]} if q.key in self.clusters else {})
-                for q in self.found.questions
-            ],
-        }
-
-
-def _difference_document(found: Difference) -> dict[str, Any]:
-    return {
-        "mean": found.mean,
-        "se": found.se,
-        "ci95": list(found.ci95),
-        "p": found.p,
-        "questions": len(found.questions),
-        "clusters": found.clusters,
-        "effective_clusters": found.effective_clusters,
-        "up": found.up,
-        "down": found.down,
-        "equal": len(found.questions) - found.up - found.down,
-        "missing": found.missing,
-        "worst": _bound_document(found.worst),
-        "best": _bound_document(found.best),
-    }
-
-
-def _bound_document(bound: Bound | None) -> dict[str, Any] | None:
-    return asdict(bound) | {"ci95": list(bound.ci95)} if bound else None
 
 
 def _change(verb: str, ratio: float, unit: str) -> list[str]:
@@ -227,13 +190,19 @@ def points(value: float, *, signed: bool = False) -> str:
 class ComparisonReport(Report):
     """A baseline and the runs that are compared with it."""
 
+    schema: ClassVar = "grpo-practice.compare/1"
+    in_document: ClassVar = (
+        *("simulated", "arms", "contrasts", "sentences", "questions_for_detect", "detect"),
+        *("texts", "answers", "practice_cost_micro", "learning", "cannot_say"),
+    )
+
     arms: Sequence[Arm]
     """The baseline first."""
     contrasts: Sequence[Contrast]
     """One for each other arm."""
     texts: Mapping[int, str]
     """Sample → its question."""
-    practice_micro: int | None = None
+    practice_cost_micro: int | None = None
     """Micro-dollars of the practice behind the last arm; None where that is unknown, or none is."""
     detect: float = 0.05
     """Difference for which the number of questions is told."""
@@ -242,10 +211,31 @@ class ComparisonReport(Report):
     """Whether the arms go by names of their own, `full` and `none`."""
     required: bool = True
     """Whether it found what was required, if something was."""
-    answers: Mapping[tuple[str, int], Sequence[RolloutRow]] = field(default_factory=dict)
-    """(run, sample) → its rollouts, for the questions whose answers were asked for."""
+    answers: Mapping[str, Mapping[int, Sequence[RolloutRow]]] = field(default_factory=dict)
+    """Run → sample → its rollouts, for the questions whose answers were asked for."""
     learning: Mapping[str, LearningCost] = field(default_factory=dict)
     """Arm → what was spent to make it, where practice is compared with training."""
+
+    @property
+    @override
+    def exit_code(self) -> int:
+        """1 if something else was found than what was required."""
+        return 0 if self.required else 1
+
+    @property
+    def sentences(self) -> list[str]:
+        """Result of each contrast, in words."""
+        return [self.sentence(contrast) for contrast in self.contrasts]
+
+    @property
+    def questions_for_detect(self) -> list[int | None]:
+        """Questions that each contrast would need to find `detect`."""
+        return [contrast.questions_for(self.detect) for contrast in self.contrasts]
+
+    @property
+    def cannot_say(self) -> Sequence[str]:
+        """Limits of a comparison of practice with training."""
+        return CANNOT_SAY if self.learning else ()
 
     def name_of(self, run: str) -> str:
         """Return what an arm goes by."""
@@ -328,59 +318,14 @@ class ComparisonReport(Report):
         arms = {arm.run: arm for arm in self.arms}
         was, now = arms[contrast.baseline], arms[contrast.arm]
         parts = []
-        if was.cost_usd and now.cost_usd:
-            parts += _change("costs", now.cost_usd / was.cost_usd, "")
-        elif was.tokens and now.tokens:
-            parts += _change("takes", now.tokens / was.tokens, "tokens")
-        if self.practice_micro and contrast is self.contrasts[-1]:
-            cents = self.practice_micro >= 10_000
-            parts.append(f"practice cost ${self.practice_micro / 1e6:,.{2 if cents else 6}f}")
+        if was.cost_usd_per_answer and now.cost_usd_per_answer:
+            parts += _change("costs", now.cost_usd_per_answer / was.cost_usd_per_answer, "")
+        elif was.tokens_per_answer and now.tokens_per_answer:
+            parts += _change("takes", now.tokens_per_answer / was.tokens_per_answer, "tokens")
+        if self.practice_cost_micro and contrast is self.contrasts[-1]:
+            cents = self.practice_cost_micro >= 10_000
+            parts.append(f"practice cost ${self.practice_cost_micro / 1e6:,.{2 if cents else 6}f}")
         return "".join(f"; {part}" for part in parts)
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.compare/1`."""
-        return {
-            "schema": "grpo-practice.compare/1",
-            "simulated": self.simulated,
-            "arms": [arm.document() for arm in self.arms],
-            "contrasts": [
-                contrast.document(self.texts)
-                | {
-                    "answers": self._answers_document(contrast),
-                    "sentence": self.sentence(contrast),
-                    "questions_for_detect": contrast.questions_for(self.detect),
-                }
-                for contrast in self.contrasts
-            ],
-            "detect": self.detect,
-            "practice_cost_usd": usd(self.practice_micro),
-            **(
-                {
-                    "learning": json_value(self.learning),
-                    "cannot_say": list(CANNOT_SAY),
-                }
-                if self.learning
-                else {}
-            ),
-            "next": self.next_command,
-            "exit": 0 if self.required else 1,
-        }
-
-    def _answers_document(self, contrast: Contrast) -> list[dict[str, Any]]:
-        runs = {"a": contrast.baseline, "b": contrast.arm}
-        return [
-            {"sample": int(q.key)}
-            | {
-                arm: [
-                    {"reward": row.reward, "answer": row.error or row.extracted or row.head}
-                    for row in self.answers.get((run, int(q.key)), ())
-                ]
-                for arm, run in runs.items()
-            }
-            for q in contrast.moved
-            if (runs["a"], int(q.key)) in self.answers
-        ]
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

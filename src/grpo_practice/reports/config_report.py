@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -16,6 +16,9 @@ from grpo_practice.reports.base import Report
 @dataclass(frozen=True, slots=True, repr=False)
 class ConfigReport(Report):
     """A configuration as it would be used."""
+
+    schema: ClassVar = "grpo-practice.config/1"
+    in_document: ClassVar = ("command", "path", "used", "ignored", "notices", "routes", "settings")
 
     config: RunConfig
     path: Path | None
@@ -37,20 +40,10 @@ class ConfigReport(Report):
         trains = self.config.kind == "practice" and self.config.only_trains
         return "train" if trains else self.config.kind
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.config/1`."""
-        return {
-            "schema": "grpo-practice.config/1",
-            "command": self.command,
-            "path": str(self.path) if self.path else None,
-            "used": dict(self.used),
-            "ignored": list(self.ignored),
-            "notices": list(self.notices),
-            "keys": [route.document() for route in self.routes],
-            "config": parse_yaml(self.text, "the config").data,
-            "exit": 0,
-        }
+    @property
+    def settings(self) -> Any:
+        """The configuration as data, secrets hidden."""
+        return parse_yaml(self.text, "the config").data
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

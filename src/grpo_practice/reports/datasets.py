@@ -4,13 +4,12 @@ import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from typing_extensions import override
 
 from grpo_practice.data.catalog import first_dataset
 from grpo_practice.reports.base import Report
-from grpo_practice.reports.encoder import json_value
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.types import Sample
 
@@ -125,27 +124,6 @@ class StoredDataset(Report):
         unusable = ("unusable", f"{len(self.unusable)} answers, by verify {self.verify}")
         return [title, *(("note", text) for text in self.notes), unusable]
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data upload --json` and `data download --json` print."""
-        unusable = [{"row": n, "reason": reason} for n, reason in self.unusable.items()]
-        return {
-            "schema": self.schema,
-            "dataset": json_value(self.dataset),
-            "new": self.new,
-            "notes": list(self.notes),
-            "skipped": self.skipped,
-            "verify": {"name": self.verify, "unusable": unusable},
-            "exit": 0,
-        }
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class DownloadedDataset(StoredDataset):
-    """The same, of a dataset that came from the hub."""
-
-    schema: ClassVar = "grpo-practice.download/1"
-
 
 @dataclass(frozen=True, slots=True)
 class SplitPart:
@@ -177,21 +155,11 @@ class DatasetSplit(Report):
 class DatasetSample(Report):
     """Some rows of a dataset, stored as a dataset."""
 
+    schema: ClassVar = "grpo-practice.sample/1"
+
     dataset: DatasetRow
     source: DatasetRow
     seed: int
     new: bool
     verify: str
     """Verify function that can use every answer of the sample."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return what `data sample --json` prints."""
-        return {
-            "schema": "grpo-practice.sample/1",
-            "dataset": json_value(self.dataset),
-            "of": json_value(self.source),
-            "seed": self.seed,
-            "new": self.new,
-            "exit": 0,
-        }

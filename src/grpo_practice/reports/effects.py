@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -28,6 +28,11 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class ExperienceEffect:
     """Effect of one experience, where about half of the others are shown, as a share."""
+
+    in_document: ClassVar = (
+        *("experience.id", "experience.text"),
+        *("effect", "se", "ci95", "p_harm", "expected", "failed", "bounds", "supported"),
+    )
 
     experience: Experience
     effect: float | None
@@ -60,26 +65,6 @@ class ExperienceEffect:
         """True if it is likely to do harm, whatever the failed rollouts would have been."""
         return all((one.p_harm or 0) > HARMFUL for one in (self, *self.bounds))
 
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "id": self.experience.id,
-            "text": self.experience.text,
-            **self._numbers(),
-            "failed": {"with": self.failed[0], "without": self.failed[1]},
-            "failed_as": {str(n): one._numbers() for n, one in enumerate(self.bounds)},
-            "supported": self.supported,
-        }
-
-    def _numbers(self) -> dict[str, Any]:
-        return {
-            "effect": self.effect,
-            "se": self.se,
-            "ci95": list(self.ci95) if self.ci95 else None,
-            "p_harm": self.p_harm,
-            "expected": self.expected,
-        }
-
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
@@ -109,24 +94,6 @@ class Measurement:
     def enough(self) -> bool:
         """True when intervals and probabilities can be believed."""
         return round(self.effective_clusters) >= FEWEST
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "run": self.run,
-            "simulated": self.simulated,
-            "library": f"L{self.library.id}",
-            "dataset": self.dataset,
-            "questions": self.questions,
-            "left_out": self.left_out,
-            "k": self.k,
-            "rollouts": {"planned": self.planned, "scored": self.scored},
-            "clusters": self.clusters,
-            "effective_clusters": self.effective_clusters,
-            "enough": self.enough,
-            "experiences": [one.document() for one in self.experiences],
-            "sum": None if self.total is None else {"mean": self.total[0], "se": self.total[1]},
-        }
 
 
 def measurement(store: Store, name: str) -> Measurement:
@@ -211,6 +178,14 @@ def _of_one(found: "Effects", j: int, experience: Experience) -> ExperienceEffec
 class EffectsReport(Report):
     """Effects of the experiences of a library, beside what the whole library does."""
 
+    schema: ClassVar = "grpo-practice.effects/1"
+    in_document: ClassVar = (
+        *("found.run", "found.simulated", "found.library", "found.dataset", "found.questions"),
+        *("found.left_out", "found.k", "found.planned", "found.scored", "found.clusters"),
+        *("found.effective_clusters", "found.enough", "found.experiences", "found.total"),
+        *("whole", "none", "measured", "notes"),
+    )
+
     found: Measurement
     whole: str
     """Evaluation of the whole library on the same questions."""
@@ -283,29 +258,6 @@ class EffectsReport(Report):
             mean, se = self.found.total
             parts.append(f"the effects sum up to {points(mean, signed=True)} ± {points(se)}")
         return f"the whole library less none: {', '.join(parts) or 'not known'}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.effects/1`."""
-        of = self.measured
-        return {
-            "schema": "grpo-practice.effects/1",
-            **self.found.document(),
-            "full": self.whole,
-            "none": self.none,
-            "full_less_none": None
-            if of is None
-            else {
-                "mean": of.mean,
-                "se": of.se,
-                "ci95": list(of.ci95),
-                "p": of.p,
-                "questions": len(of.questions),
-            },
-            "notes": self.notes,
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

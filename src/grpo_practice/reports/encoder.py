@@ -20,10 +20,19 @@ MICRO, DOLLARS = "_micro", "_usd"
 def shown() -> Mapping[type, Sequence[str]]:
     """Return the attributes that values of lower layers show, if these are not their fields."""
     # Each error of a command passes this module, and `--help` must not wait for the store.
-    from grpo_practice.store.records import DatasetRow
+    from grpo_practice.stats.paired import Difference
+    from grpo_practice.store.records import DatasetRow, StepRow
     from grpo_practice.types import Experience, Sample
 
     return {
+        Difference: (
+            *("mean", "se", "ci95", "p", "n", "clusters", "effective_clusters", "up", "down"),
+            *("equal", "missing", "worst", "best"),
+        ),
+        StepRow: (
+            *("plan.step", "plan.epoch", "status", "library", "groups", "rollouts", "left_out"),
+            "stats",
+        ),
         DatasetRow: ("name", "revision", "sha256", "n", "origin", "created_at"),
         Experience: ("id", "text"),
         Sample: ("question", "answer", "source", "level", "cluster", "meta"),
@@ -44,7 +53,7 @@ def json_object(value: object) -> dict[str, Any]:
             held = None if held is None else getattr(held, part)
         key = name.rpartition(".")[2]
         if key.endswith(MICRO):
-            key, held = key.removesuffix(MICRO) + DOLLARS, None if held is None else held / 1e6
+            key, held = key.removesuffix(MICRO) + DOLLARS, _dollars(held)
         elif isinstance(held, float) and (key == "seconds" or key.endswith("_s")):
             held = round(held, 3)
         found[key] = json_value(held)
@@ -91,6 +100,12 @@ def _of_an_object(value: object) -> Any:
             return json_object(value)
         case _:
             raise TypeError(f"a report holds a {type(value).__name__}, which has no form in JSON")
+
+
+def _dollars(micro: Any) -> Any:
+    if isinstance(micro, Mapping):
+        return {key: _dollars(part) for key, part in micro.items()}
+    return None if micro is None else micro / 1e6
 
 
 def _key(key: object) -> str:

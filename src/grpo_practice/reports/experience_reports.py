@@ -1,9 +1,9 @@
 """The experiences of a library, and the history of one of them, each with its evidence."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from shlex import quote
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -34,16 +34,15 @@ class EvidenceSummary:
     sentence: str
     """The evidence in words."""
 
-    def document(self) -> dict[str, Any]:
-        """Return the numbers, as part of a document."""
-        numbers = asdict(self)
-        del numbers["sentence"]
-        return numbers
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LibraryReport(Report):
     """The experiences of a library."""
+
+    schema: ClassVar = "grpo-practice.experiences/1"
+    in_document: ClassVar = (
+        *("run", "step", "library", "library.experiences", "evidence", "held", "quarantined"),
+    )
 
     run: str
     step: int | None
@@ -55,24 +54,6 @@ class LibraryReport(Report):
     """New texts up to that step that wait for approval."""
     quarantined: Sequence[Quarantined] | None = None
     """Texts kept out up to that step; None where they were not asked for."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.experiences/1`."""
-        outside = self.quarantined
-        return {
-            "schema": "grpo-practice.experiences/1",
-            "run": self.run,
-            "step": self.step,
-            "library": f"L{self.library.id}" if self.library.id else None,
-            "experiences": [
-                {"id": e.id, "text": e.text, "evidence": self.evidence[e.id].document()}
-                for e in self.library.experiences
-            ],
-            "held": [asdict(one) for one in self.held],
-            **({"quarantined": [asdict(q) for q in outside]} if outside is not None else {}),
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -88,6 +69,8 @@ class LibraryReport(Report):
 @dataclass(frozen=True, slots=True, repr=False)
 class DecisionReport(Report):
     """Held experiences that a person approved or rejected."""
+
+    schema: ClassVar = "grpo-practice.decision/1"
 
     run: str
     approved: bool
@@ -111,25 +94,6 @@ class DecisionReport(Report):
         if self.waits or not self.library.experiences:
             return f"grpo-practice runs show {quote(self.run)}"
         return f"grpo-practice export-agent --run {quote(self.run)}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.decision/1`."""
-        return {
-            "schema": "grpo-practice.decision/1",
-            "run": self.run,
-            "decision": "approved" if self.approved else "rejected",
-            "decided": [
-                asdict(one)
-                | {"approved": self.approved, "experience": self.experiences.get(one.id)}
-                for one in self.decided
-            ],
-            "waits": self.waits,
-            "library": f"L{self.library.id}" if self.library.id else None,
-            "left": self.left,
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -163,21 +127,15 @@ class Changes(Shown, tuple[LibraryChange, ...]):
 class ExperienceReport(Report):
     """An experience, from its first text on."""
 
+    schema: ClassVar = "grpo-practice.experience/1"
+    in_document: ClassVar = (
+        *("history.run", "history.id", "history.imported", "history.changes", "history.votes"),
+        *("history.text", "evidence"),
+    )
+
     history: ExperienceHistory
     evidence: EvidenceSummary | None
     """None for an experience that the library does not hold any more."""
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.experience/1`."""
-        return {
-            "schema": "grpo-practice.experience/1",
-            **asdict(self.history),
-            "changes": [asdict(change) for change in self.history.changes],
-            "text": self.history.text,
-            "evidence": self.evidence.document() if self.evidence else None,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

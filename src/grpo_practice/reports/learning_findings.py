@@ -105,6 +105,12 @@ def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
     return {step: counts for step, counts in found.items() if counts is not None}
 
 
+def distillation_of(rows: Sequence[StepRow]) -> Distillation | None:
+    """Return the counts over all steps of a practice run; None without a step that has any."""
+    counted = counted_steps(rows)
+    return Distillation.total(list(counted.values())) if counted else None
+
+
 def learning_findings(
     run: str,
     rows: Sequence[StepRow],

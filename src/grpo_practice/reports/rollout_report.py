@@ -2,14 +2,13 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from typing import ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.calls import Message
 from grpo_practice.reports.base import Report, number
-from grpo_practice.reports.documents import usage_document
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
 from grpo_practice.store.queries.teacher_calls import TeacherCall as TeacherCall
 from grpo_practice.text import brief
@@ -22,6 +21,14 @@ CELL = 60
 @dataclass(frozen=True, slots=True, repr=False)
 class RolloutReport(Report):
     """One attempt at one question of a run."""
+
+    schema: ClassVar = "grpo-practice.rollout/1"
+    in_document: ClassVar = (
+        *("run", "step", "rollout.slot", "rollout.attempt", "number", "system", "question"),
+        *("rollout.sample.answer", "rollout.played.outcome", "rollout.played.reason"),
+        *("rollout.played.error", "rollout.played.response", "reward", "rollout.verdict.critique"),
+        *("transcript", "rollout.played.usage", "rollout.played.model_s"),
+    )
 
     run: str
     step: int
@@ -49,31 +56,6 @@ class RolloutReport(Report):
     def reward(self) -> float | None:
         """The reward in [0, 1]; None when it failed or could not be scored."""
         return self.rollout.reward
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.rollout/1`."""
-        rollout, played, verdict = self.rollout, self.rollout.played, self.rollout.verdict
-        return {
-            "schema": "grpo-practice.rollout/1",
-            "run": self.run,
-            "step": self.step,
-            "slot": rollout.slot,
-            "attempt": rollout.attempt,
-            "number": self.number,
-            "system": self.system,
-            "question": self.question,
-            "answer": rollout.sample.answer,
-            "outcome": played.outcome,
-            "reason": played.reason,
-            "error": played.error,
-            "response": played.response,
-            "reward": self.reward,
-            "critique": verdict.critique if verdict else None,
-            "transcript": [dict(message) for message in self.transcript],
-            "usage": usage_document(played.usage),
-            "seconds": played.model_s,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -119,12 +101,15 @@ def is_right(mean: float) -> bool:
 class RolloutsReport(Report):
     """Rollouts of a run, by step, question and attempt: a line each, without what was said."""
 
+    schema: ClassVar = "grpo-practice.rollouts/1"
+    in_document: ClassVar = ("run", "step", "compared", "rollouts", "flips", "matching", "all")
+
     run: str
     step: int | None
     """The only step that it is about; None is all."""
-    rows: Sequence[RolloutRow]
+    rollouts: Sequence[RolloutRow]
     """The first of them, as many as were asked for."""
-    wanted: Counted
+    matching: Counted
     """All that the filters let pass."""
     all: Counted
     """All of the run, or of its step."""
@@ -132,7 +117,7 @@ class RolloutsReport(Report):
     """Options that chose among them, as they are typed."""
     flips: Mapping[int, Flip] | None = None
     """Sample → how its verdict changed, where only such were asked for."""
-    compared: str = ""
+    compared: str | None = None
     """Play that flips are compared with."""
     played: Sequence[int] = ()
     """Numbers of questions that were played, where the one that was asked for was not."""
@@ -145,15 +130,15 @@ class RolloutsReport(Report):
     @property
     def more_command(self) -> str:
         """Command that lists all that the filters let pass, or as many as may be."""
-        most = f"--limit {min(self.wanted.rollouts, MOST_LISTED)}"
+        most = f"--limit {min(self.matching.rollouts, MOST_LISTED)}"
         return f"grpo-practice rollouts list {self.ref}{self.filters} {most}"
 
     @property
     @override
     def next_command(self) -> str:
         """Command to type now: the one that shows the first of them whole."""
-        if self.rows:
-            first = self.rows[0]
+        if self.rollouts:
+            first = self.rollouts[0]
             ref = shlex.quote(f"{self.run}:{first.step}")
             chosen = self.filters if first.number is None else f" --question {first.number}"
             return f"grpo-practice rollouts show {ref}{chosen}"
@@ -162,44 +147,10 @@ class RolloutsReport(Report):
         return f"grpo-practice runs show {shlex.quote(self.run)}"
 
     @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.rollouts/1`."""
-        return {
-            "schema": "grpo-practice.rollouts/1",
-            "run": self.run,
-            "step": self.step,
-            "compared_with": self.compared or None,
-            "rollouts": [self._row(row) for row in self.rows],
-            "matching": asdict(self.wanted),
-            "all": asdict(self.all),
-            "next": self.next_command,
-            "exit": 0,
-        }
-
-    def _row(self, row: RolloutRow) -> dict[str, Any]:
-        flip = (self.flips or {}).get(row.sample_id)
-        return {
-            "step": row.step,
-            "slot": row.slot,
-            "attempt": row.attempt,
-            "number": row.number,
-            "question": row.question,
-            "answer": row.head,
-            "extracted": row.extracted,
-            "reward": row.reward,
-            "outcome": row.outcome,
-            "reason": row.reason,
-            "error": row.error,
-            "turns": row.turns,
-            "tool_calls": row.tool_calls,
-            **({"flip": {"was": flip.was, "now": flip.now}} if flip else {}),
-        }
-
-    @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each: its place, reward, question and answer."""
         return [
-            (self.ref, f"{len(self.rows)} of {self.wanted.rollouts} rollouts"),
+            (self.ref, f"{len(self.rollouts)} of {self.matching.rollouts} rollouts"),
             *(
                 (
                     f"step {row.step}, question {row.number or '?'}, attempt {row.attempt + 1}",
@@ -207,7 +158,7 @@ class RolloutsReport(Report):
                     brief(row.question, CELL),
                     brief(row.error or row.extracted or row.head, CELL),
                 )
-                for row in self.rows
+                for row in self.rollouts
             ),
         ]
 
@@ -216,11 +167,14 @@ class RolloutsReport(Report):
 class TranscriptsReport(Report):
     """Rollouts of a run with all that was said in them."""
 
+    schema: ClassVar = "grpo-practice.transcripts/1"
+    in_document: ClassVar = ("listed.run", "rollouts", "teacher", "listed.matching")
+
     listed: RolloutsReport
     """The list that they begin."""
     rollouts: Sequence[RolloutReport]
-    teacher: Mapping[tuple[int, int], Sequence[TeacherCall]] = field(default_factory=dict)
-    """(step, slot) → calls of the teacher about that group."""
+    teacher: Sequence[TeacherCall] = ()
+    """Calls of the teacher about their groups."""
 
     @property
     def shown(self) -> int:
@@ -230,7 +184,7 @@ class TranscriptsReport(Report):
     @property
     def more_command(self) -> str:
         """Command that shows all that the filters let pass, or as many as may be."""
-        return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.wanted.groups)
+        return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.matching.groups)
 
     @property
     @override
@@ -239,23 +193,6 @@ class TranscriptsReport(Report):
         if not self.rollouts:
             return self.listed.next_command
         return f"grpo-practice rollouts list {self.listed.ref}{self.listed.filters}"
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.transcripts/1`."""
-        return {
-            "schema": "grpo-practice.transcripts/1",
-            "run": self.listed.run,
-            "rollouts": [report.document() for report in self.rollouts],
-            "teacher": [
-                {"step": step, "slot": slot, **asdict(call)}
-                for (step, slot), calls in self.teacher.items()
-                for call in calls
-            ],
-            "matching": asdict(self.listed.wanted),
-            "next": self.next_command,
-            "exit": 0,
-        }
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

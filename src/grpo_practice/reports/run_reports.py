@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import Any
+from typing import ClassVar
 
 from typing_extensions import override
 
@@ -12,25 +12,19 @@ from grpo_practice.calls import Usage
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.findings import Finding, exit_code, noteworthy, problems, remedy
 from grpo_practice.prompts.system import library_sha
-from grpo_practice.reports.answer_findings import answer_findings, health_document, share_of
+from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.documents import (
-    MEAN_OVER,
     cost_text,
-    cost_usd,
-    requests_document,
     unscorable_count,
-    usage_document,
-    usd,
 )
-from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import KnownScore, measured
-from grpo_practice.reports.learning_findings import counted_steps, learning_findings
+from grpo_practice.reports.learning_findings import distillation_of, learning_findings
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, datasets, libraries, steps
-from grpo_practice.store.distillation import DISTILLATION, Distillation
+from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.queries import run_health, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.run_health import Health
@@ -52,6 +46,13 @@ class Invocation:
 @dataclass(frozen=True, slots=True, repr=False)
 class EvalReport(Report):
     """An evaluation as it stands."""
+
+    schema: ClassVar = "grpo-practice.eval/1"
+    in_document: ClassVar = (
+        *("run", "branch", "simulated", "dataset", "agent", "library", "k", "score", "difference"),
+        *("by_source", "outcomes", "failures", "truncated_share", "usage", "unpriced", "requests"),
+        *("replayed", "seconds", "seconds_per_rollout", "health", "reproducible", "findings"),
+    )
 
     run: str
     branch: Branch
@@ -90,6 +91,22 @@ class EvalReport(Report):
         """Sentences that say why the score means nothing; empty if it means something."""
         return [finding.sentence for finding in problems(self.findings)]
 
+    @property
+    @override
+    def exit_code(self) -> int:
+        """1 if the score means nothing."""
+        return exit_code(self.findings)
+
+    @property
+    def truncated_share(self) -> float | None:
+        """Share of the answers that the token limit cut."""
+        return share_of("truncated", self.outcomes)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the same command gives the same result."""
+        return not voided_by(self.health)
+
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return the score, what it rests on, and the cost."""
@@ -103,46 +120,6 @@ class EvalReport(Report):
             *([("left out", left_out)] if (left_out := unscorable_count(score)) else []),
             ("cost", cost_text(self.usage)),
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.eval/1`."""
-        s = self.score
-        return {
-            "schema": "grpo-practice.eval/1",
-            "run": self.run,
-            "branch": self.branch.id,
-            "simulated": self.simulated,
-            "dataset": json_value(self.dataset),
-            "agent": {"name": self.agent, "library": _library_name(self.library)},
-            "k": self.k,
-            "score": json_value(s),
-            "rollouts": {
-                "planned": s.planned,
-                "scored": s.scored,
-                "correct": s.correct,
-                "coverage": s.coverage,
-                "outcomes": self.outcomes,
-                "truncated_share": share_of("truncated", self.outcomes),
-                "truncated_before_the_answer": self.health.mute,
-                "seconds_per_rollout": self.seconds_per_rollout,
-            },
-            "difference": self.difference,
-            "by_source": {name: json_value(part) for name, part in self.by_source.items()},
-            "usage": usage_document(self.usage),
-            "cost_usd": cost_usd(self.usage),
-            "unpriced_calls": sum(self.unpriced.values()),
-            "unpriced_models": list(self.unpriced),
-            **health_document(self.health),
-            "findings": json_value(self.findings),
-            "requests": requests_document(self.requests, self.replayed),
-            "seconds": round(self.seconds, 3),
-            "exit": exit_code(self.findings),
-        }
-
-
-def _library_name(library: Library | None) -> str | None:
-    return f"L{library.id}" if library is not None and library.id else None
 
 
 def eval_report(
@@ -178,6 +155,14 @@ def eval_report(
 class PracticeReport(Report):
     """A practice run, as it stands."""
 
+    schema: ClassVar = "grpo-practice.practice/1"
+    in_document: ClassVar = (
+        *("run", "branch", "simulated", "steps", "library_shas", "step_cost_micro", "evals"),
+        *("library", "library.experiences", "before", "after", "difference", "measure", "outcomes"),
+        *("failures", "requests", "replayed", "usage", "unpriced", "health", "reproducible"),
+        *("seconds", "distillation", "findings", "held"),
+    )
+
     run: str
     branch: Branch
     simulated: bool
@@ -199,9 +184,9 @@ class PracticeReport(Report):
     """Requests of this invocation, and of the evaluations on its way."""
     replayed: int
     seconds: float
-    hashes: Mapping[int, str]
+    library_shas: Mapping[int, str]
     """Step → hash of the library it made, in hex."""
-    costs: Mapping[int, int | None]
+    step_cost_micro: Mapping[int, int | None]
     """Step → micro-dollars; None if unknown."""
     outcomes: Mapping[str, int]
     failures: Mapping[str, int]
@@ -238,10 +223,20 @@ class PracticeReport(Report):
         return [finding.sentence for finding in problems(self.findings)]
 
     @property
+    @override
+    def exit_code(self) -> int:
+        """1 if the run is no success."""
+        return exit_code(self.findings)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the same command gives the same result."""
+        return not voided_by(self.health)
+
+    @property
     def distillation(self) -> Distillation | None:
         """Outcome of all informative groups; None without a step that counted them."""
-        steps = counted_steps(self.steps)
-        return Distillation.total(list(steps.values())) if steps else None
+        return distillation_of(self.steps)
 
     @property
     @override
@@ -266,76 +261,6 @@ class PracticeReport(Report):
             ("cost", cost_text(self.usage)),
             *((e.id, e.text) for e in self.library.experiences),
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.practice/1`."""
-        return {
-            "schema": "grpo-practice.practice/1",
-            "run": self.run,
-            "branch": self.branch.id,
-            "simulated": self.simulated,
-            "steps": [self._step(row) for row in self.steps],
-            "library": {
-                "id": f"L{self.library.id}",
-                "sha256": library_sha(self.library).hex(),
-                "n": len(self.library),
-                "tokens": None,  # nobody counts them yet; each model counts its own
-            },
-            "before": json_value(self.before),
-            "after": json_value(self.after),
-            "difference": self.difference,
-            "measure": dict(self.measure),
-            "outcomes": dict(self.outcomes),
-            "requests": requests_document(self.requests, self.replayed),
-            "usage": usage_document(self.usage),
-            "cost_usd": cost_usd(self.usage),
-            "unpriced_calls": sum(self.unpriced.values()),
-            "unpriced_models": list(self.unpriced),
-            **health_document(self.health),
-            "seconds": round(self.seconds, 3),
-            DISTILLATION: self.distillation.document() if self.distillation else None,
-            "findings": json_value(self.findings),
-            "held": self.held,
-            "next": self.next_command,
-            "exit": exit_code(self.findings),
-        }
-
-    def _step(self, row: StepRow) -> dict[str, Any]:
-        stats, known = dict(row.stats or {}), self.evals.get(row.plan.step)
-        counts = Distillation.of(stats)
-        return {
-            "step": row.plan.step,
-            "epoch": row.plan.epoch,
-            "library": f"L{row.library_out}" if row.library_out else None,
-            "sha256": self.hashes.get(row.plan.step),
-            "n": stats.get("experiences"),
-            "groups": {
-                "planned": row.groups,
-                "left_out": len(row.left_out or ()),
-                "informative": stats.get("informative"),
-                **dict.fromkeys(("uniform", "failed", "too_few"), 0),
-                **stats.get("groups", {}),
-                "shrunk": [
-                    {"planned": s.planned, "scored": s.scored, "groups": s.groups}
-                    for s in self.health.shrunk
-                    if s.step == row.plan.step
-                ],
-            },
-            "quarantined": stats.get("quarantined"),
-            DISTILLATION: counts.document() if counts else None,
-            "rollouts": {
-                "planned": stats.get("planned", row.rollouts),
-                "scored": stats.get("scored"),
-                "outcomes": stats.get("outcomes", {}),
-            },
-            "mean_reward": stats.get("mean_reward"),
-            "mean_reward_over": MEAN_OVER[row.mean_over],
-            "status": row.status,
-            "reason": stats.get("merge_failed"),
-            "cost_usd": usd(self.costs.get(row.plan.step)),
-            "eval": known.run if known else None,
-        }
 
 
 def practice_report(
@@ -368,8 +293,8 @@ def practice_report(
         requests=store.read(scores.requests, invocation.id, children=True),
         replayed=invocation.replayed,
         seconds=invocation.seconds,
-        hashes={step: library_sha(made).hex() for step, made in outs.items()},
-        costs=store.read(scores.step_costs, branch),
+        library_shas={step: library_sha(made).hex() for step, made in outs.items()},
+        step_cost_micro=store.read(scores.step_costs, branch),
         outcomes=store.read(scores.outcomes, branch),
         failures=store.read(scores.failures, branch),
         health=store.read(run_health.health_of, branch, children=True),

@@ -1,22 +1,20 @@
 """Runs as they are stored: all of them in a list, one of them with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from shlex import quote
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.findings import Finding, noteworthy, remedy
-from grpo_practice.reports.answer_findings import LIMIT, answer_findings, health_document
+from grpo_practice.reports.answer_findings import LIMIT, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import gain_of
-from grpo_practice.reports.documents import MEAN_OVER
-from grpo_practice.reports.encoder import json_value
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.learning_findings import (
-    counted_steps,
+    distillation_of,
     learning_findings,
     practise_command,
 )
@@ -25,7 +23,7 @@ from grpo_practice.stages import STAGES
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.bound_keys import verify_of
-from grpo_practice.store.distillation import DISTILLATION, Distillation
+from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
@@ -63,6 +61,8 @@ class DeletedRuns(Report):
 class RunsReport(Report):
     """All runs of a database, the oldest first."""
 
+    schema: ClassVar = "grpo-practice.runs/1"
+
     runs: Sequence[RunRow]
     asked: Mapping[str, Asked]
     """Run → its dataset and model, for the runs that have them."""
@@ -72,17 +72,6 @@ class RunsReport(Report):
     def asked_by(self, run: str) -> Asked:
         """Return a run's dataset and model; neither for a run that has none."""
         return self.asked.get(run, Asked(None, None))
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.runs/1`."""
-        documents = [
-            _run_document(run)
-            | asdict(self.asked_by(run.name))
-            | {"score": self.scores.get(run.name)}
-            for run in self.runs
-        ]
-        return {"schema": "grpo-practice.runs/1", "runs": documents, "exit": 0}
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -146,6 +135,13 @@ def _cells(score: Score) -> tuple[str, str, str]:
 class RunReport(Report):
     """A run: its steps, scores and costs."""
 
+    schema: ClassVar = "grpo-practice.run/1"
+    in_document: ClassVar = (
+        *("run", "dataset", "model", "verify", "k", "played", "traffic", "branches", "steps"),
+        *("distillation", "findings", "held", "outcomes", "scores", "difference", "costs"),
+        *("trained", "health", "reproducible"),
+    )
+
     run: RunRow
     branches: Sequence[BranchRow]
     steps: Sequence[StepRow]
@@ -173,7 +169,7 @@ class RunReport(Report):
     """Dataset of its newest branch; None for a run that has none."""
     model: str | None = None
     """Model that answers; None for an agent whose configuration names none."""
-    attempts: int | None = None
+    k: int | None = None
     """Rollouts planned for a question."""
     difference: str | None = None
     """Sentence on the difference that practice has made, or since the experiment's evaluation
@@ -208,6 +204,16 @@ class RunReport(Report):
     def findings(self) -> list[Finding]:
         """Findings that a person should know of, the problems first."""
         return noteworthy(self.checked)
+
+    @property
+    def distillation(self) -> Distillation | None:
+        """Outcome of all informative groups; None without a step that counted them."""
+        return distillation_of(self.steps)
+
+    @property
+    def reproducible(self) -> bool | None:
+        """Whether the same command gives the same result; None for a run that was never begun."""
+        return None if self.health is None else not voided_by(self.health)
 
     @property
     def practise(self) -> str:
@@ -248,43 +254,6 @@ class RunReport(Report):
         return f"grpo-practice eval --rejudge --verify {other} --run {quote(self.run.name)}"
 
     @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.run/1`."""
-        counts = list(counted_steps(self.steps).values())
-        return {
-            "schema": "grpo-practice.run/1",
-            **_run_document(self.run),
-            **self.played,
-            "dataset": self.dataset.name if self.dataset else None,
-            "model": self.model,
-            "verify": self.verify,
-            "k": self.attempts,
-            **({"passed": asdict(self.traffic)} if self.traffic else {}),
-            "branches": [asdict(branch) for branch in self.branches],
-            "steps": [
-                {
-                    "step": row.plan.step,
-                    "epoch": row.plan.epoch,
-                    "status": row.status,
-                    "library": f"L{row.library_out}" if row.library_out else None,
-                    "left_out": len(row.left_out or ()),
-                    "stats": _stats_document(row),
-                }
-                for row in self.steps
-            ],
-            DISTILLATION: Distillation.total(counts).document() if counts else None,
-            "findings": json_value(self.findings),
-            "held": self.held,
-            "outcomes": dict(self.outcomes),
-            "scores": {name: json_value(score) for name, score in self.scores.items()},
-            "difference": self.difference,
-            "costs": [asdict(cost) for cost in self.costs],
-            **(self.trained.document() if self.trained else {}),
-            **(health_document(self.health) if self.health else {}),
-            "exit": 0,
-        }
-
-    @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return how the run stands, and its scores."""
         run = self.run
@@ -294,27 +263,6 @@ class RunReport(Report):
             ("steps", f"{run.steps_closed} of {run.steps} closed"),
             *((name, number(score.mean)) for name, score in self.scores.items()),
         ]
-
-
-def _run_document(run: RunRow) -> dict[str, Any]:
-    return {
-        "run": run.name,
-        "exp_id": run.exp_id,
-        "kind": run.kind,
-        "purpose": run.purpose,
-        "parent": run.parent_run,
-        "status": run.status,
-        "simulated": run.simulated,
-        "steps": {"planned": run.steps, "closed": run.steps_closed},
-        "created_at": run.created_at,
-    }
-
-
-def _stats_document(row: StepRow) -> dict[str, Any] | None:
-    stats = dict(row.stats) if row.stats else None
-    if stats and "mean_reward_over" in stats:
-        stats["mean_reward_over"] = MEAN_OVER[row.mean_over]
-    return stats
 
 
 def _before_and_after(

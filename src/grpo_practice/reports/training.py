@@ -1,9 +1,8 @@
 """Report of a training run that was just worked on."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
@@ -19,6 +18,8 @@ from grpo_practice.store.records import UpdateRow as UpdateRow
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainReport(Report):
     """A training run as it stands."""
+
+    schema: ClassVar = "grpo-practice.train/1"
 
     run: str
     branch: Branch
@@ -58,43 +59,6 @@ class TrainReport(Report):
             *([("checkpoint", f"{last.path} (step {last.step})")] if last else []),
         ]
 
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.train/1`."""
-        return {
-            "schema": "grpo-practice.train/1",
-            "run": self.run,
-            "branch": self.branch.id,
-            "simulated": self.simulated,
-            "steps": [
-                {
-                    "step": row.plan.step,
-                    "epoch": row.plan.epoch,
-                    "status": row.status,
-                    "mean_reward": (row.stats or {}).get("mean_reward"),
-                    "informative": (row.stats or {}).get("informative"),
-                    "tokens_in": (row.stats or {}).get("tokens_in"),
-                    "tokens_out": (row.stats or {}).get("tokens_out"),
-                    "seconds": (row.stats or {}).get("seconds"),
-                    "updates": [
-                        update_document(update)
-                        for update in self.updates
-                        if update.step == row.plan.step
-                    ],
-                }
-                for row in self.steps
-            ],
-            "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
-            "selection": selection_document(self.selection),
-            "seconds": round(self.seconds, 3),
-            "exit": 0,
-        }
-
-
-def selection_document(selection: Mapping[int, float]) -> list[dict[str, Any]]:
-    """Return the scores of weights on the selection questions as JSON."""
-    return [{"step": step, "mean_reward": mean} for step, mean in selection.items()]
-
 
 def selection_text(selection: Mapping[int, float]) -> str:
     """Return the last score and the best one, and after which step each was."""
@@ -102,30 +66,6 @@ def selection_text(selection: Mapping[int, float]) -> str:
     last = max(selection)
     text = f"{number(selection[last])} after step {last}"
     return text if best == last else f"{text}, best {number(selection[best])} after step {best}"
-
-
-def update_document(update: UpdateRow) -> dict[str, Any]:
-    """Return one update of the weights as JSON, in which what is infinite is null."""
-    figures = {
-        "loss": update.loss,
-        "learning_rate": update.learning_rate,
-        "grad_norm": update.grad_norm,
-        "entropy": update.entropy,
-        "kl": update.kl,
-        "clip_low": update.clip_low,
-        "clip_high": update.clip_high,
-        "uniform_share": update.uniform_share,
-        "seconds": round(update.seconds, 3),
-    }
-    return {
-        name: value if value is not None and math.isfinite(value) else None
-        for name, value in figures.items()
-    }
-
-
-def checkpoint_document(row: CheckpointRow) -> dict[str, Any]:
-    """Return a checkpoint as JSON."""
-    return {"step": row.step, "path": row.path, "sha256": row.sha256.hex(), "bytes": row.bytes}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +101,6 @@ class TrainedParts:
     def by_step(self) -> dict[int, UpdateRow]:
         """Last update of each step."""
         return updates_by_step(self.updates)
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "base_sha256": self.base_sha,
-            "updates": [
-                {"step": update.step, "inner": update.inner, "tokens": update.tokens}
-                | update_document(update)
-                for update in self.updates
-            ],
-            "checkpoints": [checkpoint_document(row) for row in self.checkpoints],
-            "selection": selection_document(self.selection),
-        }
 
 
 def updates_by_step(updates: Sequence[UpdateRow]) -> dict[int, UpdateRow]:
@@ -238,6 +165,8 @@ def train_report(
 class TrainingForecast(Report):
     """Needs of a training run, from one step that was measured and thrown away."""
 
+    schema: ClassVar = "grpo-practice.train-forecast/1"
+
     run: str
     model: str
     steps: int
@@ -277,25 +206,3 @@ class TrainingForecast(Report):
                 else []
             ),
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.train-forecast/1`."""
-        return {
-            "schema": "grpo-practice.train-forecast/1",
-            "run": self.run,
-            "model": self.model,
-            "device": self.device,
-            "steps": self.steps,
-            "steps_left": self.steps_left,
-            "rollouts_per_step": self.rollouts,
-            "trained_parameters": self.trained,
-            "checkpoint_bytes": self.checkpoint_bytes,
-            "step_s": round(self.step_s, 3),
-            "left_s": round(self.step_s * self.steps_left, 1),
-            "tokens_in_per_step": self.tokens_in,
-            "tokens_out_per_step": self.tokens_out,
-            "memory_bytes": self.memory_bytes,
-            "judge_calls": self.rollouts * self.steps_left if self.judged else 0,
-            "exit": 0,
-        }

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.reports.base import Report, number
-from grpo_practice.reports.encoder import json_value
 from grpo_practice.stats import Score
 
 FLATTERS = (
@@ -25,10 +24,6 @@ class Phase:
     run: str
     values: Mapping[str, Any]
     """Key of `train:` → value."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {"from_step": self.step, "run": self.run, "values": dict(self.values)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +51,13 @@ class Trial:
         before, now = self.phases[-2:]
         return f"{before.run.rpartition('/')[2]} after step {now.step - 1}"
 
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "trial": self.number,
-            "run": self.run,
-            "state": self.state,
-            "values": dict(self.values),
-            "selection": self.score,
-            "steps": self.steps,
-            "phases": [phase.document() for phase in self.phases],
-        }
-
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuneReport(Report):
     """A search as it stands."""
+
+    schema: ClassVar = "grpo-practice.tune/1"
+    in_document: ClassVar = ("exp_id", "trials", "best", "selection", "tested", "test", "note")
 
     exp_id: str
     trials: Sequence[Trial]
@@ -110,21 +96,6 @@ class TuneReport(Report):
             between = f"   95 % interval {within[0]:.3f} to {within[1]:.3f}" if within else ""
             rows.append(("test", f"{number(self.test.mean)}{between}   {self.tested}"))
         return rows
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return `grpo-practice.tune/1`."""
-        return {
-            "schema": "grpo-practice.tune/1",
-            "exp_id": self.exp_id,
-            "trials": [trial.document() for trial in self.trials],
-            "best": self.best.number if self.best else None,
-            "selection_dataset": self.selection,
-            "test_run": self.tested,
-            "test": json_value(self.test) if self.test else None,
-            "note": FLATTERS,
-            "exit": 0,
-        }
 
 
 def settings_text(values: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ def compare_page(store: Store, query: Query) -> Page:
     report = compare(store, [a, b])
     contrast = report.contrasts[0]
     only = query.choice("only", "moved", "flipped", "better", "worse", "equal")
-    found = (q for q in contrast.found.questions if _passes(q, only))
+    found = (q for q in contrast.difference.questions if _passes(q, only))
     rows = sorted(found, key=lambda q: -abs(q.by))
     first = query.number("from", 0)
     shown = rows[first : first + ROWS]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from aiohttp import web
 from typing_extensions import override
@@ -50,18 +50,16 @@ _OPEN_AGAIN = "open the address that `grpo-practice view` printed, or start it a
 class Viewed(Report):
     """A database whose runs can be looked at in a browser."""
 
+    schema: ClassVar = "grpo-practice.view/1"
+
     url: str = field(repr=False)
     """First address, with the token that lets a browser in: a secret."""
     database: Path
 
+    @property
     @override
-    def document(self) -> dict[str, Any]:
-        """Return what `view --json` prints once pages are shown; the one place with the token."""
-        return {
-            "schema": "grpo-practice.view/1",
-            "url": self.url,
-            "database": str(self.database),
-        }
+    def exit_code(self) -> None:
+        """None: the document is printed before the command ends."""
 
     @override
     def summary(self) -> list[tuple[str, str]]:

@@ -301,7 +301,7 @@ def _listed(store: Store, story: Story, found: Sequence[QuestionRewards]) -> Sto
 
 def _moved(comparison: ComparisonReport, own: Sequence[QuestionRewards]) -> list[QuestionRewards]:
     """Return the rewards of each question in the baseline and in this run, most changed first."""
-    both = {int(q.key): (q.a, q.b) for q in comparison.contrasts[0].found.questions}
+    both = {int(q.key): (q.a, q.b) for q in comparison.contrasts[0].difference.questions}
     found = [
         replace(q, rewards=both[q.sample], places=(None, q.places[-1]))
         for q in own

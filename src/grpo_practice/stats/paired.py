@@ -105,6 +105,16 @@ class Difference:
     """Missing rollouts count 1 in B and 0 in A."""
 
     @property
+    def n(self) -> int:
+        """Number of questions."""
+        return len(self.questions)
+
+    @property
+    def equal(self) -> int:
+        """Number of questions with the same mean reward in both."""
+        return self.n - self.up - self.down
+
+    @property
     def up(self) -> int:
         """Number of questions with a higher mean reward in B."""
         return sum(q.by > _SAME for q in self.questions)

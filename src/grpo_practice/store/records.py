@@ -95,11 +95,8 @@ class RunSpec:
     Only evaluations lend answers, so only they have addresses.
     """
     fence_key: bytes | None = field(default=None, repr=False)
-    """Secret of the fences of a new run; None has one made.
-
-    A run that scores another's rollouts takes that one's: both file what they ask under the same
-    addresses, where the same prompt is paid once.
-    """
+    """Secret of the fences of a new run; None has one made. A run that scores another's rollouts
+    takes that one's: both file a prompt under the same address, where it is paid once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +152,11 @@ class StepRow:
     stats: Mapping[str, Any] | None = None
     left_out: frozenset[int] | None = None
     """Slots of the groups that are not played; None while that is not decided, or never is."""
+
+    @property
+    def library(self) -> str | None:
+        """Name of the library after the step; None until it has made one."""
+        return f"L{self.library_out}" if self.library_out else None
 
     @property
     def groups(self) -> int:

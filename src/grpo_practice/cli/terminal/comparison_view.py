@@ -12,11 +12,11 @@ from grpo_practice.cli.terminal.formatting import (
 )
 from grpo_practice.cli.terminal.health_view import dollars
 from grpo_practice.cli.terminal.tables import GAP, room, table
-from grpo_practice.reports.comparison import CANNOT_SAY, MOST_MOVED, points
+from grpo_practice.reports.comparison import MOST_MOVED, points
 from grpo_practice.text import brief
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast
+    from grpo_practice.reports.comparison import ComparisonReport, Contrast
     from grpo_practice.reports.learning_cost import LearningCost
 
 SHARES = ("truncated", "empty", "no answer")
@@ -39,7 +39,7 @@ def show_comparison(report: "ComparisonReport") -> None:
         say(f"\nEach p is adjusted for {len(report.contrasts)} contrasts, no interval is.")
     if report.learning:
         say("\nThis table cannot say:")
-        for limit in CANNOT_SAY:
+        for limit in report.cannot_say:
             say(f"  {limit}")
     if report.simulated:
         say("simulated: says nothing about a real model")
@@ -50,9 +50,13 @@ def _show_arms(report: "ComparisonReport") -> None:
     columns = {
         "score": [reward(arm.score.mean) for arm in report.arms],
         "scored": [f"{arm.score.scored} of {arm.score.planned}" for arm in report.arms],
-        "tokens": [_rounded(arm.tokens) for arm in report.arms],
-        "cost": [f"${arm.cost_usd:.6f}" if arm.cost_usd else "-" for arm in report.arms],
-        **{name: [_share(arm, name) for arm in report.arms] for name in SHARES},
+        "tokens": [_rounded(arm.tokens_per_answer) for arm in report.arms],
+        "cost": [
+            f"${cost:.6f}" if (cost := arm.cost_usd_per_answer) else "-" for arm in report.arms
+        ],
+        "truncated": [_share(arm.truncated) for arm in report.arms],
+        "empty": [_share(arm.empty) for arm in report.arms],
+        "no answer": [_share(arm.no_answer_read) for arm in report.arms],
     }
     told = {name: cells for name, cells in columns.items() if {*cells} - {"-", "0 %"}}
     names = {"arm": [arm.named for arm in report.arms]} if report.by_arm else {}
@@ -109,20 +113,19 @@ def _rounded(value: float | None) -> str:
     return "-" if value is None else f"{value:,.0f}"
 
 
-def _share(arm: "Arm", name: str) -> str:
-    totals = arm.totals
-    n = {"truncated": totals.truncated, "empty": totals.empty, "no answer": totals.unread}[name]
-    if name == "no answer" and not arm.extracts:
-        return "-"
-    return f"{100 * arm.share(n):.0f} %"
+def _dollars(value: float | None) -> str:
+    return f"${value:.6f}" if value else "-"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.0f} %"
 
 
 def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
-    of = contrast.found
+    of = contrast.difference
     say(report.title(contrast), style="bold")
     say(f"  {report.sentence(contrast)}")
-    equal = len(of.questions) - of.up - of.down
-    say(f"  {count(of.up, 'question')} up, {of.down} down, {equal} equal")
+    say(f"  {count(of.up, 'question')} up, {of.down} down, {of.equal} equal")
     if contrast.known:
         new = contrast.new
         others = (
@@ -166,11 +169,11 @@ def _show_answers(report: "ComparisonReport", contrast: "Contrast") -> None:
     baseline = contrast.baseline
     for q in contrast.moved:
         sample = int(q.key)
-        if (baseline, sample) not in report.answers:
+        if sample not in report.answers.get(baseline, {}):
             continue
         say("")
         say(brief(report.texts.get(sample, ""), QUESTION))
         for name, run in zip(report.headings(contrast), (baseline, contrast.arm), strict=True):
-            for row in report.answers.get((run, sample), ()):
+            for row in report.answers.get(run, {}).get(sample, ()):
                 said = brief(row.error or row.extracted or row.head, QUESTION)
                 say(f"  {name:6}  {reward(row.reward)}  {said}")

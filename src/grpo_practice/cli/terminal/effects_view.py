@@ -57,7 +57,7 @@ def show_pruned(report: "PruneReport") -> None:
                 one.reason,
                 brief(one.of.experience.text, max(room() - NUMBERS - 4 * GAP, 20)),
             )
-            for one in report.gone
+            for one in report.removed
         ],
         right=["effect", "P(harm)"],
     )

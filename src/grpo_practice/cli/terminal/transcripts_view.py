@@ -1,7 +1,7 @@
 """Rollouts for a person: a line each, or with all that was said."""
 
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby, islice
 from typing import TYPE_CHECKING
 
@@ -34,7 +34,7 @@ def show_rollout_list(report: "RolloutsReport") -> None:
     """Print a line for each rollout, how many there are, and the next command."""
     from rich.cells import cell_len
 
-    if not report.rows:
+    if not report.rollouts:
         _say_none(report)
         return
     flips = report.flips or {}
@@ -47,12 +47,12 @@ def show_rollout_list(report: "RolloutsReport") -> None:
             *([_turn(flips[row.sample_id])] if flips else []),
             "answered" if row.outcome == "ok" else row.outcome,
         ]
-        for row in report.rows
+        for row in report.rollouts
     ]
-    digits = max(len(str(row.number or "-")) for row in report.rows)
+    digits = max(len(str(row.number or "-")) for row in report.rollouts)
     taken = sum(max(map(len, column)) for column in zip(heads, *cells, strict=True))
     left = room() - taken - GAP * (len(heads) + 3) - digits
-    answers = [brief(row.error or row.extracted or row.head, HEAD) for row in report.rows]
+    answers = [brief(row.error or row.extracted or row.head, HEAD) for row in report.rollouts]
     said = min(max(map(cell_len, [ANSWER, *answers])), max(left // 2, LEAST))
     asked = max(left - said, LEAST)
     table(
@@ -64,20 +64,20 @@ def show_rollout_list(report: "RolloutsReport") -> None:
                 *others,
                 _in_cells(answer, said),
             )
-            for (first, *others), row, answer in zip(cells, report.rows, answers, strict=True)
+            for (first, *others), row, answer in zip(cells, report.rollouts, answers, strict=True)
         ],
         right=["step", "attempt", "reward"],
     )
     if report.compared:
         say(f"compared with: {report.compared}")
-    if len(report.rows) < report.wanted.rollouts:
-        say(f"{len(report.rows):,} of {count(report.wanted.rollouts, 'rollout')}")
+    if len(report.rollouts) < report.matching.rollouts:
+        say(f"{len(report.rollouts):,} of {count(report.matching.rollouts, 'rollout')}")
         say(f"more: {on_database(report.more_command)}")
     elif report.filters:
-        failed = sum(row.reward is None for row in report.rows)
+        failed = sum(row.reward is None for row in report.rollouts)
         less = f", {failed} without a reward" if failed else ""
         of = f"of the {count(report.all.rollouts, 'rollout')} of {report.ref}"
-        say(f"{report.wanted.rollouts} {of}{less}")
+        say(f"{report.matching.rollouts} {of}{less}")
     say_next(report.next_command)
 
 
@@ -113,7 +113,7 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
         return
     chars = None if full else CHARS
     show_transcripts(report.rollouts, sys.maxsize, chars=chars, whole=True, teacher=report.teacher)
-    say_how_many(report.shown, report.listed.wanted.groups, report.more_command)
+    say_how_many(report.shown, report.listed.matching.groups, report.more_command)
     say_next(report.next_command)
 
 
@@ -130,7 +130,7 @@ def show_transcripts(
     *,
     chars: int | None = None,
     whole: bool = False,
-    teacher: "Mapping[tuple[int, int], Sequence[TeacherCall]] | None" = None,
+    teacher: "Sequence[TeacherCall]" = (),
 ) -> int:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
@@ -141,7 +141,7 @@ def show_transcripts(
         limit: Most questions.
         chars: Most characters of a turn; None cuts nothing.
         whole: Whether to print which question it is, and prompt and question that no turn has.
-        teacher: (step, slot) → calls of the teacher, which follow the attempts of that group.
+        teacher: Calls of the teacher, which follow the attempts of their group.
 
     Returns:
         Number of questions that were printed.
@@ -160,8 +160,9 @@ def show_transcripts(
             known = _same(asked, report.sections)
             _show(report, report.sections[known:], chars)
             asked = list(islice(report.sections, _asked(report)))
-        for call in (teacher or {}).get(place, ()):
-            _show_call(call, chars)
+        for call in teacher:
+            if (call.step, call.slot) == place:
+                _show_call(call, chars)
         printed += 1
     return printed
 

@@ -71,15 +71,6 @@ class KeyRoute:
             forms.append(forms[-1].replace(f" ({PROCESS})", "", 1))
         return next((form for form in forms if len(form) <= LINE), forms[-1])
 
-    def document(self) -> dict[str, str]:
-        """Return the route as documents have it."""
-        return {
-            "variable": self.variable,
-            "place": self.place,
-            "to": self.to,
-            "named_by": self.named_by,
-        }
-
 
 def here(text: str) -> str:
     """Return a text, files below the current folder named from there."""

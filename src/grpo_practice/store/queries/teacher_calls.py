@@ -10,7 +10,7 @@ from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import unpack
 
 _STAGES = json.dumps(distillation())
-_CALLS = """SELECT c.attempt, c.stage, c.finish, b.request, b.reply, b.codec
+_CALLS = """SELECT c.step, c.slot, c.attempt, c.stage, c.finish, b.request, b.reply, b.codec
   FROM calls c JOIN call_bodies b USING (call_id)
  WHERE c.branch_id IN (SELECT value FROM json_each(?)) AND c.step = ?
    AND c.stage IN (SELECT value FROM json_each(?)) AND c.slot = ? ORDER BY c.call_id"""
@@ -20,6 +20,9 @@ _CALLS = """SELECT c.attempt, c.stage, c.finish, b.request, b.reply, b.codec
 class TeacherCall:
     """An answered request to the teacher."""
 
+    step: int
+    slot: int
+    """Group that it is about; -1 for the step's merge."""
     stage: Stage
     attempt: int
     """Attempt that is summarised; -1 for a call about the whole group or step."""
@@ -41,4 +44,5 @@ def _call(row: sqlite3.Row) -> TeacherCall:
     messages = unpack(row["request"], row["codec"])
     asked = "\n\n".join(Reply(message).content for message in messages)
     reply = Reply(unpack(row["reply"], row["codec"])).content
-    return TeacherCall(row["stage"], row["attempt"], row["finish"], asked, reply)
+    place, call = (row["step"], row["slot"]), (row["stage"], row["attempt"], row["finish"])
+    return TeacherCall(*place, *call, asked, reply)
