@@ -216,8 +216,11 @@ def _nothing_learnt(
         if not asked_all:
             return [failure("answers", f"{text}; no model was asked for some", CACHED, look)]
         return [warning("answers", text, CACHED, look)]
-    if held or not rows or stats[-1].get("experiences") != 0:
+    if not rows or stats[-1].get("experiences") != 0:
         return []
+    if held:
+        listed = f"grpo-practice experiences list --run {quote(run)}"
+        return [warning("library", "what was learnt is held for approval", None, listed)]
     look_at_run = f"grpo-practice runs show {quote(run)}"
     if any(s.get("informative") for s in stats):
         proposed = any(counts.proposals for counts in counted_steps(rows).values())
