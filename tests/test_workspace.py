@@ -304,7 +304,7 @@ def test_errors_are_the_projects_own(ws: Workspace, tmp_path: Path) -> None:
 
 def test_a_forecast_without_a_pilot_writes_nothing(ws: Workspace) -> None:
     before = ws.path.read_bytes()
-    assert ws.forecast_practice(config()).total("calls").low > 0
+    assert ws.forecast_practice(config()).total.calls.low > 0
     assert ws.path.read_bytes() == before
     assert not ws.runs().runs
 

@@ -126,7 +126,7 @@ async def test_what_cannot_be_compared_is_refused_before_it_is_paid(project: Pro
         forecast = Workspace(project.db).forecast_arms(
             ("none", agent), project.config, env={}, sets=(one,), verify="judge"
         )
-        assert {line.part for line in forecast.lines} == {"none", agent}
+        assert {line.part for line in forecast.stages} == {"none", agent}
         assert endpoint.bodies == []
     assert project.query(counts) == before
 

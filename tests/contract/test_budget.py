@@ -200,7 +200,7 @@ def test_a_pilot_plays_and_then_says_what_is_left(toy: Gp) -> None:
     piloted = toy("practice", "-c", "c.yaml", "--pilot", "2", "--json")
     assert piloted.code == 0
     assert (piloted.document["pilot"], piloted.document["stages"][0]["calls"]) == (2, [66, 66])
-    assert piloted.document["stages"][0]["history_calls"] == 6
+    assert piloted.document["stages"][0]["history"] == 6
     evaluated = toy("eval", "-c", "c.yaml", "--pilot", "3")
     assert evaluated.code == 0
     assert "this run" in evaluated.out

@@ -211,7 +211,7 @@ async def test_a_forecast_says_how_exact_a_measurement_will_be(project: Measured
         return Workspace(project.db).forecast_effects(library, k=k, dataset="held", env={})
 
     first = forecast(4)
-    calls = {line.part: line.calls.high for line in first.lines}
+    calls = {line.part: line.calls.high for line in first.stages}
     assert calls == {"effect": HELD * 4, "full": HELD, "none": HELD}
     low, high = first.effect.se
     m = len(Workspace(project.db).experiences("toy").library.experiences)

@@ -133,7 +133,7 @@ async def test_what_was_decided_stays_so(whole: Project, project: Project) -> No
 def ahead(project: Project) -> list[Any]:
     """Return the lines of a forecast."""
     forecast = Workspace(project.db).forecast_practice(project.config, sets=SKIPS, env={})
-    return list(forecast.lines)
+    return list(forecast.stages)
 
 
 def plays(project: Project) -> Any:

@@ -15,7 +15,7 @@ import pytest
 
 from grpo_practice.errors import DataError, RunFailedError, StoreError
 from grpo_practice.forecast import remaining_calls
-from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line
+from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line, PlannedCap
 from grpo_practice.forecast.range import Range
 from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
 from grpo_practice.llm.budget import Account, Amount, Caps
@@ -48,7 +48,7 @@ async def pilot(project: Project, n: int, *overrides: str) -> Forecast:
 
 
 def calls(forecast: Forecast) -> dict[str, Range]:
-    return {f"{x.part} {x.stage}": x.calls for x in forecast.lines}
+    return {f"{x.part} {x.stage}": x.calls for x in forecast.stages}
 
 
 @contextmanager
@@ -115,13 +115,13 @@ def test_without_history_the_numbers_are_assumptions_and_say_so(project: Project
         "practice propose": (0, 15),
         "practice merge": (0, 4),
     }
-    assert {line.history for line in forecast.lines} == {0}
+    assert {line.history for line in forecast.stages} == {0}
     assert (forecast.share, forecast.groups) == ((0.1, 0.6), 0)
-    play = forecast.lines[0]
+    play = forecast.stages[0]
     assert play.tokens_out == (72 * 200, 72 * 2_000)
     assert play.call_s == ASSUMED_SECONDS
     assert play.seconds == (72 * 2 / 8, 72 * 30 / 8)
-    assert play.usd == pytest.approx(
+    assert play.cost_usd == pytest.approx(
         tuple(
             (10 * i + 20 * o) / 1e6 for i, o in zip(play.tokens_in, play.tokens_out, strict=True)
         ),
@@ -131,7 +131,7 @@ def test_without_history_the_numbers_are_assumptions_and_say_so(project: Project
 
 def test_max_tokens_bounds_an_assumption(project: Project) -> None:
     forecast = ahead(project, "evaluation.agent.model.model_settings.max_tokens=50")
-    assert forecast.lines[0].tokens_out == (72 * 50, 72 * 50)
+    assert forecast.stages[0].tokens_out == (72 * 50, 72 * 50)
 
 
 async def test_a_library_that_may_stay_as_it_is_may_need_no_evaluation(project: Project) -> None:
@@ -176,7 +176,7 @@ async def test_a_pilot_says_what_it_did(project: Project) -> None:
 
 async def test_only_what_is_left_counts(project: Project) -> None:
     await project.practise("practice.epochs=1", *EVALUATED)
-    assert ahead(project, "practice.epochs=1", *EVALUATED).lines == []
+    assert ahead(project, "practice.epochs=1", *EVALUATED).stages == []
     forecast = ahead(project, "practice.epochs=2", *EVALUATED)
     assert calls(forecast)["practice play"] == (36, 36)
     assert calls(forecast)["evaluation play"] == (0, 4)  # the second epoch may learn nothing
@@ -193,7 +193,7 @@ async def test_more_attempts_at_libraries_that_are_evaluated_count(project: Proj
     report = await project.practise(*more)
     assert report.requests.new > 0
     assert found == (report.requests.new, report.requests.new)
-    assert ahead(project, *more).lines == []
+    assert ahead(project, *more).stages == []
 
 
 async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> None:
@@ -205,7 +205,7 @@ async def test_an_evaluation_counts_what_it_has_not_asked(project: Project) -> N
     report = await project.evaluate("pass_k=2")
     assert report.requests.new == 6
     with Store(project.db, "foresee") as store:
-        assert forecast_of_job(project.eval_job(store, "pass_k=2")).lines == []
+        assert forecast_of_job(project.eval_job(store, "pass_k=2")).stages == []
 
 
 def test_a_judge_is_counted_where_the_function_asks_one(project: Project) -> None:
@@ -225,7 +225,7 @@ async def test_a_pilot_is_kept_and_nothing_is_paid_twice(project: Project, tmp_p
     (piloted,) = project.query("SELECT count(*) FROM calls")[0]
     assert 6 <= piloted < 20
     assert calls(forecast)["practice play"] == (66, 66)
-    assert forecast.lines[0].history == 6
+    assert forecast.stages[0].history == 6
     assert project.query("SELECT status, step FROM steps WHERE status <> 'planned'") == [
         ("open", 0)
     ]
@@ -266,7 +266,7 @@ async def test_failures_are_held_against_what_the_pilot_plays(project: Project) 
 async def test_a_pilot_of_a_run_that_is_done_plays_nothing(project: Project) -> None:
     await project.practise("practice.epochs=1")
     before = project.query("SELECT count(*) FROM calls")
-    assert (await pilot(project, 2, "practice.epochs=1")).lines == []
+    assert (await pilot(project, 2, "practice.epochs=1")).stages == []
     assert project.query("SELECT count(*) FROM calls") == before
     assert project.query("SELECT status FROM runs") == [("done",)]
 
@@ -298,17 +298,17 @@ def test_it_says_whether_a_cap_would_be_reached() -> None:
         (Caps(109, 1_149, 1_499_999), ["yes"] * 3),
     ):
         found = forecast_of(line(), spent=spent, caps=caps)
-        assert [s for _, _, s in found.caps] == said
+        assert [cap.reached for cap in found.caps] == said
     assert forecast_of(line(), spent=spent, caps=Caps(requests=5)).caps == [
-        ("--max-requests", 5, "yes")
+        PlannedCap("--max-requests", 5, "yes")
     ]
 
 
 def test_one_model_without_a_price_makes_the_cost_unknown() -> None:
-    found = forecast_of(line(), line(model="x", usd=None), spent=Amount(), caps=Caps())
-    assert (found.usd, found.unpriced) == (None, ["x"])
+    found = forecast_of(line(), line(model="x", cost_usd=None), spent=Amount(), caps=Caps())
+    assert (found.total.cost_usd, found.unpriced) == (None, ["x"])
     assert found.document()["total"]["cost_usd"] is None
-    assert forecast_of(line(), line(), spent=Amount(), caps=Caps()).usd == (2, 4)
+    assert forecast_of(line(), line(), spent=Amount(), caps=Caps()).total.cost_usd == (2, 4)
 
 
 def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project) -> None:
@@ -320,7 +320,7 @@ def test_the_door_of_a_session_is_the_one_the_forecast_looks_at(project: Project
 
 def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
     found = ahead(project, ALWAYS, "evaluation.verify=judge")
-    left_out = {*STAGES} - {"tool", "direct"} - {line.stage for line in found.lines}
+    left_out = {*STAGES} - {"tool", "direct"} - {line.stage for line in found.stages}
     assert not left_out, (
         f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
         " are, and in ASSUMED (forecast/estimate.py) what one takes"

@@ -25,11 +25,11 @@ def test_before_any_was_played_a_rollout_may_take_all_it_may(project: Project) -
     assert calls(found)["practice play"] == (36, 36 * 10)
     assert found.turns is not None
     assert (found.turns.each, found.turns.rollouts) == ((1, 10), 0)
-    assert found.document()["rollout_requests"] == {"each": [1, 10], "rollouts": 0}
+    assert found.document()["turns"] == {"each": [1, 10], "rollouts": 0}
     none = ahead(project, "practice.epochs=1", "evaluation.agent.toolkits=null")
     assert calls(none)["practice play"] == (36, 36)
-    assert none.document()["rollout_requests"] is None
-    play, plain = found.lines[0], none.lines[0]
+    assert none.document()["turns"] is None
+    play, plain = found.stages[0], none.stages[0]
     assert play.tokens_in.high == pytest.approx(
         plain.tokens_in.high * 10 + 360 * TURN_TOKENS * 9 / 2, rel=0.01
     )
@@ -53,9 +53,9 @@ async def test_what_rollouts_of_this_agent_took_is_what_they_will(project: Proje
 
 async def test_the_time_of_a_rollout_is_that_of_its_requests(project: Project) -> None:
     found = ahead(project, "practice.epochs=1", "evaluation.agent.max_turns=9")
-    play = found.lines[0]
-    alone = replace(found, lines=[play], waits=1)
-    assert alone.seconds.high == play.seconds.high + 10 * play.call_s.high
+    play = found.stages[0]
+    alone = replace(found, stages=[play], waits=1)
+    assert alone.total.seconds.high == play.seconds.high + 10 * play.call_s.high
 
 
 def test_an_agent_of_the_users_own_is_an_assumption(project: Project) -> None:

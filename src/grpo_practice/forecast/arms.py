@@ -23,7 +23,7 @@ def forecast_arms(job: ArmsJob) -> Forecast:
         evaluations = {**job.evaluations, "direct": stand_in}
         job = replace(job, evaluations=evaluations)
     parts = {arm: forecast(evaluation) for arm, evaluation in job.evaluations.items()}
-    lines = [replace(line, part=arm) for arm, part in parts.items() for line in part.lines]
+    lines = [replace(line, part=arm) for arm, part in parts.items() for line in part.stages]
     if direct is not None:
         config = direct.loaded.config
         asked = StageCalls("practice", "direct", config.teacher, ONE, 1)
@@ -38,8 +38,8 @@ def together(parts: Mapping[str, Forecast], lines: Sequence[Line]) -> Forecast:
     several = [part.turns for part in parts.values() if part.turns is not None]
     return replace(
         first,
-        run=" ".join(part.run for part in parts.values() if part.lines) or first.run,
+        run=" ".join(part.run for part in parts.values() if part.stages) or first.run,
         simulated=any(part.simulated for part in parts.values()),
-        lines=lines,
+        stages=lines,
         turns=max(several, key=lambda turns: turns.each.high, default=None),
     )

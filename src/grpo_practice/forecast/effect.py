@@ -23,5 +23,5 @@ def forecast_effect(job: EffectJob) -> Forecast:
         k,
     )
     parts = {part: forecast(evaluation) for part, evaluation in job.evaluations.items()}
-    lines = [replace(line, part=part) for part, of in parts.items() for line in of.lines]
+    lines = [replace(line, part=part) for part, of in parts.items() for line in of.stages]
     return replace(together(parts, lines), power=None, effect=planned)

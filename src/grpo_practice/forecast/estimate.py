@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar, Literal
 
 from typing_extensions import override
 
@@ -67,7 +67,7 @@ class Line:
     calls: Range
     tokens_in: Range
     tokens_out: Range
-    usd: Range | None
+    cost_usd: Range | None
     """Dollars; None when the price is unknown."""
     call_s: Range
     """Seconds of one call."""
@@ -81,13 +81,43 @@ class Line:
     """Calls that follow each other in one rollout."""
 
 
+@dataclass(frozen=True, slots=True)
+class Total:
+    """Sums over the stages of a forecast."""
+
+    calls: Range
+    tokens_in: Range
+    tokens_out: Range
+    cost_usd: Range | None
+    """None if one of the models has no price."""
+    seconds: Range
+
+
+Reached = Literal["no", "maybe", "yes"]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCap:
+    """A cap that is set, and whether the run would reach it."""
+
+    flag: str
+    cap: float
+    reached: Reached
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Report):
     """The rest of a run, by stage and in sum."""
 
+    schema: ClassVar = "grpo-practice.forecast/1"
+    in_document: ClassVar = (
+        *("run", "simulated", "pilot", "piloted", "stages", "total", "unpriced", "share", "groups"),
+        *("learnable", "turns", "power", "effect", "caps"),
+    )
+
     run: str
     simulated: bool
-    lines: Sequence[Line]
+    stages: Sequence[Line]
     account: Account
     """Caps, and what was spent under them."""
     waits: int = 0
@@ -111,120 +141,62 @@ class Forecast(Report):
     effect: PlannedEffect | None = None
     """Standard error of an experience's effect; None for a run that measures none."""
 
-    def total(self, what: str) -> Range:
-        """Return the sum over all stages of `calls`, `tokens_in` or `tokens_out`."""
-        return total(getattr(line, what) for line in self.lines)
-
     @property
-    def usd(self) -> Range | None:
-        """Dollars; None when one of the models has no price."""
-        return None if self.unpriced else total(line.usd or Range() for line in self.lines)
+    def total(self) -> Total:
+        """Sums over all stages; without dollars if one of the models has no price."""
+        calls, tokens_in, tokens_out = (
+            total(getattr(line, what) for line in self.stages).whole()
+            for what in ("calls", "tokens_in", "tokens_out")
+        )
+        usd = None if self.unpriced else total(line.cost_usd or Range() for line in self.stages)
+        return Total(calls, tokens_in, tokens_out, usd, self._seconds)
 
     @property
     def unpriced(self) -> list[str]:
         """Models that are still to be asked and have no price."""
-        return sorted({x.model for x in self.lines if x.usd is None and x.calls.high > 0})
+        return sorted({x.model for x in self.stages if x.cost_usd is None and x.calls.high > 0})
 
     @property
-    def seconds(self) -> Range:
+    def _seconds(self) -> Range:
         """Seconds in all; at most, every wait is for a call of each stage."""
-        chain = sum(x.call_s.high * x.turns.high for x in self.lines if x.calls.high > 0)
-        work = total(line.seconds for line in self.lines)
+        chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
+        work = total(line.seconds for line in self.stages)
         return Range(work.low, work.high + self.waits * chain)
 
     @property
-    def caps(self) -> list[tuple[str, float, str]]:
-        """Flag, cap, and whether it would be reached: `no`, `maybe`, `yes`."""
-        usd = self.usd or Range()
+    def caps(self) -> list[PlannedCap]:
+        """Caps that are set, and whether they would be reached."""
+        total = self.total
+        usd = total.cost_usd or Range()
         needs = {
-            "requests": self.total("calls"),
-            "tokens": self.total("tokens_in").plus(self.total("tokens_out")),
+            "requests": total.calls,
+            "tokens": total.tokens_in.plus(total.tokens_out),
             "cost_micro": Range(usd.low * 1e6, usd.high * 1e6),
         }
-        found = list[tuple[str, float, str]]()
+        found = list[PlannedCap]()
         for name, flag in FLAGS.items():
             cap = getattr(self.account.caps, name)
             if cap is None:
                 continue
             left, need = cap - getattr(self.account.spent, name), needs[name]
-            reached = "yes" if need.low > left else "maybe" if need.high > left else "no"
-            found.append((flag, cap / 1e6 if name == "cost_micro" else cap, reached))
+            reached: Reached = "no" if need.high <= left else "yes" if need.low > left else "maybe"
+            found.append(PlannedCap(flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
         """Return what is left by stage, and in sum."""
-        usd = self.usd
+        usd, seconds = self.total.cost_usd, self.total.seconds
         cost = "unknown" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
-        seconds = self.seconds
         return [
             (f"{self.run}: left to do{' (simulated)' if self.simulated else ''}",),
             *(
                 (line.stage, f"{line.calls.low:.0f} to {line.calls.high:.0f} calls")
-                for line in self.lines
+                for line in self.stages
             ),
             ("cost", cost),
             ("time", f"{seconds.low:.0f} to {seconds.high:.0f} s"),
         ]
-
-    @override
-    def document(self) -> dict[str, Any]:
-        """Return the JSON document `grpo-practice.forecast/1`."""
-        usd, share = self.usd, self.share
-        return {
-            "schema": "grpo-practice.forecast/1",
-            "run": self.run,
-            "simulated": self.simulated,
-            "pilot": self.pilot,
-            "piloted": None if self.piloted is None else _pilot_document(self.piloted),
-            "stages": [_line_document(line) for line in self.lines],
-            "total": {
-                "calls": list(self.total("calls").whole()),
-                "tokens_in": list(self.total("tokens_in").whole()),
-                "tokens_out": list(self.total("tokens_out").whole()),
-                "cost_usd": None if usd is None else [round(x, 6) for x in usd],
-                "seconds": [round(x, 1) for x in self.seconds],
-            },
-            "unpriced_models": self.unpriced,
-            "informative": None
-            if share is None
-            else {"share": [round(x, 4) for x in share], "groups": self.groups},
-            "learnable_experiences": self.learnable,
-            "rollout_requests": None
-            if self.turns is None
-            else {"each": [round(x, 2) for x in self.turns.each], "rollouts": self.turns.rollouts},
-            "power": self.power.document() if self.power else None,
-            **({"effect": self.effect.document()} if self.effect else {}),
-            "caps": [{"flag": flag, "cap": cap, "reached": yes} for flag, cap, yes in self.caps],
-            "exit": 0,
-        }
-
-
-def _pilot_document(did: Piloted) -> dict[str, Any]:
-    micro = did.usage.cost_micro
-    return {
-        "questions": did.questions,
-        "rollouts": did.rollouts,
-        "mean_reward": did.reward,
-        "tokens_in": did.usage.tokens_in,
-        "tokens_out": did.usage.tokens_out,
-        "cost_usd": None if micro is None else micro / 1e6,
-    }
-
-
-def _line_document(line: Line) -> dict[str, Any]:
-    return {
-        "part": line.part,
-        "stage": line.stage,
-        "model": line.model,
-        "calls": list(line.calls),
-        "tokens_in": list(line.tokens_in),
-        "tokens_out": list(line.tokens_out),
-        "cost_usd": None if line.usd is None else [round(x, 6) for x in line.usd],
-        "seconds": [round(x, 1) for x in line.seconds],
-        "history_calls": line.history,
-        "history_of": line.of if line.history else None,
-    }
 
 
 def forecast_line(
@@ -257,7 +229,7 @@ def forecast_line(
         calls=calls,
         tokens_in=calls.times(tokens_in).whole(),
         tokens_out=calls.times(tokens_out).whole(),
-        usd=None if each is None else calls.times(each),
+        cost_usd=None if each is None else calls.times(each),
         call_s=call_s,
         seconds=Range(work.low / left.at_once, work.high / left.at_once),
         history=known.calls if known else 0,

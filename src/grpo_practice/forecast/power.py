@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from math import inf
 
 from grpo_practice.forecast.range import Range
 from grpo_practice.prompts.system import library_sha
@@ -32,23 +32,12 @@ class PlannedPower:
     questions: int
     k: int
     """Rollouts for each question, in both evaluations."""
-    finds: Range
-    """The difference, as a share; infinite below 10 questions."""
+    finds: Range | None
+    """The difference, as a share; None below 10 questions."""
     measured: bool
     """Whether it rests on earlier evaluations alone; else on what is usual, in part."""
-    families: float
+    effective_clusters: float
     """Number of families of one size that would tell as much; `questions` where each is its own."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document; `finds` is None where no verdict can be had."""
-        known = self.finds.high < 1e9
-        return {
-            "questions": self.questions,
-            "k": self.k,
-            "finds": [round(x, 4) for x in self.finds] if known else None,
-            "measured": self.measured,
-            "effective_clusters": round(self.families, 2),
-        }
 
 
 def planned_power(
@@ -84,7 +73,8 @@ def planned_power(
     least, most = (sigma2[0] / size, sigma2[1] / size)
     ends = (Noise(low / size, least, least), Noise(high, most, most))
     finds = Range(*(detectable(noise, round(families), k, k, level) for noise in ends))
-    return PlannedPower(questions, k, finds, measured, families)
+    found = finds if finds.high < inf else None
+    return PlannedPower(questions, k, found, measured, families)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,14 +86,6 @@ class PlannedEffect:
     rollouts: int
     measured: bool
     """Whether it rests on earlier runs of the experiment alone; else on what is usual, in part."""
-
-    def document(self) -> dict[str, Any]:
-        """Return it as part of a document."""
-        return {
-            "se": [round(x, 4) for x in self.se],
-            "rollouts": self.rollouts,
-            "measured": self.measured,
-        }
 
 
 def planned_effect(

@@ -63,7 +63,7 @@ def _of_practice(job: PracticeJob) -> Forecast:
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, config.evaluation, spec, left, turns),
+        stages=_lines(store, config.evaluation, spec, left, turns),
         turns=turns,
         learnable=ceil(learning.most - len(learning.now)),
         waits=len(open_),
@@ -96,7 +96,7 @@ def _of_eval(job: EvalJob) -> Forecast:
     return Forecast(
         run=spec.name,
         simulated=spec.simulated,
-        lines=_lines(store, job.config, spec, left, turns),
+        stages=_lines(store, job.config, spec, left, turns),
         turns=turns,
         account=job.session.admission.account,
         power=_power(job),

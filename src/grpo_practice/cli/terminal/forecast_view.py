@@ -19,29 +19,30 @@ def show_forecast(forecast: "Forecast") -> None:
     """Print a pilot's result, and what is left of the run by stage and in sum."""
     if forecast.piloted is not None:
         say(f"pilot: {_piloted(forecast.piloted)}")
-    if not forecast.lines:
+    if not forecast.stages:
         say(f"{forecast.run}: nothing is left to do")
         return
     mark = " (simulated)" if forecast.simulated else ""
     say(f"{forecast.run}{mark}: what is left to do", style="bold")
     headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
-    table(headers, map(_row, forecast.lines), right=headers[1:5])
-    usd = forecast.usd
+    table(headers, map(_row, forecast.stages), right=headers[1:5])
+    total = forecast.total
+    usd = total.cost_usd
     unknown = f"unknown: {', '.join(forecast.unpriced)} has no price (evaluation.prices)"
     facts(
         [
-            ("model", _models(forecast.lines)),
-            ("calls", _numbers(forecast.total("calls"))),
-            ("tokens in", _tokens(forecast.total("tokens_in"))),
-            ("tokens out", _tokens(forecast.total("tokens_out"))),
+            ("model", _models(forecast.stages)),
+            ("calls", _numbers(total.calls)),
+            ("tokens in", _tokens(total.tokens_in)),
+            ("tokens out", _tokens(total.tokens_out)),
             ("cost", unknown if usd is None else _money(usd)),
-            ("time", " to ".join(dict.fromkeys(duration(s) for s in forecast.seconds))),
+            ("time", " to ".join(dict.fromkeys(duration(s) for s in total.seconds))),
             ("requests of a rollout", _turns(forecast)),
             ("groups that teach", _share(forecast)),
             ("still to be learnt", _learnable(forecast)),
             ("could find", _power(forecast)),
             ("standard error", _standard_error(forecast)),
-            *((flag, _reached(cap, reached)) for flag, cap, reached in forecast.caps),
+            *((cap.flag, _reached(cap.cap, cap.reached)) for cap in forecast.caps),
         ]
     )
     note("retries and questions asked again for want of a readable reply are not counted")
@@ -58,9 +59,9 @@ def _power(forecast: "Forecast") -> str:
     if power is None:
         return ""
     asked = f"{count(power.questions, 'question')} \u00d7 {power.k}"
-    if power.families < power.questions:
-        asked += f" in families that tell as much as {power.families:.0f}"
-    if power.finds.high > 1:
+    if power.effective_clusters < power.questions:
+        asked += f" in families that tell as much as {power.effective_clusters:.0f}"
+    if power.finds is None or power.finds.high > 1:
         return f"no difference: {asked} are too few"
     ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))
     basis = "" if power.measured else ", partly assumed"
@@ -104,11 +105,11 @@ def _first(forecast: "Forecast") -> str:
 
 
 def _cap_hint(forecast: "Forecast") -> str:
-    caps = [(flag, reached) for flag, _, reached in forecast.caps if reached != "no"]
+    caps = [cap for cap in forecast.caps if cap.reached != "no"]
     if not caps:
         return ""
-    flags = " and ".join(flag for flag, _ in caps)
-    surely = "will" if any(reached == "yes" for _, reached in caps) else "may"
+    flags = " and ".join(cap.flag for cap in caps)
+    surely = "will" if any(cap.reached == "yes" for cap in caps) else "may"
     return f"it {surely} pause before the end: raise {flags}"
 
 
@@ -129,7 +130,7 @@ def _row(line: "Line") -> list[str]:
         _numbers(line.calls),
         _tokens(line.tokens_in),
         _tokens(line.tokens_out),
-        "unknown" if line.usd is None else _money(line.usd),
+        "unknown" if line.cost_usd is None else _money(line.cost_usd),
         RESTS_ON[line.of] if line.history else "assumption",
     ]
 
