@@ -255,5 +255,6 @@ def test_the_cause_is_named_also_if_a_request_failed(evaluate: Evaluate) -> None
     with serving(script) as server:
         seen = evaluate(server, json=False)
     assert seen.code == 1
-    assert "no rollout gave an answer: 4 of 5 are empty" in " ".join(seen.ran.out.split())
-    assert "asks only the 1 rollout that failed" in " ".join(seen.ran.out.split())
+    out = " ".join(seen.ran.out.split())
+    assert "no rollout gave an answer, so the rewards mean nothing: 4 of 5 are empty" in out
+    assert "asks only the 1 rollout that failed" in out
