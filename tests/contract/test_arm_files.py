@@ -75,7 +75,7 @@ def test_a_library_written_by_hand_is_an_arm_before_any_practice(gp: Gp) -> None
         ran = gp(*words, "--json")
         assert ran.code == 0, ran.err
         runs = {arm["named"]: arm["run"] for arm in ran.document["arms"]}
-        assert [(c["baseline"], c["run"]) for c in ran.document["contrasts"]] == [
+        assert [(c["baseline"], c["arm"]) for c in ran.document["contrasts"]] == [
             (runs["none"], runs[name]),
             (runs["filler"], runs[name]),
         ]
