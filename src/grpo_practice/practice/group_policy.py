@@ -115,6 +115,8 @@ class SkipUniform:
 
 def group_policy(settings: PracticeSettings) -> GroupPolicy:
     """Return the policy that the settings ask for."""
-    if settings.group_policy == "skip_uniform":
-        return SkipUniform(settings.seed)
-    return AllGroups(settings.overlap)
+    match settings.group_policy:
+        case "fixed":
+            return AllGroups(settings.overlap)
+        case "skip_uniform":
+            return SkipUniform(settings.seed)
