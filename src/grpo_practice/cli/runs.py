@@ -70,7 +70,6 @@ def list_(
     all_simulated = len(report.runs) > 1 and all(run.simulated for run in report.runs)
     mark = "" if all_simulated else SIMULATED
     names = [run.name + (mark if run.simulated else "") for run in report.runs]
-    asked = [report.asked_by(run.name) for run in report.runs]
     columns = {
         "kind": [run.shown_kind for run in report.runs],
         "status": [run.status for run in report.runs],
@@ -78,9 +77,9 @@ def list_(
             "-" if run.kind == "recorded" else f"{run.steps_closed} of {run.steps}"
             for run in report.runs
         ],
-        "score": [reward(report.scores.get(run.name)) for run in report.runs],
-        "dataset": [brief(one.dataset or "-", NAME) for one in asked],
-        "model": [brief(one.model or "-", NAME) for one in asked],
+        "score": [reward(run.score) for run in report.runs],
+        "dataset": [brief(one.dataset or "-", NAME) for one in report.runs],
+        "model": [brief(one.model or "-", NAME) for one in report.runs],
         "begun": [_time(run.created_at) for run in report.runs],
     }
     table(

@@ -1,7 +1,7 @@
 """Runs as they are stored: all of them in a list, one of them with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from shlex import quote
 from typing import Any, ClassVar
 
@@ -57,21 +57,30 @@ class DeletedRuns(Report):
         return [(f"deleted {count(len(self.runs), 'run')}",), *((name,) for name in self.runs)]
 
 
+@dataclass(frozen=True, slots=True)
+class ListedRun(RunRow):
+    """A run with its questions, its model and its score."""
+
+    dataset: str | None
+    model: str | None
+    """Model that answers; None for an agent whose configuration names none."""
+    score: float | None
+    """Mean of an evaluation that is complete."""
+
+
 @dataclass(frozen=True, slots=True, repr=False)
 class RunsReport(Report):
     """All runs of a database, the oldest first."""
 
     schema: ClassVar = "grpo-practice.runs/1"
+    in_document: ClassVar = ("runs",)
 
-    runs: Sequence[RunRow]
-    asked: Mapping[str, Asked]
-    """Run → its dataset and model, for the runs that have them."""
-    scores: Mapping[str, float | None]
-    """Evaluation that is complete → its mean."""
+    runs: Sequence[ListedRun]
 
-    def asked_by(self, run: str) -> Asked:
-        """Return a run's dataset and model; neither for a run that has none."""
-        return self.asked.get(run, Asked(None, None))
+    @property
+    def scores(self) -> Mapping[str, float]:
+        """Evaluation that is complete → its mean."""
+        return {run.name: run.score for run in self.runs if run.score is not None}
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -84,7 +93,7 @@ class RunsReport(Report):
                     r.kind,
                     r.status,
                     f"{r.steps_closed} of {r.steps} steps",
-                    number(self.scores.get(r.name)),
+                    number(r.score),
                 )
                 for r in self.runs
             ),
@@ -101,17 +110,16 @@ def as_it_stands(store: Store, run: RunRow) -> RunRow:
 def runs_report(store: Store, kind: ShownKind | None = None) -> RunsReport:
     """Return the list of runs, all or of a kind, with the mean of each complete evaluation."""
     wanted = (run for run in store.read(runs.all_runs) if kind in (None, run.shown_kind))
-    rows = [as_it_stands(store, run) for run in wanted]
-    heads = {
-        row.name: row.head_branch
-        for row in rows
-        if row.has_score and row.head_branch and row.steps_closed >= row.steps
-    }
-    means = {
-        name: store.read(scores.mean_score, store.read(branches.load, head))
-        for name, head in heads.items()
-    }
-    return RunsReport(rows, store.read(runs.asked), means)
+    asked = store.read(runs.asked)
+    return RunsReport([_listed(store, as_it_stands(store, run), asked) for run in wanted])
+
+
+def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
+    score, of = None, asked.get(run.name, Asked(None, None))
+    if run.has_score and run.head_branch and run.steps_closed >= run.steps:
+        score = store.read(scores.mean_score, store.read(branches.load, run.head_branch))
+    facts = {field.name: getattr(run, field.name) for field in fields(RunRow)}
+    return ListedRun(**facts, dataset=of.dataset, model=of.model, score=score)
 
 
 class Scores(Shown, dict[str, Score]):
