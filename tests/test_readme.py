@@ -36,6 +36,12 @@ WORKFLOWS = ROOT / "docs/workflows.md"
 DATABASE = ROOT / "docs/database.md"
 KINDS = (EvalRequest, ArmsRequest, PracticeRequest, EffectRequest, TrainRequest, TuneRequest)
 """Requests whose fields are keywords of a method."""
+FORECASTS = {
+    "evaluate": "forecast_evaluation",
+    "evaluate_arms": "forecast_arms",
+    "practise": "forecast_practice",
+}
+"""Method → the one that forecasts it, which alone plays a pilot."""
 ELSEWHERE = {
     "make demo": "run by tests/cli, as `grpo-practice demo`",
     "make test": "this very run",
@@ -164,7 +170,8 @@ def keywords_markdown() -> str:
     methods = dict[tuple[str, str], list[str]]()
     for kind in KINDS:
         for of in fields(kind):
-            methods.setdefault((of.name, of.metadata["text"]), []).append(kind.method)
+            method = FORECASTS[kind.method] if of.name == "pilot" else kind.method
+            methods.setdefault((of.name, of.metadata["text"]), []).append(method)
     every = [kind.method for kind in KINDS]
     rows = [
         f"| `{name}` | {'all' if of == every else ', '.join(of)} | {text} |\n"

@@ -124,7 +124,7 @@ def test_a_function_that_cannot_be_used_is_refused_with_the_way_out(
 def test_a_request_is_only_what_it_says() -> None:
     assert PracticeRequest().changes == []
     asked = PracticeRequest(sets=["a=1"], epochs=3, overrides={"a": 2})
-    assert asked.changes == ["a=1", ("practice.epochs", 3), ("a", 2)]
+    assert asked.changes == ["a=1", ("a", 2), ("practice.epochs", 3)]
 
 
 def test_a_notebook_whose_loop_runs_may_call_what_is_not_async(project: Project) -> None:

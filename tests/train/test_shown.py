@@ -41,9 +41,7 @@ def test_a_run_says_from_what_and_how_it_was_trained(workspace: Workspace) -> No
         "t.db.train/toy.train/b1/step-000001",
         "t.db.train/toy.train/b2/step-000002",
     ]
-    assert [one["model"] for one in workspace.runs().document()["asked"].values()] == [
-        "models/base"
-    ]
+    assert [run["model"] for run in workspace.runs().document()["runs"]] == ["models/base"]
 
 
 @pytest.mark.parametrize("train", ["[model]", "[]", "models/base", "{}", "{model: 7}"])

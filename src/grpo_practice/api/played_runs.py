@@ -247,11 +247,6 @@ class PlayedRuns(DatabaseFile):
         prepare: "Callable[[Session, Asked], Job]",
         play: Callable[[Job], Coroutine[Any, Any, T]],
     ) -> T:
-        if isinstance(request, PilotedRequest) and request.pilot is not None:
-            raise ConfigError(
-                "pilot plays a little of a run, and forecasts the rest",
-                hint="leave pilot out, or give it to forecast_evaluation, _arms or _practice",
-            )
         with self._job(request, prepare) as job:
             return self._wait(job.session, play(job))
 
@@ -261,7 +256,7 @@ class PlayedRuns(DatabaseFile):
         from grpo_practice.pilot import forecast_of, run_pilot
 
         pilot = request.pilot if isinstance(request, PilotedRequest) else None
-        with self._job(request, prepare, foresee=pilot is None) as job:
+        with self._job(request, prepare, foresee=pilot is None, pilots=True) as job:
             if pilot is None:
                 return forecast_of(job)
             return self._wait(job.session, run_pilot(job, pilot))
@@ -273,8 +268,15 @@ class PlayedRuns(DatabaseFile):
         prepare: "Callable[[Session, Asked], Job]",
         *,
         foresee: bool = False,
+        pilots: bool = False,
     ) -> Iterator[Job]:
         from grpo_practice.events import silent, tee
+
+        if isinstance(request, PilotedRequest) and request.pilot is not None and not pilots:
+            raise ConfigError(
+                "pilot plays a little of a run, and forecasts the rest",
+                hint="leave pilot out, or give it to forecast_evaluation, _arms or _practice",
+            )
 
         # `tee`: an exception in a callback must not end a paid run.
         sink = tee(request.on_event or silent)

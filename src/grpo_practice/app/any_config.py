@@ -25,7 +25,6 @@ from grpo_practice.redact import redact_url
 from grpo_practice.reports.config_report import ConfigReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
-from grpo_practice.store.records import RunRow
 from grpo_practice.text import count
 from grpo_practice.verify.resolve import check_defined, resolve
 
@@ -57,7 +56,7 @@ def load_config(
             run = store.read(runs.latest, ["practice", "eval", "train"])
             stored = store.read(runs.config, run.name) if run else None
             text = stored_text(store, stored) if stored else None
-            trains = run is not None and (run.kind == "train" or _asks_weights(store, run))
+            trains = run is not None and run.kind == "train"
     if agent is not None:
         if text is not None:
             return load_eval(text, overrides, env, agent=agent)
@@ -144,10 +143,3 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     text, routes = show(config, loaded.text), loaded.routes
     notices = [*loaded.notices, *([verify.note] if verify.note else [])]
     return ConfigReport(config, loaded.path, used, loaded.ignored, notices, text, routes)
-
-
-def _asks_weights(store: Store, run: RunRow) -> bool:
-    """Return whether the run is an evaluation that the process of a training has made."""
-    if run.kind != "eval" or run.parent_run is None:
-        return False
-    return store.read(runs.get, run.parent_run).kind == "train"

@@ -42,6 +42,7 @@ from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.requests.runs import ArmsRequest
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import evaluations, runs
+from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import nearest
 from grpo_practice.types import Library
 
@@ -295,7 +296,11 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
     latest = store.read(runs.latest, ["eval"])
     if latest is None:
         return None
-    return store.read(evaluations.of_library, latest.exp_id, None) or latest.name
+    return (
+        own.name
+        if (own := store.read(runs.find, eval_name(latest.exp_id)))
+        else store.read(evaluations.first_without_library, latest.exp_id) or latest.name
+    )
 
 
 def _evaluation(
@@ -317,15 +322,15 @@ def _evaluation(
         asked = replace(asked, agent=weights.agent)
     objects = python_objects(asked.agent, asked.verify)
     loaded, target = eval_config(store, asked, objects)
-    more = dict[str, int]()
+    wanted = asked
     if name == "aa":
-        more["seed"] = loaded.config.seed + 1
-        target = replace(target, name=f"{target.name}/seed={more['seed']}")
+        seed = loaded.config.seed + 1
+        target = replace(target, name=f"{target.name}/seed={seed}")
+        wanted = replace(wanted, overrides={**wanted.overrides, "seed": seed})
     if (most := planned_attempts(store, target.name)) > loaded.config.pass_k:
-        more["pass_k"] = most
-    if more:
-        asked = replace(asked, overrides={**asked.overrides, **more})
-        loaded, _ = eval_config(store, asked, objects)
+        wanted = replace(wanted, pass_k=most)
+    if wanted != asked:
+        loaded, _ = eval_config(store, wanted, objects)
     job = eval_job(session, loaded, target, objects, limit=asked.limit)
     return of_weights(job, weights) if weights is not None and name in WEIGHTS else job
 

@@ -168,7 +168,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval", "train"])
         if latest is not None and latest.kind == "train":
-            latest = _plain_run(store, latest, None)
+            latest = _plain_run(store, latest, store.read(runs.latest, ["practice", "eval"]))
         elif latest is not None and _plays_library(store, latest):
             latest = _plain_run(store, latest, latest)
     stored = store.read(runs.config, latest.name) if latest else None

@@ -85,6 +85,7 @@ def practice_spec(
         judge=judge_record(verify, config.judge),
         purpose="practice",
         k=config.practice.grpo_n,
+        seed=config.evaluation.seed,
         tests=TestSet(
             config.evaluation.data.dataset,
             config.evaluation.pass_k,
@@ -216,6 +217,7 @@ def eval_spec(
         library=target.library,
         purpose=target.purpose,
         k=config.pass_k,
+        seed=config.seed,
         simulated=simulated(*(judges if asked and target.source else config.models.values())),
         parent_run=target.parent_run,
         parent_step=target.parent_step,

@@ -94,6 +94,7 @@ class WeightsEvaluation:
             judge=judge_record(self.verify, config.judge),
             purpose="select" if self.chooses else "test",
             k=sampling.attempts,
+            seed=settings_of(config).seed,
             parent_run=self.run,
             parent_step=step,
             simulated=simulated(*judges),

@@ -7,7 +7,6 @@ are the folder that `export-agent --run EXP/train` has written.
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -19,18 +18,20 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.reports.known_scores import evaluations_of, is_dataset
 from grpo_practice.reports.learning_cost import (
     LearningCost,
     cost_of_practice,
     cost_of_training,
     training_branch,
 )
-from grpo_practice.store import Store, branches, trained_steps
+from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name, library_variant, train_name
 from grpo_practice.text import nearest
 from grpo_practice.train.weights import weights_sha
+from grpo_practice.types import Library
 
 WITHOUT = ("base", "trained")
 """Arms without a library."""
@@ -180,20 +181,32 @@ def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
         )
 
 
-def arm_runs(store: Store, exp_id: str, library: bytes | None) -> dict[str, str]:
-    """Return training arm → its stored evaluation, for those that were evaluated."""
-    found: dict[str, str | None] = {"base": store.read(evaluations.of_library, exp_id, None)}
+def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, str]:
+    """Return training arm → its stored evaluation, for those that were evaluated.
+
+    All arms ask the questions of the experiment's own evaluation, and are scored as it is.
+    """
+    base, practice = (store.read(runs.find, name) for name in (eval_name(exp_id), exp_id))
+    run = base or practice
+    if run is None or run.head_branch is None:
+        return {}
+    branch, found = store.read(branches.load, run.head_branch), dict[str, str]()
+    dataset = branch.tests.dataset
+    if base is not None:
+        found["base"] = base.name
+        dataset = store.read(datasets.by_id, branch.dataset_id).name
     if library is not None:
-        found["practised"] = store.read(evaluations.of_library, exp_id, library)
+        for one in evaluations_of(store, branch, library):
+            if is_dataset(one, dataset):
+                found.setdefault("practised", one.run)
     training = training_branch(store, train_name(exp_id))
+    shown = {"trained": None, **({"trained+practised": library_sha(library)} if library else {})}
     for row in store.read(trained_steps.checkpoints, training[1]) if training else ():
-        # The last weights that were evaluated count.
-        of_weights = partial(evaluations.of_library, weights=row.sha256)
-        found["trained"] = store.read(of_weights, exp_id, None) or found.get("trained")
-        if library is not None:
-            both = store.read(of_weights, exp_id, library)
-            found["trained+practised"] = both or found.get("trained+practised")
-    return {arm: run for arm, run in found.items() if run is not None}
+        for arm, sha in shown.items():
+            asked = store.read(evaluations.of_weights, exp_id, row.sha256, sha)
+            alike = [one.run for one in asked if is_dataset(one, dataset)]
+            found |= {arm: alike[0]} if alike else {}  # the last weights count
+    return found
 
 
 def compare_trained(
@@ -247,10 +260,9 @@ def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> Compariso
                 f"--arms {name}: there is no such arm",
                 hint=nearest(name, TRAINING_ARMS, most=1) or f"arms: {', '.join(TRAINING_ARMS)}",
             )
-    sha = None
-    if set(names) - set(WITHOUT):
-        sha = library_sha(library_of(store, exp_id).library)
-    found = arm_runs(store, exp_id, sha)
+    needs = set(names) - set(WITHOUT)
+    library = library_of(store, exp_id).library if needs else None
+    found = arm_runs(store, exp_id, library)
     missing = [name for name in names if name not in found]
     if missing or len(names) < 2:
         raise ConfigError(

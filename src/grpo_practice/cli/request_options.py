@@ -43,7 +43,7 @@ def _parameter(of: "Field[Any]", how: Option) -> Parameter:
     """Return a field of a request as a parameter that typer makes an option of."""
     option = typer.Option(
         *(how.names or (f"--{of.name.replace('_', '-')}",)),
-        help=of.metadata["text"],
+        help=of.metadata["help"],
         metavar=how.metavar,
         min=how.least,
         autocompletion=_STORED[how.stored],
@@ -57,9 +57,9 @@ def _parameter(of: "Field[Any]", how: Option) -> Parameter:
 
 
 def _value(typed: Any, how: Option) -> Any:
-    """Return a value as the request has it; `--dataset "$UNSET"` gives none."""
+    """Return a value as the request has it."""
     if how.type == list[str]:
         return typed or ()
     if how.type == YES_OR_NO:
         return typed == "yes"
-    return None if typed == "" else typed
+    return None if how.blank and typed == "" else typed

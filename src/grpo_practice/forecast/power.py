@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from math import inf
 
 from grpo_practice.forecast.range import Range
-from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.effects import measurement
+from grpo_practice.reports.known_scores import evaluations_of
 from grpo_practice.stats import Question
 from grpo_practice.stats.effects import planned_se
 from grpo_practice.stats.paired import FEWEST, FIRST, difference, effective_clusters
@@ -18,8 +18,8 @@ from grpo_practice.stats.power import (
     omega2_between,
     sigma2_within,
 )
-from grpo_practice.store import Store
-from grpo_practice.store.queries import evaluations, runs, scores
+from grpo_practice.store import Store, branches
+from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT
 from grpo_practice.store.run_names import eval_name
 from grpo_practice.types import Library
@@ -112,7 +112,7 @@ def planned_effect(
         return PlannedEffect(se, rollouts, measured=True)
     known = _evaluations(store, exp_id)
     baseline = eval_name(exp_id)
-    whole = store.read(evaluations.of_library, exp_id, library_sha(library))
+    whole = _with_library(store, baseline, library)
     pair = {name: of for name, of in known.items() if name in (baseline, whole)}
     within, between = _within(known), _between(pair, baseline)
     sigma2, spread = within or SIGMA2, Range(0, 1)
@@ -125,6 +125,15 @@ def planned_effect(
     most = planned_se(0, 1 / m, m, questions, k)
     measured = within is not None and between is not None
     return PlannedEffect(Range(low, min(high, most)), rollouts, measured)
+
+
+def _with_library(store: Store, baseline: str, library: Library) -> str | None:
+    """Return the evaluation of the baseline's agent with a library, if there is one."""
+    run = store.read(runs.find, baseline)
+    if run is None or run.head_branch is None:
+        return None
+    branch = store.read(branches.load, run.head_branch)
+    return next((one.run for one in evaluations_of(store, branch, library)), None)
 
 
 def _measured_effects(

@@ -3,12 +3,10 @@
 import shlex
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
-from grpo_practice.config.schema.runs import is_data_file
 from grpo_practice.reports.compared import sentence_of
-from grpo_practice.reports.known_scores import KnownScore, known_score
+from grpo_practice.reports.known_scores import KnownScore, is_dataset, known_score
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.bound_keys import instructions_of
 from grpo_practice.store.played import prompt_sha
@@ -127,7 +125,7 @@ class _TestSet:
         return self.branch.tests.dataset
 
     def scores(self, library: Library) -> dict[Attempts, KnownScore]:
-        """Return the newest score of this agent with a library, by what the evaluation asked."""
+        """Return the score of this agent with a library, by what the evaluation asked."""
         found = dict[Attempts, KnownScore]()
         # An exported agent has its library in its instructions: its prompt is the same.
         prompt = prompt_sha(instructions_of(self.branch.identity), library)
@@ -180,15 +178,7 @@ class _TestSet:
         if ids == {i for i, _ in self.attempts}:
             return frozenset(slots)
         # A run keeps the questions that it was tested on, also after they were uploaded anew.
-        row = self.store.read(datasets.by_id, branch.dataset_id)
-        if not own or not _is_named(row, self.dataset):
+        if not own or not is_dataset(evaluation, self.dataset):
             return None
-        all_ = self.store.read(datasets.sample_ids, row.id)
+        all_ = self.store.read(datasets.sample_ids, branch.dataset_id)
         return frozenset(slots) if ids in (set(all_), set(all_[: tests.limit])) else None
-
-
-def _is_named(row: DatasetRow, dataset: str) -> bool:
-    """Return whether a configuration means this dataset, or the file that it was made of."""
-    if is_data_file(dataset):
-        return Path(row.origin).name == Path(dataset).name
-    return row.name == dataset

@@ -2,13 +2,17 @@
 
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
+from typing import Literal
 
 from grpo_practice import stats
+from grpo_practice.config.schema.runs import is_data_file
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import instructions_of
 from grpo_practice.store.played import prompt_sha
 from grpo_practice.store.queries import evaluations, runs, scores
+from grpo_practice.store.queries.evaluations import Evaluation
 from grpo_practice.store.records import Branch
 from grpo_practice.types import Library
 
@@ -41,15 +45,31 @@ def measured(
 ) -> KnownScore | None:
     """Return the experiment's score of a branch's agent with a library; None unless complete.
 
-    With `dataset`, the score by which libraries are chosen on that dataset, else that of a test.
+    With `dataset`, it is the score by which libraries are chosen on that dataset, else that of the
+    test set.
     """
-    exp_id = store.read(runs.get, branch.run).exp_id
-    prompt = prompt_sha(instructions_of(branch.identity), library)
-    of = partial(
-        evaluations.of_agent, exp_id=exp_id, purpose="select" if dataset is not None else "test"
-    )
-    for found in store.read(of, branch, prompt):
-        mine = found.exp_id == exp_id and dataset in (None, found.dataset)
-        if mine and (known := known_score(store, found.run)) is not None:
+    purpose: Literal["test", "select"] = "test" if dataset is None else "select"
+    for found in evaluations_of(store, branch, library, purpose):
+        known = known_score(store, found.run)
+        if known is not None and is_dataset(found, dataset or branch.tests.dataset):
             return known
     return None
+
+
+def evaluations_of(
+    store: Store, branch: Branch, library: Library, purpose: Literal["test", "select"] = "test"
+) -> list[Evaluation]:
+    """Return the experiment's evaluations of a branch's agent with a library, its own first."""
+    exp_id = store.read(runs.get, branch.run).exp_id
+    prompt = prompt_sha(instructions_of(branch.identity), library)
+    of = partial(evaluations.of_agent, exp_id=exp_id, purpose=purpose)
+    return [found for found in store.read(of, branch, prompt) if found.exp_id == exp_id]
+
+
+def is_dataset(found: Evaluation, dataset: str | None) -> bool:
+    """Return whether an evaluation asks the dataset of a name or a file; True for None."""
+    if dataset is None:
+        return True
+    if is_data_file(dataset):
+        return Path(found.origin).name == Path(dataset).name
+    return found.dataset == dataset

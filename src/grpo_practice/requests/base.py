@@ -36,6 +36,8 @@ class Option:
     metavar: str | None = None
     stored: Literal["datasets", "runs"] | None = None
     """Stored names that the shell completes the value with."""
+    blank: bool = False
+    """Whether an empty text gives no value: `--dataset "$UNSET"`."""
 
 
 def keyword(default: Any, text: str) -> Any:
@@ -46,12 +48,23 @@ def keyword(default: Any, text: str) -> Any:
     return field(default=default, metadata=metadata)
 
 
-def option(default: Any, text: str, *names: str, key: str | None = None, **how: Any) -> Any:
+def option(
+    default: Any,
+    text: str,
+    *names: str,
+    key: str | None = None,
+    python: str | None = None,
+    **how: Any,
+) -> Any:
     """Return a field that is an option, too, with `text` as its help; `how` is for `Option`.
 
-    The value is laid over the configuration at the dotted `key`, if it has one.
+    The value is laid over the configuration at the dotted `key`, if it has one. `python` documents
+    the keyword if that is more than the option.
     """
-    return field(default=default, metadata={"text": text, "key": key, "as": Option(names, **how)})
+    of = Option(names, **{"blank": key is not None, **how})
+    return field(
+        default=default, metadata={"text": python or text, "key": key, "as": of, "help": text}
+    )
 
 
 def number(text: str, *names: str, least: int = 1, key: str | None = None, **how: Any) -> Any:
@@ -73,10 +86,15 @@ class RunRequest:
     """Method of `Workspace` that takes the fields as keywords."""
 
     overrides: Mapping[str, Any] = keyword(
-        dict, "Typed values by dotted key, laid over the configuration last."
+        dict, "Typed values by dotted key, laid over those of `sets`."
     )
     sets: Sequence[str] = option(
-        (), "Set one key of the config; repeatable.", "--set", type=list[str], metavar="KEY=VALUE"
+        (),
+        "Set one key of the config; repeatable.",
+        "--set",
+        python="Texts `KEY=VALUE`, values read as YAML, laid over the configuration first.",
+        type=list[str],
+        metavar="KEY=VALUE",
     )
     env: Mapping[str, str] | None = keyword(
         None,
@@ -87,7 +105,12 @@ class RunRequest:
         None, "Verify function in place of the configured one: its name, or a Python function."
     )
     max_cost: float | None = option(
-        None, "Pause before the run costs more.", type=float, least=0, metavar="USD"
+        None,
+        "Pause before the run costs more.",
+        python="Pause before the run costs more US dollars.",
+        type=float,
+        least=0,
+        metavar="USD",
     )
     max_tokens: int | None = number("Pause before it takes more, in + out.", least=0, metavar="N")
     max_requests: int | None = number("Pause before it sends more.", least=0, metavar="N")
@@ -100,6 +123,7 @@ class RunRequest:
         False,
         "With --restart-step: repeat it, even if it is under way or finished.",
         "--again",
+        python="Repeat the restart at `restart_step`, even if it is under way or finished.",
         type=bool,
     )
     verbose: bool = option(
@@ -124,8 +148,8 @@ class RunRequest:
         keyed = [(of.metadata.get("key"), getattr(self, of.name)) for of in fields(self)]
         return [
             *self.sets,
-            *((key, value) for key, value in keyed if key is not None and value is not None),
             *self.overrides.items(),
+            *((key, value) for key, value in keyed if key is not None and value is not None),
         ]
 
     @property
@@ -148,7 +172,7 @@ class RunRequest:
         words = [
             f"{of.name}={shown}" if of.kw_only else shown
             for of in sorted(fields(self), key=lambda of: (bool(of.kw_only), of.name in common))
-            if of.name not in ("on_event", "again")
+            if of.name not in ("on_event", "again", "pilot")
             and (value := getattr(self, of.name)) not in (None, False, (), [], {}, of.default)
             and (shown := _argument(of.name, value))
         ]

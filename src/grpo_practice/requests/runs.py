@@ -31,7 +31,11 @@ class _Evaluation(PilotedRequest):
     """The fields of evaluations; agent, model, verify and library are parts of their names."""
 
     agent: "str | Path | Callable[..., Any] | None" = option(
-        None, "Agent YAML, as export-agent writes it.", type=Path, metavar="FILE"
+        None,
+        "Agent YAML, as export-agent writes it.",
+        python="Agent's file, as `export` writes it, or a Python function that plays.",
+        type=Path,
+        metavar="FILE",
     )
     model: str | None = option(None, "Model that answers.")
     base_url: str | None = option(
@@ -41,7 +45,9 @@ class _Evaluation(PilotedRequest):
         None, "Dataset to ask, or a file.", key="data.dataset", stored="datasets"
     )
     verify: str | Callable[..., Any] | None = option(
-        None, "How answers are scored: math, exact, file.py:func, …"
+        None,
+        "How answers are scored: math, exact, file.py:func, …",
+        python="How answers are scored: `math`, `exact`, `file.py:func`, …, or a Python function.",
     )
     pass_k: int | None = number("Rollouts per question.", "--pass-k", "-k", key="pass_k")
     concurrency: int | None = number(AT_ONCE, key="concurrency")
@@ -51,11 +57,16 @@ class _Evaluation(PilotedRequest):
     )
     limit: int | None = number("Ask so many questions only.")
     rejudge: bool = option(
-        False, "Score the rollouts of --run again; plays nothing.", "--rejudge", type=bool
+        False,
+        "Score the rollouts of --run again; plays nothing.",
+        "--rejudge",
+        python="Score the rollouts of `run` again with `verify`; plays nothing.",
+        type=bool,
     )
     run: str | None = option(
         None,
         "Evaluate as this run does; with --rejudge or --show: whose rollouts.",
+        python="Evaluate as this run does; with `rejudge`, score its rollouts.",
         metavar="RUN",
         stored="runs",
     )
@@ -123,6 +134,7 @@ class PracticeRequest(PilotedRequest):
         "--from",
         metavar="RUN[:STEP]|FILE",
         stored="runs",
+        blank=True,
     )
 
 
@@ -155,9 +167,14 @@ class TuneRequest(_Training):
     method = "tune"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
     _: KW_ONLY
-    trials: int | None = number("With tune: trials in all, those there are included.")
+    trials: int | None = number(
+        "With tune: trials in all, those there are included.",
+        python="Trials in all, those there are included.",
+    )
     population: int | None = number(
-        "With tune: members that take over each other's weights, in place of trials.", least=2
+        "With tune: members that take over each other's weights, in place of trials.",
+        python="Members that take over each other's weights, in place of trials.",
+        least=2,
     )
 
 
@@ -173,6 +190,7 @@ class EffectRequest(TracedRequest):
         None,
         "Dataset to ask: neither practised nor evaluated on (default: practice.select_dataset).",
         stored="datasets",
+        blank=True,
     )
     k: int | None = option(
         None,

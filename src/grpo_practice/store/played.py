@@ -22,6 +22,7 @@ def played_by(spec: RunSpec) -> Played:
     return Played(
         model=spec.base_model or agent.get(MODEL) or None,
         k=spec.k,
+        seed=spec.seed,
         agent_sha=digest(agent),
         weights_sha=bytes.fromhex(weights) if weights else None,
         library_sha=None if library is None else _library_sha(spec, library),

@@ -16,7 +16,7 @@ Purpose = Literal["practice", "test", "select", "effect", "rejudge", "train", "t
 """Why a run is made; `store/schema/1.sql` says what each purpose means."""
 
 EFFECT: Purpose = "effect"
-"""Purpose of an evaluation whose rollouts are each shown half of a library: it has no score."""
+"""Purpose of an evaluation that shows each rollout half of a library: it has no score."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +30,14 @@ class Played:
     """Model that answers; None for an own agent that names none."""
     k: int | None = None
     """Attempts at a question, as configured; None for a recorded run."""
+    seed: int | None = None
+    """Seed of an evaluation, or of the evaluations of a practice run."""
     agent_sha: bytes | None = None
     """Hash of the agent's settings without its instructions."""
     weights_sha: bytes | None = None
     """Hash of the trained weights that are asked; None for any other model."""
     library_sha: bytes | None = None
-    """Hash of the library of an evaluation, also of one within its instructions; None without."""
+    """Hash of the library of an evaluation, also within its instructions; None without one."""
     prompt_sha: bytes | None = None
     """Hash of the system prompt of an evaluation; None for a run with several."""
 
@@ -76,9 +78,8 @@ class RunSpec:
     judge: JudgeRecord
     purpose: Purpose
     k: int
-    """Attempts at a question."""
-    base_model: str | None = None
-    """Model that a training run begins with."""
+    seed: int | None = None
+    base_model: str | None = None  # of a training run; for `k` and `seed`, see `Played`
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prompt texts by name; a run goes on with the ones stored at its start."""
     library: Library = field(default_factory=Library)
@@ -292,8 +293,7 @@ class StepResult:
     unanswered: bool = False
     """True when it failed because its request got no answer."""
     approvals: Approvals | None = None
-    """Held operations that were approved while the step was under way; they come after its edits.
-    """
+    """Held operations that were approved while the step was under way, to come after its edits."""
 
 
 @dataclass(frozen=True, slots=True)

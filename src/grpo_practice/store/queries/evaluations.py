@@ -17,12 +17,16 @@ class Evaluation:
     """Newest branch of the run."""
     dataset: str
     """Name of the dataset that it asks."""
+    origin: str
+    """File or source of that dataset."""
     library_sha: bytes | None
     """Hash of the library that it plays; None without one."""
 
 
-_SELECT = """SELECT r.run_id AS run, r.exp_id, b.branch_id, d.name AS dataset, b.library_sha
+_SELECT = """SELECT r.run_id AS run, r.exp_id, b.branch_id, d.name AS dataset, d.origin,
+       b.library_sha
   FROM runs r JOIN branches b ON b.branch_id = r.head_branch JOIN datasets d USING (dataset_id)
+  LEFT JOIN libraries l ON l.library_id = b.library_id
  WHERE r.kind = 'eval'"""
 _SAME_AGENT = "b.prompt_sha = :prompt AND b.agent_sha = :agent AND b.weights_sha IS :weights"
 
@@ -37,17 +41,19 @@ def of_agent(
 ) -> list[Evaluation]:
     """Return the evaluations of a branch's agent with this system prompt, scored as it is.
 
-    The earliest evaluation of the experiment comes first, else the newest one of the others.
+    Those of the experiment come first, and among them its own evaluation: of this seed, with the
+    library apart from the instructions, and the earliest. Then the newest of other experiments.
     """
     return _found(
         db,
         f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.judge_id = :judge
-            ORDER BY r.exp_id <> :exp_id,
+            ORDER BY r.exp_id <> :exp_id, b.seed IS NOT :seed, coalesce(l.n, 0) = 0,
                      CASE WHEN r.exp_id = :exp_id THEN r.rowid ELSE -r.rowid END""",
         **_agent(branch.played, prompt),
         purpose=purpose,
         judge=branch.judge_id,
         exp_id=exp_id,
+        seed=branch.played.seed,
     )
 
 
@@ -94,21 +100,27 @@ def selections_of_weights(db: sqlite3.Connection, run: str) -> list[tuple[int, b
     return [(step, sha, branch_id) for step, sha, branch_id in rows]
 
 
-def of_library(
-    db: sqlite3.Connection, exp_id: str, library: bytes | None, weights: bytes | None = None
-) -> str | None:
-    """Return the experiment's first evaluation at an endpoint with this library and these weights.
-
-    None stands for no library, and for weights that nobody trained.
-    """
-    found = _found(
+def of_weights(
+    db: sqlite3.Connection, exp_id: str, weights: bytes, library: bytes | None
+) -> list[Evaluation]:
+    """Return the evaluations of weights with a library at an endpoint, oldest first."""
+    return _found(
         db,
-        """r.purpose = 'test' AND r.exp_id = :exp_id
-           AND (r.parent_run_id IS NULL OR r.parent_run_id = r.exp_id)
-           AND b.weights_sha IS :weights AND b.library_sha IS :library ORDER BY r.rowid LIMIT 1""",
+        """r.purpose = 'test' AND r.exp_id = :exp_id AND r.parent_run_id IS NULL
+           AND b.weights_sha = :weights AND b.library_sha IS :library ORDER BY r.rowid""",
         exp_id=exp_id,
         weights=weights,
         library=library,
+    )
+
+
+def first_without_library(db: sqlite3.Connection, exp_id: str) -> str | None:
+    """Return the experiment's first evaluation of an agent without a library; None without one."""
+    found = _found(
+        db,
+        """r.purpose = 'test' AND r.exp_id = :exp_id AND r.parent_run_id IS NULL
+           AND b.library_sha IS NULL ORDER BY r.rowid LIMIT 1""",
+        exp_id=exp_id,
     )
     return found[0].run if found else None
 

@@ -83,6 +83,7 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   base_dir      TEXT NOT NULL,               -- folder of relative paths in the config
   dataset_id    INTEGER REFERENCES datasets,
   k             INTEGER,                     -- attempts at a question; NULL = recorded
+  seed          INTEGER,                     -- of an evaluation, or of those of a practice run
   -- Who plays. Two branches with the same agent and prompt play alike, whatever their runs' names.
   model         TEXT,                        -- NULL = an own agent that names none
   agent_sha     BLOB,                        -- settings without instructions; NULL = recorded
