@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -295,7 +296,10 @@ def test_errors_are_the_projects_own(ws: Workspace, tmp_path: Path) -> None:
         ws.run("nowhere")
     with pytest.raises(GrpoPracticeError):
         ws.evaluate(config(), dataset="nothing")
-    with pytest.raises(TypeError, match="epochz"):
+    assert str(signature(Workspace.evaluate)).endswith("-> 'EvalReport'")
+    with pytest.raises(ConfigError, match="epochs '2': should be a whole number"):
+        ws.practise(config(), epochs="2")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"practise\(\) got .* 'epochz'"):
         ws.practise(config(), epochz=2)  # type: ignore[call-arg]
     ws.close()
     with pytest.raises(ConfigError, match="is closed"):

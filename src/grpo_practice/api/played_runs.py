@@ -1,10 +1,11 @@
 """The part of `Workspace` that plays: evaluation, practice, training, and their forecasts."""
 
+import re
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import wraps
-from inspect import Parameter, signature
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from inspect import Parameter, iscoroutinefunction, signature
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from grpo_practice.api.database import DatabaseFile
 from grpo_practice.errors import ConfigError
@@ -56,15 +57,25 @@ def takes(
     """Return a decorator that lets a method be called with the fields of its request."""
 
     def decorated(method: Callable[[W, Asked], T]) -> Callable[Concatenate[W, P], T]:
+        def asked(*args: P.args, **fields: P.kwargs) -> Asked:
+            try:
+                return kind(*args, **fields)
+            except TypeError as e:  # of a call with a keyword that no field has
+                raise TypeError(re.sub(r"\w+\.__init__", method.__name__, str(e))) from None
+
         @wraps(method)
         def called(workspace: W, /, *args: P.args, **fields: P.kwargs) -> T:
-            return method(workspace, kind(*args, **fields))
+            return method(workspace, asked(*args, **fields))
 
+        @wraps(method)
+        async def awaited(workspace: W, /, *args: P.args, **fields: P.kwargs) -> Any:
+            return await cast("Any", method(workspace, asked(*args, **fields)))
+
+        found = awaited if iscoroutinefunction(method) else called
         me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        of_kind = signature(kind)
-        parameters = [me, *of_kind.parameters.values()]
-        called.__dict__["__signature__"] = of_kind.replace(parameters=parameters)
-        return called
+        parameters = [me, *signature(kind).parameters.values()]
+        found.__dict__["__signature__"] = signature(method).replace(parameters=parameters)
+        return cast("Callable[Concatenate[W, P], T]", found)
 
     return decorated
 

@@ -139,8 +139,11 @@ class RunRequest:
             how, value = option_of(of), getattr(self, of.name)
             if how and how.least is not None and value is not None and how.type is int:
                 check_least(of.name, value, int(how.least))
-        if self.max_cost is not None and not (math.isfinite(self.max_cost) and self.max_cost >= 0):
-            raise ConfigError(f"--max-cost {self.max_cost}: should be dollars, for instance 2.50")
+        cost: object = self.max_cost  # Python may have given anything
+        if cost is None:
+            return
+        if not isinstance(cost, int | float) or not (math.isfinite(cost) and cost >= 0):
+            raise ConfigError(f"--max-cost {cost}: should be dollars, for instance 2.50")
 
     @property
     def changes(self) -> "list[Override]":
@@ -185,7 +188,9 @@ def keywords(request: RunRequest, kind: type[RunRequest] | None = None) -> dict[
 
 
 def check_least(name: str, value: int | None, least: int) -> None:
-    """Raise ConfigError where a value is given, and less than `least`."""
+    """Raise ConfigError if a value is given that is no whole number, or less than `least`."""
+    if value is not None and not isinstance(value, int):
+        raise ConfigError(f"{name} {value!r}: should be a whole number")
     if value is not None and value < least:
         raise ConfigError(f"{name} {value}: should be {least} or more")
 
