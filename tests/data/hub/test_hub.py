@@ -297,7 +297,7 @@ def test_the_command(server: Hub, cache: Path, tmp_path: Path) -> None:
     assert len(ran.stderr.splitlines()) == 1  # no progress bar where no terminal is
 
     document = json.loads(gp("download", "AIME24", "--json", HF_HUB_OFFLINE="1").stdout)
-    assert document["schema"] == "grpo-practice.download/1"
+    assert document["schema"] == "grpo-practice.upload/1"
     assert (document["new"], document["dataset"]["n"]) == (False, 2)
     assert document["dataset"]["origin"].startswith("hf://HuggingFaceH4/aime_2024@")
 

@@ -64,8 +64,8 @@ def stored(found: "StoredDataset") -> None:
     row, verify = found.dataset, found.verify
     before = "" if found.new else ", as before"
     say(f"{row.name} (revision {row.revision}) holds {count(row.n, 'row')}{before}", style="bold")
-    fetched = found.schema == "grpo-practice.download/1"
-    for text in (*([f"from {found.origin}"] if fetched else []), *found.notes):
+    downloaded = "://" in found.origin
+    for text in (*([f"from {found.origin}"] if downloaded else []), *found.notes):
         say(f"  {text}")
     if found.unusable:
         bad = len(found.unusable)
