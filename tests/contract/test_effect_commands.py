@@ -48,7 +48,7 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     assert re.split(r" {2,}", line)[1:5] == ["effect", "done", "5 of 5", "-"]
     document = measurable("runs", "list", "--json").document
     (run,) = [run for run in document["runs"] if run["purpose"] == "effect"]
-    assert run["name"] not in document["scores"]
+    assert run["score"] is None
     shown = measurable("runs", "show", run["name"])
     assert "effect, done" in shown.out
     assert "95 % interval" not in shown.out
