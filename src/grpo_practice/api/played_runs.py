@@ -288,12 +288,10 @@ class PlayedRuns(DatabaseFile):
                 "pilot plays a little of a run, and forecasts the rest",
                 hint="leave pilot out, or give it to forecast_evaluation, _arms or _practice",
             )
-
-        # `tee`: an exception in a callback must not end a paid run.
-        sink = tee(request.on_event or silent)
+        sink = request.on_event or silent
         if foresee:
             with self._store("foresee") as store:
-                yield prepare(self._session(store, request, sink), request)
+                yield prepare(self._session(store, request, tee(sink)), request)
             return
         if not self.path.exists():
             # A request that cannot be prepared leaves no empty database behind.
@@ -301,7 +299,8 @@ class PlayedRuns(DatabaseFile):
                 prepare(self._session(store, request, silent), request)
         with self._store(create=True) as store:
             if not isinstance(request, TracedRequest):
-                yield prepare(self._session(store, request, sink), request)
+                # `tee`: an exception in a callback must not end a paid run. `traced` has its own.
+                yield prepare(self._session(store, request, tee(sink)), request)
                 return
             from grpo_practice.telemetry.tracer import Tracing, traced
 

@@ -296,11 +296,9 @@ def _base(store: Store, request: ArmsRequest) -> str | None:
     latest = store.read(runs.latest, ["eval"])
     if latest is None:
         return None
-    return (
-        own.name
-        if (own := store.read(runs.find, eval_name(latest.exp_id)))
-        else store.read(evaluations.first_without_library, latest.exp_id) or latest.name
-    )
+    if own := store.read(runs.find, eval_name(latest.exp_id)):
+        return own.name
+    return store.read(evaluations.first_without_library, latest.exp_id) or latest.name
 
 
 def _evaluation(

@@ -15,8 +15,7 @@ def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None
     apart from the instructions or, as in an exported agent, part of them.
     """
     address = store.read(invocations.address_hash, spec.addresses["student_at"])
-    seed, batch_size = (spec.identity[key] for key in ("seed", "batch_size"))
-    lenders = partial(evaluations.lenders, seed=seed, batch_size=batch_size)
+    lenders = partial(evaluations.lenders, batch_size=spec.identity["batch_size"])
     for lender in store.read(lenders, spec.name, played_by(spec), dataset.sha256):
         branch = store.read(branches.load, lender.branch_id)
         # No identity has the address: a run goes on when its endpoint has moved.

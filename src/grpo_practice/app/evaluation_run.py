@@ -172,11 +172,8 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     # With a pilot it goes on to `pilot_evals`: there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
     with over:
-        async with playing(session, jobs, planned, _begun) as opened:
-            parts = [
-                _Part(job, run, steps_of(job, run.branch))
-                for job, run in zip(jobs, opened, strict=True)
-            ]
+        async with playing(session, jobs, planned, _begun, steps_of) as opened:
+            parts = [_Part(job, run) for job, run in zip(jobs, opened, strict=True)]
             await _play_left(parts)
             if pilot is not None and any(part.is_left for part in parts):
                 raise PilotOverError
@@ -210,7 +207,7 @@ async def _report(part: "_Part") -> EvalReport:
 
 
 def _begun(job: EvalJob, run: OpenRun) -> RunStarted:
-    rows = steps_of(job, run.branch)
+    rows = run.rows
     done = sum(job.session.store.read(scores.settled_counts, run.branch).values())
     total = sum(row.plan.rollouts for row in rows)
     return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)
@@ -331,12 +328,11 @@ class _Part:
 
     job: EvalJob
     run: OpenRun
-    rows: Sequence[StepRow]
 
     @property
     def is_left(self) -> bool:
         """Whether anything is left to play or to score."""
-        return any(unfinished(row) for row in self.rows)
+        return any(unfinished(row) for row in self.run.rows)
 
 
 async def _play(parts: Sequence[_Part]) -> None:
@@ -372,9 +368,9 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
     player, _ = await stack.enter_async_context(open_player(spec, job.session, run, models))
     return Evaluation(
         branch=run.branch,
-        rows=part.rows,
+        rows=run.rows,
         player=player,
-        prompt=prompts_of(job.spec.purpose, config, run.branch.library, part.rows),
+        prompt=prompts_of(job.spec.purpose, config, run.branch.library, run.rows),
         emit=run.emit,
         max_failed_share=job.limits.max_failed_share,
         land=job.session.admission.land,

@@ -50,11 +50,11 @@ from grpo_practice.practice.context import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts import Prompt, prompts_from
+from grpo_practice.prompts import prompts_from
 from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.requests.runs import PracticeRequest
-from grpo_practice.store import branches, datasets, steps
+from grpo_practice.store import branches, datasets
 from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
 from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.queries import scores
@@ -70,10 +70,10 @@ class PracticeJob:
 
     session: Session
     loaded: Loaded[PracticeConfig]
+    spec: RunSpec
     dataset: DatasetRow
     sample_ids: list[int]
     verify: VerifyFunction
-    prompts: dict[str, Prompt]
     start: Library | None
     agent: AgentFunction | None = None
     tests: EvalJob | None = None
@@ -89,13 +89,6 @@ class PracticeJob:
     def config(self) -> PracticeConfig:
         """The run's configuration."""
         return self.loaded.config
-
-    @property
-    def spec(self) -> RunSpec:
-        """The run as it is recorded."""
-        agent, folder = self.config.evaluation.agent, self.loaded.base_dir
-        sha = sha_of(agent, folder) if self.agent is None else self.agent.sha
-        return practice_spec(self.loaded, sha, self.verify, self.dataset, self.prompts, self.start)
 
     def start_named(self) -> AbstractContextManager[None]:
         """Return the block in which the run begins; see `library_file.start_named`."""
@@ -127,7 +120,10 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
-    job = PracticeJob(session, loaded, dataset, ids, verify, prompts, start, objects.agent)
+    agent = objects.agent
+    sha = sha_of(config.evaluation.agent, folder) if agent is None else agent.sha
+    spec = practice_spec(loaded, sha, verify, dataset, prompts, start)
+    job = PracticeJob(session, loaded, spec, dataset, ids, verify, start, agent)
     job = replace(job, start_name=start_option(request.start))
     tests, selects = None, None
     if settings.do_eval:
@@ -188,7 +184,7 @@ async def _run(job: PracticeJob) -> PracticeReport:
     spec, store = job.spec, job.session.store
     with job.start_named():
         async with playing(job.session, [job], planned, _begun) as (run,):
-            rows = store.read(steps.on_line, run.branch)
+            rows = run.rows
             left = any(not row.closed for row in rows)
             if left and job.tests and job.pilot is None and needs_baseline(job, run.branch):
                 await evaluate_baseline(job.tests)
@@ -210,7 +206,7 @@ async def _run(job: PracticeJob) -> PracticeReport:
 
 
 def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
-    rows = job.session.store.read(steps.on_line, run.branch)
+    rows = run.rows
     settled = job.session.store.read(scores.settled_counts, run.branch)
     done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
     first = any(not row.closed for row in rows) and needs_baseline(job, run.branch)
@@ -278,7 +274,7 @@ def planned(
     return plan, notices
 
 
-async def _work(job: PracticeJob, run: OpenRun, rows: list[StepRow]) -> None:
+async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
     session = job.session
     left = any(not row.closed for row in rows)
     config, settings = job.config, job.config.practice
@@ -352,7 +348,7 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
-def _after_step(job: PracticeJob, branch: Branch, rows: list[StepRow]) -> AfterStep:
+def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> AfterStep:
     """Return what evaluates the library that a step made, where the configuration asks for it."""
     settings = job.config.practice
     tested, candidates = due(settings, rows), chosen_among(settings, rows)

@@ -106,6 +106,8 @@ class OpenRun:
     invocation_id: int
     meter: Meter
     emit: Emit
+    rows: Sequence[StepRow] = ()
+    """Steps of the run when it was opened."""
 
     def notice(self, text: str) -> None:
         """Tell a person something, as an event of this run."""

@@ -19,7 +19,7 @@ from grpo_practice.errors import GrpoPracticeError, RunFailedError
 from grpo_practice.events import RunStarted
 from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout import Player
-from grpo_practice.store import datasets, steps
+from grpo_practice.store import datasets
 from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned
 from grpo_practice.train.gather import Ranks
@@ -70,7 +70,7 @@ async def run_train(job: TrainJob) -> TrainReport:
     check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
     async with playing(session, [job], planned, _begun) as (run,):
         store = session.store
-        rows = store.read(steps.on_line, run.branch)
+        rows = run.rows
         left = [row for row in rows if not row.closed]
         if not left:
             dismiss(job.ranks)
@@ -90,7 +90,7 @@ async def run_train(job: TrainJob) -> TrainReport:
 
 
 def _begun(job: TrainJob, run: OpenRun) -> RunStarted:
-    rows = job.session.store.read(steps.on_line, run.branch)
+    rows = run.rows
     done = sum(row.rollouts for row in rows if row.closed)
     total = sum(row.rollouts for row in rows)
     return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)

@@ -31,7 +31,6 @@ from grpo_practice.stages import STAGES, distillation
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import arms, looks, runs, scores, spending
 from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
-from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
@@ -264,15 +263,14 @@ def _evaluations(
         tested = evaluated_steps.due(settings, rows)
         wanted = [row for row in rows if row.plan.step in tested]
         due = rows_left and practice_run.needs_baseline(job, branch)
-        baseline = {eval_name(job.config.exp_id): Library()} if due else {}
-        left += _on_the_way(job.tests, baseline, wanted, (), learning)
+        baseline = {job.tests.spec.name: Library()} if due else {}
+        left += _on_the_way(job.tests, baseline, wanted, learning)
     if job.selects is not None:
-        variant = select_variant(settings.select_dataset or "")
         start = job.start or Library()
-        name = eval_name(job.config.exp_id, library_variant(start), variant)
+        name = evaluated_steps.library_run(job.selects, start)
         steps_chosen = evaluated_steps.chosen_among(settings, rows)
         wanted = [row for row in rows if row.plan.step in steps_chosen]
-        left += _on_the_way(job.selects, {name: start}, wanted, (variant,), learning)
+        left += _on_the_way(job.selects, {name: start}, wanted, learning)
     return _together(left)
 
 
@@ -280,7 +278,6 @@ def _on_the_way(
     job: EvalJob,
     first: Mapping[str, Library],
     rows: Sequence[StepRow],
-    variants: Sequence[str],
     learning: _Learning,
 ) -> list[StageCalls]:
     """Return the calls that evaluate the libraries of these steps, and first those named.
@@ -295,7 +292,7 @@ def _on_the_way(
     for row in rows:
         made = store.read(libraries.load, row.library_out) if row.closed else None
         shown = learning.now if made is None else made
-        name = eval_name(job.config.exp_id, library_variant(shown), *variants)
+        name = evaluated_steps.library_run(job, shown)
         wanted.append((name, made, learning.after.get(row.plan.step, 0.0)))
     for name, library, most in wanted:
         shown = learning.now if library is None else library

@@ -50,8 +50,9 @@ def measured(
     """
     purpose: Literal["test", "select"] = "test" if dataset is None else "select"
     for found in evaluations_of(store, branch, library, purpose):
-        known = known_score(store, found.run)
-        if known is not None and is_dataset(found, dataset or branch.tests.dataset):
+        if is_dataset(found, dataset or branch.tests.dataset) and (
+            known := known_score(store, found.run)
+        ):
             return known
     return None
 

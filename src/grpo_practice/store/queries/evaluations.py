@@ -58,7 +58,7 @@ def of_agent(
 
 
 def lenders(
-    db: sqlite3.Connection, run: str, played: Played, dataset_sha: str, seed: int, batch_size: int
+    db: sqlite3.Connection, run: str, played: Played, dataset_sha: str, batch_size: int
 ) -> list[Evaluation]:
     """Return the other evaluations that asked an agent the same questions under the same seeds.
 
@@ -68,14 +68,14 @@ def lenders(
     return _found(
         db,
         f"""{_SAME_AGENT} AND r.purpose IN ('test', 'select') AND r.run_id <> :run
-            AND d.sha256 = :dataset AND json_extract(b.identity, '$.seed') IS :seed
+            AND d.sha256 = :dataset AND b.seed IS :seed
             AND json_extract(b.identity, '$.batch_size') IS :batch_size
             ORDER BY EXISTS (SELECT 1 FROM rollouts o WHERE o.branch_id = b.branch_id) DESC,
                      r.rowid DESC""",
         **_agent(played, played.prompt_sha),
         run=run,
         dataset=bytes.fromhex(dataset_sha),
-        seed=seed,
+        seed=played.seed,
         batch_size=batch_size,
     )
 
