@@ -1,5 +1,6 @@
 """Reports of a run that was just worked on: stable keys, unknown numbers null."""
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
@@ -43,8 +44,36 @@ class Invocation:
     seconds: float
 
 
+class EndReport(Report):
+    """Report at the end of a run, which says whether it has failed."""
+
+    __slots__ = ()
+    health: Health
+
+    @property
+    @abstractmethod
+    def findings(self) -> list[Finding]:
+        """Findings that a person should know of, the problems first."""
+
+    @property
+    def why_failed(self) -> list[str]:
+        """Reasons why the run is no success, a sentence each; empty if it is one."""
+        return [finding.sentence for finding in problems(self.findings)]
+
+    @property
+    @override
+    def exit_code(self) -> int:
+        """1 if the run is no success."""
+        return exit_code(self.findings)
+
+    @property
+    def reproducible(self) -> bool:
+        """Whether the same command gives the same result."""
+        return not voided_by(self.health)
+
+
 @dataclass(frozen=True, slots=True, repr=False)
-class EvalReport(Report):
+class EvalReport(EndReport):
     """An evaluation as it stands."""
 
     schema: ClassVar = "grpo-practice.eval/1"
@@ -81,31 +110,16 @@ class EvalReport(Report):
     """Sentence on the difference to the agent without experiences, on the same questions."""
 
     @property
+    @override
     def findings(self) -> list[Finding]:
         """Findings that a person should know of, the problems first."""
         means = [self.score.mean]
         return noteworthy(answer_findings(self.run, self.outcomes, means, self.health))
 
     @property
-    def why_failed(self) -> list[str]:
-        """Sentences that say why the score means nothing; empty if it means something."""
-        return [finding.sentence for finding in problems(self.findings)]
-
-    @property
-    @override
-    def exit_code(self) -> int:
-        """1 if the score means nothing."""
-        return exit_code(self.findings)
-
-    @property
     def truncated_share(self) -> float | None:
         """Share of the answers that the token limit cut."""
         return share_of("truncated", self.outcomes)
-
-    @property
-    def reproducible(self) -> bool:
-        """Whether the same command gives the same result."""
-        return not voided_by(self.health)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -152,7 +166,7 @@ def eval_report(
 
 
 @dataclass(frozen=True, slots=True, repr=False)
-class PracticeReport(Report):
+class PracticeReport(EndReport):
     """A practice run, as it stands."""
 
     schema: ClassVar = "grpo-practice.practice/1"
@@ -205,6 +219,7 @@ class PracticeReport(Report):
         return [row.plan.step for row in self.steps if row.status == "merge_failed"]
 
     @property
+    @override
     def findings(self) -> list[Finding]:
         """Findings that a person should know of, the problems first."""
         found = learning_findings(
@@ -216,22 +231,6 @@ class PracticeReport(Report):
         )
         means = [(row.stats or {}).get("mean_reward") for row in self.steps]
         return noteworthy([*found, *answer_findings(self.run, self.outcomes, means, self.health)])
-
-    @property
-    def why_failed(self) -> list[str]:
-        """Reasons why the run is not a success, a sentence each; empty when it is one."""
-        return [finding.sentence for finding in problems(self.findings)]
-
-    @property
-    @override
-    def exit_code(self) -> int:
-        """1 if the run is no success."""
-        return exit_code(self.findings)
-
-    @property
-    def reproducible(self) -> bool:
-        """Whether the same command gives the same result."""
-        return not voided_by(self.health)
 
     @property
     def distillation(self) -> Distillation | None:
