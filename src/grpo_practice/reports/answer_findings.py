@@ -1,4 +1,4 @@
-"""Findings on the answers of a run, and on how far its numbers can be trusted."""
+"""Findings about the answers of a run and the reliability of its scores."""
 
 from collections.abc import Iterable, Mapping
 from shlex import quote
@@ -9,13 +9,15 @@ from grpo_practice.store.queries.run_health import Health as Health
 from grpo_practice.text import brief, count
 
 NAMED = 3
-"""Models that a note names; an endpoint may call itself something else in every reply."""
+"""Most model names in a finding; some endpoints report a different name in every reply."""
 NAME = 80
-"""Characters of such a name."""
+"""Most characters shown of a model name."""
 
 
 SOME = 0.05
-"""Share of answers that ended badly, or were scored otherwise, from which it stands out."""
+"""Share of answers that ended badly, or got a different score, above which a finding is
+reported.
+"""
 LIMIT = "model_settings.max_tokens of the agent's model"
 """Setting that limits the length of an answer."""
 _ENDINGS: Mapping[str, tuple[str, str]] = {
@@ -34,7 +36,7 @@ _ENDINGS: Mapping[str, tuple[str, str]] = {
         "serve it with a larger one, lower {limit} or shorten the instructions",
     ),
 }
-"""Outcome of an answer that did not end well → what happened, and what to change."""
+"""Outcome of an answer that ended badly → description, and the setting to change."""
 
 
 def answer_findings(
@@ -44,16 +46,17 @@ def answer_findings(
     health: Health,
     limit: str = LIMIT,
 ) -> list[Finding]:
-    """Return how many answers ended badly, and why the same command may score otherwise.
+    """Return findings on badly ended answers and on reasons why scores may not be reproducible.
 
     Args:
         run: Name of the run.
-        outcomes: Its rollouts by how they ended.
-        means: Mean rewards of the parts that they were scored in; None before all are scored.
+        outcomes: Number of the run's rollouts per outcome.
+        means: Mean rewards of its steps, or its score; None before all rollouts are scored.
         health: Health of the run.
         limit: Setting that limits the length of an answer.
     """
     found = [] if means is None else no_answer(run, outcomes, means, limit)
+    # If no rollout gave an answer, the shares of each ending would only repeat it.
     found = found or _endings(run, outcomes, limit)
     if n := health.mute:
         text = f"{count(n, 'answer')} never began, since reasoning used all tokens"
@@ -68,7 +71,7 @@ def answer_findings(
 def no_answer(
     run: str, outcomes: Mapping[str, int], means: Iterable[float | None], limit: str = LIMIT
 ) -> list[Finding]:
-    """Return the problem that no rollout gave an answer, though all have a reward of 0."""
+    """Return a problem if all rewards are 0 because no rollout produced an answer."""
     answers = {name: n for name, n in outcomes.items() if name in _ENDINGS}
     if not answers or "ok" in outcomes or any(means):
         return []
@@ -101,16 +104,16 @@ def _endings(run: str, outcomes: Mapping[str, int], limit: str) -> list[Finding]
 
 
 def share_of(name: str, outcomes: Mapping[str, int]) -> float | None:
-    """Return the share of the answers that ended so; None without any answer."""
+    """Return the share of the answers with this outcome; None if there are no answers."""
     answers = sum(n for name, n in outcomes.items() if not name.startswith("error"))
     return outcomes.get(name, 0) / answers if answers else None
 
 
 def voided_by(health: Health) -> list[str]:
-    """Return why a second run may differ, though plan and configuration are the same.
+    """Return the reasons why a second run with the same plan and configuration may differ.
 
-    A cap that paused the run is no reason, once the run has gone on: what it held back was asked
-    afterwards, at the same address and with the same seed.
+    A cap that paused the run is not a reason once the run has continued: the delayed requests went
+    to the same address with the same seed.
     """
     reasons = [
         (health.timed_out, "rollout", "ended by time"),
@@ -131,7 +134,7 @@ def voided_by(health: Health) -> list[str]:
 
 
 def _aliases(health: Health) -> list[str]:
-    """Return who really answered, where it is not simply the model that was asked."""
+    """Return a sentence for each requested model that was answered by other models."""
     found = []
     for asked, by in health.answered_by.items():
         if len(by) == 1 and next(iter(by)).rpartition("@")[0] == asked:

@@ -1,4 +1,4 @@
-"""The base of all reports: a short table for a notebook or a prompt, and a JSON document."""
+"""The base of all reports: a short table for notebooks and prompts, and a JSON document."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,19 +11,19 @@ from grpo_practice.reports.encoder import json_object, json_value
 from grpo_practice.text import brief, visible
 
 CELL = 200
-"""Characters of one value in such a table."""
+"""Most characters of a cell in the table."""
 ROWS = 20
-"""Rows of it that are shown."""
+"""Most rows shown, without the title."""
 
 
 class Shown(ABC):
-    """A value that shows itself as a short table."""
+    """A value that displays itself as a short table."""
 
     __slots__ = ()
 
     @abstractmethod
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the rows of the table, its title first."""
+        """Return the rows of the table; the first row is the title."""
 
     @override
     def __repr__(self) -> str:
@@ -33,19 +33,20 @@ class Shown(ABC):
         return "\n  ".join(["  ".join(title), *lines])
 
     def _repr_html_(self) -> str:
-        """Return the table for a notebook; whatever stands in it is escaped."""
+        """Return the table as HTML for a notebook, with all cells escaped."""
         title, *rows = (list(map(escape, row)) for row in self._cells())
         body = "".join(f"<tr><td>{'</td><td>'.join(row)}</td></tr>" for row in rows)
         return f"<b>{' '.join(title)}</b><table>{body}</table>"
 
     def _cells(self) -> list[list[str]]:
+        # Cells may hold text from a model: its control characters must not reach the terminal.
         rows = [[visible(brief(cell, CELL)) for cell in row] for row in self.summary()]
         more = len(rows) - 1 - ROWS
         return rows[: ROWS + 1] + ([[f"… and {more} more"]] if more > 0 else [])
 
 
 class Report(Shown):
-    """A typed result, which is also the command's JSON document: see `encoder`."""
+    """A typed result that is also the JSON document of a command: see `encoder`."""
 
     __slots__ = ()
 
@@ -54,27 +55,27 @@ class Report(Shown):
 
     @property
     def next_command(self) -> str | Sequence[str] | None:
-        """Command to type next, or several; None if there is none."""
+        """Command, or several commands, to type next; None if there is nothing to do."""
         return None
 
     @property
     def exit_code(self) -> int | None:
-        """Exit code of the command; None if its document is printed before it ends."""
+        """Exit code of the command; None if the document is printed before the command ends."""
         return 0
 
     def document(self) -> dict[str, Any]:
-        """Return the report as JSON, which the command prints with `--json`."""
+        """Return the JSON document that the command prints with `--json`."""
         ends = {"next": json_value(self.next_command), "exit": self.exit_code}
         return {"schema": self.schema, **json_object(self), **ends}
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the plain values of the document."""
+        """Return the strings and numbers of the document."""
         document = self.document()
         plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
         return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]
 
 
 def number(value: float | None) -> str:
-    """Return a reward or score with three digits; `-` for none."""
+    """Format a reward or score with three decimals; `-` for None."""
     return "-" if value is None else f"{value:.3f}"

@@ -1,4 +1,4 @@
-"""Scores of a practice run's agent without and with its library, where they can be compared."""
+"""Comparable scores of a practice run's agent with and without its library."""
 
 import shlex
 from dataclasses import dataclass, field
@@ -27,25 +27,29 @@ class BeforeAfter:
 
     run: str
     before: KnownScore | None
-    """Score without the library; None where it was not measured, or on something else."""
+    """Score without the library; None if it was not measured on these questions."""
     after: KnownScore | None
     """Score with the library."""
     tested: bool
-    """Whether it is known which questions to ask."""
+    """Whether the questions to evaluate on are known."""
     restart: str = ""
-    """Option without which the evaluation before goes on as it was begun, on something else."""
+    """Option that restarts an existing evaluation of the same name that measured something else;
+    empty if
+    none is needed.
+    """
     difference: str | None = None
-    """Sentence on the difference of the two; None where one is missing."""
+    """Sentence on the difference between the two scores; None if either is missing."""
     learnt: bool = True
-    """Whether there is an experience in the library."""
+    """Whether the library holds any experience."""
     options: str = ""
-    """Options of an evaluation that asks as the known score's did, where the run's config would ask
-    otherwise."""
+    """Options that make an evaluation ask the same questions as the known score, if the run's
+    configuration would ask others.
+    """
 
     def measure(self, agent: str | None = None) -> str | None:
-        """Return the command that measures what is missing; `agent` is its exported file.
+        """Return the command that measures the missing scores; `agent` is its exported file.
 
-        None where nothing is missing, or nobody knows which questions to ask.
+        Return None if no score is missing, or if the questions to evaluate on are unknown.
         """
         if not self.tested or (self.before and self.after):
             return None
@@ -59,17 +63,20 @@ class BeforeAfter:
         )
 
     def missing(self, agent: str | None = None) -> dict[When, str]:
-        """Return the scores that are not measured, each with the command that measures it."""
+        """Return the missing scores, each with the command that measures it."""
         command = self.measure(agent)
         known: dict[When, KnownScore | None] = {"before": self.before, "after": self.after}
         return {when: command for when, score in known.items() if score is None and command}
 
 
 def before_after(store: Store, branch_id: int, run: str, library: Library) -> BeforeAfter:
-    """Return the scores of the branch's agent without a library and with this one.
+    """Return the scores of the branch's agent without a library and with this library.
 
-    Both are of evaluations that are complete and asked the very questions of the run's test set,
-    with at least its attempts. Only the larger of two that asked differently is returned.
+    Both scores come from complete evaluations on exactly the questions of the run's test set, with
+    at
+    least its number of attempts. If the two evaluations asked different questions, only the score
+    of
+    the larger one is returned.
     """
     branch = store.read(branches.load, branch_id)
     test = _TestSet.of(store, branch, store.read(runs.get, run).exp_id)
@@ -93,26 +100,26 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
 def is_measured_without(store: Store, branch: Branch, exp_id: str) -> bool:
     """Return whether the agent without a library was scored on the run's test set.
 
-    The branch may be one that is not stored yet.
+    The branch need not be stored yet.
     """
     return bool(_TestSet.of(store, branch, exp_id).scores(Library()))
 
 
 @dataclass(frozen=True, slots=True)
 class _TestSet:
-    """The questions that a practice run's agent is tested on, and who is tested."""
+    """The questions that a practice run's agent is tested on, and the branch of that agent."""
 
     store: Store
     branch: Branch
     exp_id: str
     newest: DatasetRow | None
-    """Dataset of the name that is configured; None if there is none."""
+    """Newest revision of the configured dataset; None if there is no such dataset."""
     attempts: Attempts = field(default=frozenset())
-    """All questions of the newest revision, as often as configured."""
+    """All questions of the newest revision, each with the configured number of rollouts."""
 
     @classmethod
     def of(cls, store: Store, branch: Branch, exp_id: str) -> "_TestSet":
-        """Return the test set of a branch of the experiment's practice run."""
+        """Return the test set for a branch of the experiment's practice run."""
         name = branch.tests.dataset
         newest = store.read(datasets.find, name) if name else None
         ids = store.read(datasets.sample_ids, newest.id) if newest else []
@@ -121,13 +128,13 @@ class _TestSet:
 
     @property
     def dataset(self) -> str | None:
-        """Dataset that the run's configuration names, or a file."""
+        """Dataset or file that the run's configuration names."""
         return self.branch.tests.dataset
 
     def scores(self, library: Library) -> dict[Attempts, KnownScore]:
-        """Return the score of this agent with a library, by what the evaluation asked."""
+        """Return the scores of this agent with a library, by the attempts of the evaluation."""
         found = dict[Attempts, KnownScore]()
-        # An exported agent has its library in its instructions: its prompt is the same.
+        # An exported agent holds its library in its instructions, so its prompt is the same.
         prompt = prompt_sha(instructions_of(self.branch.identity), library)
         of = partial(evaluations.of_agent, exp_id=self.exp_id)
         for evaluation in self.store.read(of, self.branch, prompt):
@@ -138,11 +145,11 @@ class _TestSet:
         return found
 
     def rank(self, asked: Attempts) -> tuple[int, bool]:
-        """Return a key for `max`: the most rollouts, and rather those that are configured."""
+        """Return a key for `max`: most rollouts first, then the configured attempts."""
         return sum(k for _, k in asked), asked == self.attempts
 
     def options(self, asked: Attempts, known: KnownScore) -> str:
-        """Return the options of an evaluation that makes the run's configuration ask this."""
+        """Return the options with which the run's configuration asks these questions."""
         tests, n = self.branch.tests, len(asked)
         k = max((k for _, k in asked), default=tests.k)
         options = "" if self.dataset else f" --dataset {shlex.quote(known.dataset)}"
@@ -150,7 +157,7 @@ class _TestSet:
         return options + (f" --limit {n}" if tests.limit == n < len(self.attempts) else "")
 
     def restart(self) -> str:
-        """Return the option that begins the evaluation anew, where another one has its name."""
+        """Return the option that restarts the evaluation if another one already has its name."""
         found = self.store.read(runs.find, eval_name(self.exp_id))
         if found is None or found.head_branch is None:
             return ""
@@ -165,7 +172,7 @@ class _TestSet:
         return "" if same else " --restart-step 0"
 
     def _asked(self, evaluation: Evaluation) -> Attempts | None:
-        """Return what an evaluation asked; None where that is not what the run is tested on."""
+        """Return the attempts of an evaluation; None if they do not match the run's test set."""
         branch, tests = self.store.read(branches.load, evaluation.branch_id), self.branch.tests
         rows = self.store.read(steps.on_line, branch)
         slots = [slot for row in rows for slot in row.plan.slots]
@@ -177,7 +184,7 @@ class _TestSet:
             return frozenset(slots) if own else None
         if ids == {i for i, _ in self.attempts}:
             return frozenset(slots)
-        # A run keeps the questions that it was tested on, also after they were uploaded anew.
+        # A run keeps the questions that it was tested on, even after a new upload replaced them.
         if not own or not is_dataset(evaluation, self.dataset):
             return None
         all_ = self.store.read(datasets.sample_ids, branch.dataset_id)

@@ -1,4 +1,4 @@
-"""Compares stored evaluations: pairs their questions, and says what else differs."""
+"""Comparison of stored evaluations: pairs their questions and notes their other differences."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,14 +22,14 @@ from grpo_practice.store.run_names import eval_name
 from grpo_practice.text import folded, unlike
 
 MOST_TIMES = 4
-"""Most times that a question is asked in one evaluation, of which answers are shown."""
+"""Most rollouts per question and evaluation whose answers are shown."""
 SHOWN = 60
-"""Characters of a value that two arms differ in."""
+"""Most characters shown of a value that differs between two arms."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """An arm as it is stored."""
+    """One arm of a comparison, loaded from the database."""
 
     named: str
     run: RunRow
@@ -51,15 +51,16 @@ def compare_evaluations(
 
     Args:
         store: The database.
-        named: Evaluations, or the names that stand for them with their evaluations.
-        detect: Difference, as a share, for which the number of questions is told.
-        required: Verdict that each contrast has to have, if any.
-        answers: Questions of a contrast, those that moved most first, whose answers are returned;
+        named: Evaluation names, or a mapping from display names to evaluations.
+        detect: Difference, as a share, for which the needed number of questions is computed.
+        required: Verdict that each contrast must have, if any.
+        answers: Number of questions per contrast whose answers are returned, largest change first;
             None returns neither texts nor notes, which the sentence does not need.
-        contrasts: Pairs of names, the second less the first; None: each other less the first.
+        contrasts: Pairs of names; each contrast is the second less the first. None compares every
+            other evaluation with the first.
 
     Raises:
-        ConfigError: They cannot be compared.
+        ConfigError: The evaluations cannot be compared.
     """
     names = named if isinstance(named, Mapping) else {name: name for name in named}
     sides = {name: _side(store, name, run) for name, run in names.items()}
@@ -107,8 +108,8 @@ def compare_evaluations(
 
 
 def sentence_of(store: Store, before: str, after: str) -> str | None:
-    """Return what is found between two evaluations; None where they cannot be compared."""
-    if before == after:  # of a run that has learnt nothing
+    """Return the difference between two evaluations in words; None if they are not comparable."""
+    if before == after:  # the run has learnt nothing
         return None
     try:
         report = compare_evaluations(store, [before, after], answers=None)
@@ -118,7 +119,10 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
 
 
 def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
-    """Return what is found between a complete `EXP/eval` and a complete evaluation of EXP."""
+    """Return the difference of an evaluation of EXP from `EXP/eval` in a sentence.
+
+    Return None unless both are complete and comparable.
+    """
     ends = (eval_name(exp_id), evaluation)
     return sentence_of(store, *ends) if all(known_score(store, run) for run in ends) else None
 
@@ -140,16 +144,16 @@ def _side(store: Store, named: str, name: str) -> _Side:
 
 
 def extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
-    """Return whether the verify function reads answers out of responses, wrong ones too."""
+    """Return whether the verify function extracts answers from responses, right or wrong."""
     from grpo_practice.verify.builtin import BUILT_INS
 
     built_in = BUILT_INS.get(verify_of(branch.identity))
-    # A function of the user's that has read none may still do so in another arm.
+    # A user's function that extracted nothing here may still do so in another arm.
     return built_in.extracts if built_in else totals.unread < totals.scored
 
 
 def _refuse(baseline: _Side, other: _Side) -> None:
-    """Raise where the two cannot be compared."""
+    """Raise ConfigError if the two evaluations cannot be compared."""
     if baseline.run.simulated != other.run.simulated:
         one, two = sorted((baseline, other), key=lambda side: not side.run.simulated)
         raise ConfigError(
@@ -184,6 +188,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
     seen = set[str]().union(
         *(known_questions(store, side.run, side.branch) for side in (baseline, other))
     )
+    # Texts are slow to load, and without a known question nobody needs them.
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
@@ -197,7 +202,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
 def _answers(
     store: Store, sides: Collection[_Side], samples: set[int]
 ) -> dict[str, dict[int, list[RolloutRow]]]:
-    """Return run → sample → its rollouts, by attempt."""
+    """Return run → sample → rollouts, in order of attempts."""
     found = dict[str, dict[int, list[RolloutRow]]]()
     for side in sides if samples else ():
         most = len(samples) * max(side.arm.k, 1) * MOST_TIMES
@@ -208,7 +213,7 @@ def _answers(
 
 
 def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
-    """Return sentences on what else differs between two arms, and what the choice of one costs."""
+    """Return sentences on other differences between two arms, and on selection bias."""
     notes = list[str]()
     if apart := _apart(baseline.arm, other.arm):
         notes.append(apart)
@@ -216,7 +221,7 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
     for change in diff(was, now):
         values = str(change.was), str(change.now)
         if change.key == INSTRUCTIONS and any(map(block_sha, values)):
-            # An exported agent has its library there: that is what is compared.
+            # An exported agent holds its library there, and the library is what is compared.
             values = without_block(values[0]), without_block(values[1])
         if values[0] != values[1]:
             shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))
@@ -226,7 +231,7 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
 
 
 def _apart(a: Arm, b: Arm) -> str | None:
-    """Return by how much two arms were played apart; None where they share half of the time."""
+    """Return how far apart in time two arms were played; None if they overlap by half or more."""
     if not (a.totals.begun and b.totals.begun):
         return None
     one, two = ([_time(x.totals.begun), _time(x.totals.ended)] for x in (a, b))
@@ -250,7 +255,7 @@ def _time(stored: str) -> datetime:
 
 
 def _chosen(store: Store, side: _Side) -> str | None:
-    """Return a warning where the library is not the last of the run that made it."""
+    """Return a warning if the library is not the last one of the run that made it."""
     choice = choice_of(store, side.run, side.branch)
     if choice is None:
         return None

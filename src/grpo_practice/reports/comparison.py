@@ -1,4 +1,4 @@
-"""Evaluations compared on the questions they have in common: is one better, and by how much?"""
+"""Evaluations compared on their common questions: is one better, and by how much?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,20 +22,20 @@ CANNOT_SAY = (
     "how it goes on other questions than these, or with another endpoint's way of sampling",
     "what a longer training or practice would have come to",
 )
-"""Limits of a table of practice and training."""
+"""Limits of a comparison of practice with training."""
 MANY = 100
-"""Clusters of questions from which a verdict is as sure as it says, whatever the mean."""
+"""Number of question clusters from which p values hold for any mean."""
 SKEWED = (
     "with fewer than 100 questions and a mean outside .1 to .9, more verdicts are false than p says"
 )
-"""Warning beside a verdict; `make proof` measures it."""
+"""Warning appended to a verdict; `make proof` measures the error rate behind it."""
 MOST_MOVED = 10
-"""Questions of a contrast that are shown: those that moved most."""
+"""Most questions of a contrast that are shown, largest change first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """An evaluation that is compared."""
+    """One of the compared evaluations."""
 
     in_document: ClassVar = (
         *("run", "named", "score", "k", "tokens_per_answer", "cost_usd_per_answer", "truncated"),
@@ -44,22 +44,22 @@ class Arm:
 
     run: str
     named: str
-    """The run that was named: a practice run stands for the evaluation of its last library."""
+    """Name that the user typed: a practice run stands for the evaluation of its last library."""
     score: Score
     totals: ArmTotals
     k: int
-    """Rollouts planned for a question."""
+    """Rollouts planned for each question."""
     extracts: bool
-    """Whether its verify function reads the answer out of a response."""
+    """Whether the verify function extracts an answer from a response."""
 
     @property
     def tokens_per_answer(self) -> float | None:
-        """Tokens per answer, in and out; None where no reply tells them."""
+        """Tokens per answer, in and out; None if no reply reports them."""
         return self.totals.tokens / self.totals.counted if self.totals.counted else None
 
     @property
     def cost_usd_per_answer(self) -> float | None:
-        """Dollars per answer; None where one is unknown."""
+        """Dollars per answer; None if the cost of any answer is unknown."""
         totals = self.totals
         if not totals.priced or totals.priced < totals.scored:
             return None
@@ -67,7 +67,7 @@ class Arm:
 
     @property
     def truncated(self) -> float:
-        """Share of the answers that the token limit cut."""
+        """Share of the answers that the token limit cut off."""
         return self._share(self.totals.truncated)
 
     @property
@@ -77,7 +77,7 @@ class Arm:
 
     @property
     def no_answer_read(self) -> float | None:
-        """Share of those in which no answer could be read; None if its function reads none."""
+        """Share of scored responses without an extracted answer; None if nothing is extracted."""
         return self._share(self.totals.unread) if self.extracts else None
 
     def _share(self, n: int) -> float:
@@ -85,13 +85,13 @@ class Arm:
 
 
 def judged_of(found: Difference, new: Difference | None) -> Difference:
-    """Return the difference that a verdict is about: that on new questions, if they are enough."""
+    """Return the difference for the verdict: the one on new questions, if there are enough."""
     return new if new and len(new.questions) >= FEWEST else found
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """One arm less another."""
+    """The difference of one arm from its baseline."""
 
     in_document: ClassVar = (
         *("baseline", "arm", "verdict", "p_adjusted", "look", "difference", "known", "new"),
@@ -101,54 +101,56 @@ class Contrast:
     baseline: str
     arm: str
     difference: Difference
-    """Difference over all questions in common."""
+    """Difference over all common questions."""
     verdict: Verdict
     p_adjusted: float
-    """p of what the verdict is about, adjusted for other contrasts and earlier comparisons."""
+    """p value of the judged difference, adjusted for other contrasts and earlier comparisons."""
     look: Look
-    """Place among the comparisons on these questions."""
+    """Position among all comparisons made on these questions."""
     known: int = 0
-    """Questions in common that were practised on, or that a library was chosen by."""
+    """Common questions that were practised on, or that a library was selected by."""
     new: Difference | None = None
-    """Difference over the other questions; None where there is none, or all are such."""
+    """Difference over the new questions; None if all common questions are new, or no new one is
+    left.
+    """
     notes: Sequence[str] = ()
-    """Sentences on what else differs between the two."""
+    """Sentences on other differences between the two arms."""
     k: tuple[int, int] = (1, 1)
-    """Rollouts planned for a question: in the baseline, and in the arm."""
+    """Rollouts planned for each question: in the baseline, and in the arm."""
     clusters: Mapping[str, str] = field(default_factory=dict)
-    """Sample → its family, for the questions that have one."""
+    """Sample → its family, for questions that belong to one."""
 
     @property
     def judged(self) -> Difference:
-        """Difference that the verdict is about: that on new questions, where they are enough."""
+        """Difference for the verdict: the one on new questions, if there are enough of them."""
         return judged_of(self.difference, self.new)
 
     @property
     def is_skewed(self) -> bool:
-        """Whether few questions and a mean near 0 or 1 make a false verdict likelier than 5 %."""
+        """Whether few questions and a mean near 0 or 1 push false verdicts above 5 %."""
         of = self.judged
         means = (fmean(q.a for q in of.questions), fmean(q.b for q in of.questions))
         return of.effective_clusters < MANY and not all(0.1 <= mean <= 0.9 for mean in means)
 
     @property
     def noise(self) -> Noise | None:
-        """Variance of the difference between clusters; None where all differences are equal.
+        """Variance of the difference between clusters; None if all differences are equal.
 
-        The difference itself is not looked at: it promises too much or too little.
+        The observed difference is not used: power computed from it is biased.
         """
         of = self.judged
         return Noise(of.se**2 * of.effective_clusters, 0, 0) if of.se else None
 
     @property
     def could_find(self) -> float | None:
-        """Smallest difference that these questions find with 80 % power."""
+        """Smallest difference that these questions detect with 80 % power; None if unknown."""
         if self.noise is None or self.verdict == "too few":
             return None
         clusters = round(self.judged.effective_clusters)
         return detectable(self.noise, clusters, 1, 1, self.look.level)
 
     def questions_for(self, difference: float) -> int | None:
-        """Return about how many questions find this difference with 80 % power."""
+        """Return about how many questions detect this difference with 80 % power."""
         if self.noise is None:
             return None
         clusters = questions_to_find(self.noise, difference, 1, 1, self.look.level)
@@ -156,14 +158,16 @@ class Contrast:
 
     @property
     def moved(self) -> list[Moved]:
-        """Questions whose mean reward differs, those that moved most first."""
+        """Questions whose mean reward differs, largest change first."""
         return sorted(
-            (q for q in self.difference.questions if abs(q.by) > 1e-9), key=lambda q: -abs(q.by)
+            # Means are floats: a smaller difference is rounding.
+            (q for q in self.difference.questions if abs(q.by) > 1e-9),
+            key=lambda q: -abs(q.by),
         )
 
 
 def _change(verb: str, ratio: float, unit: str) -> list[str]:
-    """Return by how much more or less an answer costs or takes; nothing for less than 1 %."""
+    """Return by how much the cost or tokens of an answer changed; nothing if less than 1 %."""
     if ratio >= 2:
         return [f"an answer {verb} {ratio:.1f} times the {unit or 'money'}"]
     percent = round(100 * (ratio - 1))
@@ -173,7 +177,7 @@ def _change(verb: str, ratio: float, unit: str) -> list[str]:
 
 
 def _p(value: float) -> str:
-    """Format a p: `p .007`, with more digits where fewer would change its side of the limit."""
+    """Format a p value as `p .007`, with more digits if rounding would cross the threshold."""
     if value < 0.0005:
         return "p < .001"
     told = (f"{value:.{digits}f}" for digits in range(3, 17))
@@ -182,13 +186,13 @@ def _p(value: float) -> str:
 
 
 def points(value: float, *, signed: bool = False) -> str:
-    """Format a share as points: `8.1`; with a sign, `+8.1` or `-3.1`."""
+    """Format a share in percentage points: `8.1`; signed, `+8.1` or `-3.1`."""
     return f"{100 * value:{'+' if signed else ''}.1f}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ComparisonReport(Report):
-    """A baseline and the runs that are compared with it."""
+    """A comparison of runs with a baseline."""
 
     schema: ClassVar = "grpo-practice.compare/1"
     in_document: ClassVar = (
@@ -197,70 +201,72 @@ class ComparisonReport(Report):
     )
 
     arms: Sequence[Arm]
-    """The baseline first."""
+    """All arms; the baseline is the first."""
     contrasts: Sequence[Contrast]
-    """One for each other arm."""
+    """Contrasts of the other arms, one each."""
     texts: Mapping[int, str]
     """Sample → its question."""
     practice_cost_micro: int | None = None
-    """Micro-dollars of the practice behind the last arm; None where that is unknown, or none is."""
+    """Micro-dollars that the practice behind the last arm cost; None if unknown, or if there was
+    none.
+    """
     detect: float = 0.05
-    """Difference for which the number of questions is told."""
+    """Difference for which the needed number of questions is computed."""
     simulated: bool = False
     by_arm: bool = False
-    """Whether the arms go by names of their own, `full` and `none`."""
+    """Whether the arms have display names such as `full` and `none`."""
     required: bool = True
-    """Whether it found what was required, if something was."""
+    """Whether every contrast has the required verdict; True if no verdict is required."""
     answers: Mapping[str, Mapping[int, Sequence[RolloutRow]]] = field(default_factory=dict)
-    """Run → sample → its rollouts, for the questions whose answers were asked for."""
+    """Run → sample → rollouts, for the questions whose answers were requested."""
     learning: Mapping[str, LearningCost] = field(default_factory=dict)
-    """Arm → what was spent to make it, where practice is compared with training."""
+    """Arm → cost of producing it, if the comparison is of practice with training."""
 
     @property
     @override
     def exit_code(self) -> int:
-        """1 if something else was found than what was required."""
+        """1 if a verdict was required and a contrast has another one, else 0."""
         return 0 if self.required else 1
 
     @property
     def sentences(self) -> list[str]:
-        """Result of each contrast, in words."""
+        """Result of each contrast in a sentence."""
         return [self.sentence(contrast) for contrast in self.contrasts]
 
     @property
     def questions_for_detect(self) -> list[int | None]:
-        """Questions that each contrast would need to find `detect`."""
+        """Number of questions that each contrast needs to detect `detect`."""
         return [contrast.questions_for(self.detect) for contrast in self.contrasts]
 
     @property
     def cannot_say(self) -> Sequence[str]:
-        """Limits of a comparison of practice with training."""
+        """Limits of the comparison, if it is of practice with training."""
         return CANNOT_SAY if self.learning else ()
 
     def name_of(self, run: str) -> str:
-        """Return what an arm goes by."""
+        """Return the display name of an arm."""
         named = (arm.named for arm in self.arms if arm.run == run)
         return next(named, run) if self.by_arm else run
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the one that shows what was said to the questions that moved."""
+        """Command that lists the answers to the questions whose reward changed."""
         a, b = self.contrasts[-1].baseline, self.contrasts[-1].arm
         return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
 
     def title(self, contrast: Contrast) -> str:
-        """Return which arm is compared with which: `full less none`."""
+        """Return the title of a contrast: `full less none`."""
         return f"{self.name_of(contrast.arm)} less {self.name_of(contrast.baseline)}"
 
     def headings(self, contrast: Contrast) -> tuple[str, str]:
-        """Return the headings of a question's two scores."""
+        """Return the headings for the two scores of a question."""
         if not self.by_arm:
             return "before", "after"
         return self.name_of(contrast.baseline), self.name_of(contrast.arm)
 
     def sentence(self, contrast: Contrast) -> str:
-        """Return what was found, in one sentence."""
+        """Return the result of a contrast in a sentence."""
         return f"{self._found(contrast)}{self._more(contrast)}"
 
     def _found(self, contrast: Contrast) -> str:
@@ -287,13 +293,13 @@ class ComparisonReport(Report):
                     f" {count(of.missing, 'rollout')} without a reward could overturn it"
                 )
             case "none found":
-                # An interval without 0 asks why there is no verdict: p is adjusted.
+                # An interval that excludes 0 seems to contradict the verdict: show the adjusted p.
                 why = f", {p}" if of.p < ALPHA else ""
                 found = f"no difference found: {points(of.mean, signed=True)} points ({ends}{why})"
                 return f"{found} {asked}{self._would_find(contrast)}"
 
     def _would_find(self, contrast: Contrast) -> str:
-        """Return what these questions could find, and how many would find less."""
+        """Return the smallest detectable difference, and the questions needed for `detect`."""
         could, needed = contrast.could_find, contrast.questions_for(self.detect)
         if could is None or needed is None:
             return ""
@@ -314,7 +320,7 @@ class ComparisonReport(Report):
         return f"{asked}, {which} of which were practised on or chose a library"
 
     def _more(self, contrast: Contrast) -> str:
-        """Return what an answer costs, and what the practice cost, as far as they are known."""
+        """Return the change in cost per answer, and the cost of the practice, if known."""
         arms = {arm.run: arm for arm in self.arms}
         was, now = arms[contrast.baseline], arms[contrast.arm]
         parts = []

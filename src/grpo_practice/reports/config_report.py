@@ -1,4 +1,4 @@
-"""Report on a configuration: what it comes to, before anything is paid."""
+"""Report on the effective configuration, before the run spends anything."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,39 +15,44 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ConfigReport(Report):
-    """A configuration as it would be used."""
+    """A configuration with the settings that take effect."""
 
     schema: ClassVar = "grpo-practice.config/1"
     in_document: ClassVar = ("command", "path", "used", "ignored", "notices", "routes", "settings")
 
     config: RunConfig
     path: Path | None
-    """File it was read from; None for one that was given as a value, or the latest run's."""
+    """File that the configuration was read from; None if it was passed as a value or comes from
+    the latest
+    run.
+    """
     used: Mapping[str, str]
-    """Settings that a run would use, by what they are for."""
+    """Purpose → setting that a run would use."""
     ignored: Sequence[str]
     """A sentence for each key that has no effect."""
     notices: Sequence[str]
-    """Notices for a person."""
+    """Notices for the user."""
     text: str
-    """The configuration as YAML that reads back, secrets hidden."""
+    """The configuration as YAML that can be loaded again, with secrets hidden."""
     routes: Sequence[KeyRoute] = ()
-    """Ways of the environment's secrets: which goes where, and who says so."""
+    """Routes of secrets from the environment: the host each is sent to, and the file that says
+    so.
+    """
 
     @property
     def command(self) -> str:
-        """Name of the command that it is for."""
+        """Name of the command that the configuration is for."""
         trains = self.config.kind == "practice" and self.config.only_trains
         return "train" if trains else self.config.kind
 
     @property
     def settings(self) -> Any:
-        """The configuration as data, secrets hidden."""
+        """The configuration as plain data, with secrets hidden."""
         return parse_yaml(self.text, "the config").data
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return what would be used, and what has no effect."""
+        """Return the settings in use, and the keys without effect."""
         rows = [*self.used.items(), *(("ignored", text) for text in self.ignored)]
         rows += [("key", text) for text in sentences(self.routes)]
         return [(self.config.exp_id,), *rows, *(("note", text) for text in self.notices)]

@@ -1,4 +1,4 @@
-"""Reports on the database file: a copy of it, and whether it is whole."""
+"""Reports on the database file: a backup copy and an integrity check."""
 
 import shlex
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from grpo_practice.store.check import TableCheck
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseCopy(Report):
-    """A copy that was made, and checked."""
+    """A copy of the database that was made and checked."""
 
     schema: ClassVar = "grpo-practice.db-backup/1"
 
@@ -23,18 +23,18 @@ class DatabaseCopy(Report):
     path: Path
     bytes: int
     left: Path | None = None
-    """Folder of checkpoints of training runs, which is not copied; None where there is none."""
+    """Folder of training checkpoints, which is not copied; None if there is no such folder."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command that looks into the copy."""
+        """Command that lists the runs of the copy."""
         return f"grpo-practice runs list --db {shlex.quote(str(self.path))}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseCheck(Report):
-    """Checks of a database, and what is wrong with it."""
+    """Integrity checks of a database, with the faults found."""
 
     schema: ClassVar = "grpo-practice.db-check/1"
 
@@ -43,7 +43,7 @@ class DatabaseCheck(Report):
 
     @property
     def problems(self) -> int:
-        """Number of things that are wrong."""
+        """Number of faults found."""
         return sum(len(check.wrong) for check in self.checks)
 
     @property

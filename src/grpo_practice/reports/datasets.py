@@ -1,4 +1,4 @@
-"""Reports on datasets: lists, contents, statistics, and what an upload, split or sample stored."""
+"""Reports on datasets: lists, contents, statistics and the results of upload, split and sample."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from grpo_practice.types import Sample
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetList(Report):
-    """Newest revision of every dataset, by name."""
+    """Newest revision of every dataset, sorted by name."""
 
     schema: ClassVar = "grpo-practice.datasets/1"
 
@@ -25,7 +25,7 @@ class DatasetList(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now."""
+        """Command that shows the first dataset, or loads one."""
         if self.datasets:
             return f"grpo-practice data show {shlex.quote(self.datasets[0].name)}"
         return first_dataset()
@@ -39,7 +39,7 @@ class DatasetList(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedDataset(Report):
-    """A dataset whose name was given back; runs keep the rows that they used."""
+    """A dataset whose name is free again; runs keep the rows that they used."""
 
     schema: ClassVar = "grpo-practice.deleted-dataset/1"
 
@@ -48,13 +48,13 @@ class DeletedDataset(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now."""
+        """Command that lists the remaining datasets."""
         return "grpo-practice data list"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportedDataset(Report):
-    """A dataset that was written to a file of JSON lines."""
+    """A dataset that was exported as JSON lines."""
 
     schema: ClassVar = "grpo-practice.exported-dataset/1"
 
@@ -63,14 +63,17 @@ class ExportedDataset(Report):
     answered: bool
     """Whether any row has an answer."""
     changed: int
-    """Rows that an upload would read as another sample; only samples from Python can be such."""
+    """Number of rows that an upload would read back as a different sample; only samples from
+    Python can
+    change this way.
+    """
     several: bool = False
-    """Whether any row names several options, of which one is enough."""
+    """Whether any row names several options of which one is enough."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command that stores the same dataset again, in this database or another."""
+        """Command that uploads the exported file again, into this database or another."""
         name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
         typed = "" if self.path.suffix == ".jsonl" else " --format jsonl"
         judged = "" if self.answered else " --no-answers"
@@ -80,7 +83,7 @@ class ExportedDataset(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetReport(Report):
-    """One dataset and its first rows."""
+    """A dataset and its first rows."""
 
     schema: ClassVar = "grpo-practice.dataset/1"
 
@@ -98,28 +101,28 @@ class DatasetReport(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredDataset(Report):
-    """Rows now stored under a name, and what was found in them."""
+    """Rows that were stored under a name, and the findings about them."""
 
     schema: ClassVar = "grpo-practice.upload/1"
 
     dataset: DatasetRow
     new: bool
-    """False where the name held the same rows before."""
+    """False if the name already held the same rows."""
     origin: str
-    """Source of these rows; `dataset.origin` is an earlier one where they are not new."""
+    """Source of these rows; `dataset.origin` is the earlier source if the rows are not new."""
     notes: Sequence[str]
     skipped: int
-    """Bad rows left out."""
+    """Number of invalid rows that were skipped."""
     verify: str
     """Verify function that the answers were checked with."""
     unusable: Mapping[int, str]
-    """Row number, from 1, → why `verify` cannot use its answer."""
+    """Row number, from 1, → reason why `verify` cannot use the answer."""
     next_verify: str
     """Verify function that can use every answer."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return how many rows the name holds, and what was found in them."""
+        """Return the number of rows under the name, and the findings about them."""
         title = (f"{self.dataset.name} holds {self.dataset.n} rows",)
         unusable = ("unusable", f"{len(self.unusable)} answers, by verify {self.verify}")
         return [title, *(("note", text) for text in self.notes), unusable]
@@ -127,19 +130,19 @@ class StoredDataset(Report):
 
 @dataclass(frozen=True, slots=True)
 class SplitPart:
-    """One part of a divided dataset."""
+    """One part of a dataset that was split."""
 
     dataset: DatasetRow
     share: float
-    """Share asked for, between 0 and 1."""
+    """Requested share, between 0 and 1."""
     new: bool
     strata: Mapping[str, int]
-    """Source or level → rows; empty where the split goes by neither."""
+    """Source or level → number of rows; empty if the split uses neither."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetSplit(Report):
-    """Datasets without a question in common that a dataset was divided into."""
+    """A dataset split into parts that share no question."""
 
     schema: ClassVar = "grpo-practice.split/1"
 
@@ -153,7 +156,7 @@ class DatasetSplit(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetSample(Report):
-    """Some rows of a dataset, stored as a dataset."""
+    """A random sample of a dataset's rows, stored as a dataset of its own."""
 
     schema: ClassVar = "grpo-practice.sample/1"
 

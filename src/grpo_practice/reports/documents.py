@@ -1,4 +1,4 @@
-"""Words that several reports have."""
+"""Wording shared by several reports."""
 
 from collections.abc import Mapping
 
@@ -11,11 +11,11 @@ MEAN_OVER: Mapping[MeanOver, str] = {
     "all": "all rollouts",
     "weighted": "all rollouts, twice those of groups that might have been left out",
 }
-"""Names of the rollouts that a mean reward is over."""
+"""Description of the rollouts that a mean reward covers."""
 
 
 def unscorable_count(score: Score) -> str:
-    """Count the questions that cannot be scored, in words; empty where all can be."""
+    """Describe the number of questions that cannot be scored; empty if all can be scored."""
     if not score.questions_unscorable:
         return ""
     total = count(score.questions + score.questions_unscorable, "question")

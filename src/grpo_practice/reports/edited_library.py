@@ -1,4 +1,4 @@
-"""A library that a person made of another one, and the difference of two."""
+"""Reports on a library edited by a person and on the difference between two libraries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from grpo_practice.types import Experience, Library
 
 @dataclass(frozen=True, slots=True)
 class Reworded:
-    """An experience whose text is another one."""
+    """An experience whose text changed."""
 
     id: str
     was: str
@@ -28,21 +28,21 @@ class LibraryDifference(Report):
     schema: ClassVar = "grpo-practice.libraries/1"
 
     run: str
-    """The run of `b`."""
+    """Run that made `b`."""
     a: Library
     b: Library
     removed: Sequence[Experience]
-    """Experiences of `a` that are not in `b`."""
+    """Experiences that only `a` holds."""
     added: Sequence[Experience]
-    """Experiences of `b` that are not in `a`."""
+    """Experiences that only `b` holds."""
     reworded: Sequence[Reworded]
     unchanged: int
-    """Texts that are in both."""
+    """Number of texts that both libraries hold."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the one that plays both."""
+        """Command that evaluates both libraries."""
         return f"grpo-practice eval --arms L{self.a.id},L{self.b.id} --run {quote(self.run)}"
 
     @override
@@ -59,20 +59,20 @@ class LibraryDifference(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EditedLibrary(Report):
-    """A library that a person made."""
+    """A library edited by a person."""
 
     schema: ClassVar = "grpo-practice.edited-library/1"
     in_document: ClassVar = ("run", "parent", "library", "library.experiences")
 
     run: str
     parent: Library
-    """The library that it was made of."""
+    """Library that was edited."""
     library: Library
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the one that says whether it is better."""
+        """Command that measures whether the edited library is better."""
         return f"grpo-practice eval --arms none,full,L{self.library.id} --run {quote(self.run)}"
 
     @override

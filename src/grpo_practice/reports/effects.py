@@ -1,4 +1,4 @@
-"""The effect of each experience of a library, as a run of role `effect` measured it."""
+"""The effect of each experience of a library, measured by a run of purpose `effect`."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ExperienceEffect:
-    """Effect of one experience, where about half of the others are shown, as a share."""
+    """Effect of one experience, as a share, when about half of the other experiences are shown."""
 
     in_document: ClassVar = (
         *("experience.id", "experience.text"),
@@ -36,54 +36,54 @@ class ExperienceEffect:
 
     experience: Experience
     effect: float | None
-    """Mean reward with it less mean reward without it; None where that is not told."""
+    """Mean reward with the experience less mean reward without it; None if not identifiable."""
     se: float | None
     ci95: tuple[float, float] | None
     """95 % interval of this effect alone."""
     p_harm: float | None
-    """Probability that it does harm, given the effects of the others."""
+    """Probability that the experience does harm, given the effects of the others."""
     expected: float | None
-    """Mean of the effect, given those of the others: smaller than `effect`, mostly."""
+    """Posterior mean of the effect, given the other effects; usually closer to 0 than `effect`."""
     failed: tuple[float, float] = (0.0, 0.0)
-    """Shares of the rollouts with it, and of those without it, that failed."""
+    """Shares of failed rollouts: among those with the experience, and among those without it."""
     bounds: Sequence["ExperienceEffect"] = ()
-    """The same with failed rollouts counted as 0, then as 1; empty if none failed."""
+    """The same effect with failed rollouts counted as 0, then as 1; empty if no rollout failed."""
 
     @property
     def sign(self) -> int:
-        """1 or -1 if the interval leaves out 0; else 0."""
+        """1 or -1 if the interval excludes 0, else 0."""
         low, high = self.ci95 or (0.0, 0.0)
         return (low > 0) - (high < 0)
 
     @property
     def supported(self) -> bool:
-        """False if the interval leaves out 0, but not with failed rollouts as 0 or as 1."""
+        """False if the interval excludes 0 only as long as failed rollouts are left out."""
         return not self.sign or all(one.sign == self.sign for one in self.bounds)
 
     @property
     def harmful(self) -> bool:
-        """True if it is likely to do harm, whatever the failed rollouts would have been."""
+        """True if the experience probably does harm, however failed rollouts are counted."""
         return all((one.p_harm or 0) > HARMFUL for one in (self, *self.bounds))
 
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Effects of the experiences of a library, and what they rest on."""
+    """Effects of the experiences of a library, and the data behind them."""
 
     run: str
     exp_id: str
     library: Library
     dataset: str
     experiences: Sequence[ExperienceEffect]
-    """In the library's order."""
+    """Effects of the experiences, in the library's order."""
     total: tuple[float, float] | None
-    """Sum of the effects, with its standard error; None where that is not told."""
+    """Sum of the effects, with its standard error; None if not identifiable."""
     questions: int
-    """Questions that were asked."""
+    """Number of questions asked."""
     left_out: int
-    """Questions of the dataset that were not: practised on, or not to be scored."""
+    """Questions of the dataset that were not asked: practised on before, or unscorable."""
     k: int
-    """Rollouts planned for a question."""
+    """Rollouts planned for each question."""
     planned: int
     scored: int
     clusters: int
@@ -92,15 +92,15 @@ class Measurement:
 
     @property
     def enough(self) -> bool:
-        """True when intervals and probabilities can be believed."""
+        """True if there are enough questions for intervals and probabilities to hold."""
         return round(self.effective_clusters) >= FEWEST
 
 
 def measurement(store: Store, name: str) -> Measurement:
-    """Return what a run of role `effect` measured.
+    """Return the measurement of a run of purpose `effect`.
 
     Raises:
-        ConfigError: There is no such run, or it is not complete.
+        ConfigError: The run does not exist or is not complete.
     """
     run = store.read(runs.get, name)
     if run.head_branch is None or run.steps_closed < run.steps or not run.steps:
@@ -134,7 +134,8 @@ def measurement(store: Store, name: str) -> Measurement:
 def _effects(
     store: Store, branch: Branch, library: Library, asked: Sequence[Question]
 ) -> tuple["Effects", list[ExperienceEffect]]:
-    """Return the effects by the scored rollouts, and all that is known of each experience."""
+    """Return the effects over scored rollouts, and the full statistics of each experience."""
+    # Imported here: most commands that read reports do not need NumPy, which is slow to start.
     import numpy as np
 
     from grpo_practice.stats.effects import effects_in_each_case
@@ -144,7 +145,7 @@ def _effects(
     parts, ids = store.read(part_rollouts, branch), [e.id for e in library.experiences]
     shown = np.array([[id_ not in part.left_out for id_ in ids] for part in parts], np.bool_)
     shown = shown.reshape(len(parts), len(ids))
-    rewards = np.array([part.reward for part in parts], np.float64)  # nan for None
+    rewards = np.array([part.reward for part in parts], np.float64)  # None becomes NaN
     cases = effects_in_each_case(
         rewards,
         shown,
@@ -176,7 +177,7 @@ def _of_one(found: "Effects", j: int, experience: Experience) -> ExperienceEffec
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EffectsReport(Report):
-    """Effects of the experiences of a library, beside what the whole library does."""
+    """Effects of the experiences of a library, next to the effect of the whole library."""
 
     schema: ClassVar = "grpo-practice.effects/1"
     in_document: ClassVar = (
@@ -192,12 +193,12 @@ class EffectsReport(Report):
     none: str
     """Evaluation without a library."""
     measured: Difference | None
-    """Score with the whole library less score without; None without a common question."""
+    """Score with the whole library less score without it; None if there is no common question."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: what is likely to do harm is taken out, or the whole measured."""
+        """Command that removes harmful experiences, or evaluates the whole library."""
         found = self.found
         if any(one.harmful for one in found.experiences):
             return f"grpo-practice experiences prune --run L{found.library.id}"
@@ -205,7 +206,7 @@ class EffectsReport(Report):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on how far the numbers can be believed."""
+        """Sentences on the reliability of the numbers."""
         found, notes = self.found, list[str]()
         if not found.enough:
             notes.append(
@@ -249,7 +250,7 @@ class EffectsReport(Report):
 
     @property
     def sentence(self) -> str:
-        """Gain of the whole library, measured and as the effects sum up to."""
+        """Gain of the whole library: the measured one, and the sum of the effects."""
         of, parts = self.measured, list[str]()
         if of is not None:
             ends = f"{points(of.ci95[0], signed=True)} to {points(of.ci95[1], signed=True)}"
@@ -273,7 +274,7 @@ class EffectsReport(Report):
 
 
 def effects_report(store: Store, run: str, *, whole: str, none: str) -> EffectsReport:
-    """Return the effects that a run measured, beside the evaluations played with it."""
+    """Return the effects that a run measured, with the evaluations played alongside it."""
     found = measurement(store, run)
     asked = {q.key for q in _questions(store, run) if q.planned}
     one, other = ([q for q in _questions(store, name) if q.key in asked] for name in (none, whole))

@@ -1,8 +1,9 @@
 """Reports as JSON: one rule for all of them.
 
-A dataclass becomes an object of its fields, under their names. One that shows less, or also derived
-values, names all attributes that it shows in a class variable `in_document`, or here in `shown` if
-it is no report; there, `rollout.slot` is the `slot` of its `rollout`, under the key `slot`.
+A dataclass becomes an object with one key per field. A dataclass that shows fewer fields, or also
+properties, lists all attributes to show in a class variable `in_document`; a class that is not a
+report is listed in `shown`. In such a list, `rollout.slot` puts the attribute `slot` of `rollout`
+under the key `slot`.
 """
 
 import math
@@ -13,13 +14,13 @@ from pathlib import Path
 from typing import Any
 
 MICRO, DOLLARS = "_micro", "_usd"
-"""Ends of names of money: we count micro-dollars, and people read dollars."""
+"""Suffixes of amounts of money: stored in micro-dollars, shown in dollars."""
 
 
 @cache
 def shown() -> Mapping[type, Sequence[str]]:
-    """Return the attributes that values of lower layers show, if these are not their fields."""
-    # Each error of a command passes this module, and `--help` must not wait for the store.
+    """Return the shown attributes of lower-layer classes that do not show all their fields."""
+    # Imported here: error reports import this module, and `--help` must not wait for the store.
     from grpo_practice.stats.paired import Difference
     from grpo_practice.store.records import DatasetRow, StepRow
     from grpo_practice.types import Experience, Sample
@@ -40,7 +41,7 @@ def shown() -> Mapping[type, Sequence[str]]:
 
 
 def json_object(value: object) -> dict[str, Any]:
-    """Return what a dataclass shows of itself as a JSON object."""
+    """Return the shown attributes of a dataclass as a JSON object."""
     kind = type(value)
     names: Sequence[str] | None = getattr(kind, "in_document", None) or shown().get(kind)
     if names is None:
@@ -61,12 +62,12 @@ def json_object(value: object) -> dict[str, Any]:
 
 
 def json_value(value: object) -> Any:
-    """Return a value of a report as JSON; what is no finite number is null.
+    """Return a value of a report as JSON; NaN and infinities become null.
 
-    A library and a branch are shown by what they are called, paths and hashes as texts.
+    A library or branch becomes its id; paths and hashes become strings.
 
     Raises:
-        TypeError: JSON has no form for it.
+        TypeError: The value has no JSON form.
     """
     match value:
         case None | bool() | int() | str():
@@ -79,6 +80,7 @@ def json_value(value: object) -> Any:
             return {_key(key): json_value(inner) for key, inner in value.items()}
         case Set():
             return sorted(map(json_value, value))
+        # After str and bytes, which are sequences too.
         case Sequence():
             return [json_value(inner) for inner in value]
         case _:

@@ -1,4 +1,4 @@
-"""The error that ended a command."""
+"""Report on the error that ended a command."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ErrorReport(Report):
-    """An error, and the exit code that it means."""
+    """An error and its exit code."""
 
     schema: ClassVar = "grpo-practice.error/1"
     in_document: ClassVar = ("kind", "message", "hint", "diff")
@@ -20,4 +20,4 @@ class ErrorReport(Report):
     hint: str | None
     exit_code: int
     diff: Sequence[Change] = ()
-    """Keys that differ from what a run was started with."""
+    """Keys that differ from those that the run was started with."""

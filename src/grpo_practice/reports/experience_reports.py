@@ -1,4 +1,4 @@
-"""The experiences of a library, and the history of one of them, each with its evidence."""
+"""Reports on the experiences of a library and on the history of one, with their evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,15 +21,17 @@ class EvidenceSummary:
     """Evidence for and against one experience, in numbers."""
 
     supporting: int
-    """Questions that led to it or confirmed it."""
+    """Questions that produced or confirmed the experience."""
     opposing: int
-    """Questions that spoke against it."""
+    """Questions that contradicted the experience."""
     reward_change: float | None
-    """Mean change of reward with the experience; None where no question was played both ways."""
+    """Mean change of reward with the experience; None if no question was played with and without
+    it.
+    """
     reward_questions: int
-    """Questions behind that change."""
+    """Number of questions behind `reward_change`."""
     support: float
-    """Weight of all that speaks for it, less all that speaks against it, in votes."""
+    """Weight of the evidence for the experience less the evidence against it, in votes."""
 
     sentence: str
     """The evidence in words."""
@@ -46,14 +48,14 @@ class LibraryReport(Report):
 
     run: str
     step: int | None
-    """Closed step that made the library; None for the one the run started with."""
+    """Closed step that made the library; None for the library that the run started with."""
     library: Library
     evidence: Mapping[str, EvidenceSummary]
-    """Evidence on each experience by its id."""
+    """Id of the experience → its evidence."""
     held: Sequence[Held] = ()
     """New texts up to that step that wait for approval."""
     quarantined: Sequence[Quarantined] | None = None
-    """Texts kept out up to that step; None where they were not asked for."""
+    """Texts quarantined up to that step; None if they were not requested."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -68,27 +70,29 @@ class LibraryReport(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DecisionReport(Report):
-    """Held experiences that a person approved or rejected."""
+    """A person's decision to approve or reject held experiences."""
 
     schema: ClassVar = "grpo-practice.decision/1"
 
     run: str
     approved: bool
-    """False for rejected ones."""
+    """False if the texts were rejected."""
     decided: Sequence[Held]
     experiences: Mapping[str, str]
-    """`H12` → `E4`, the experience that it is now; none for what is rejected or waits."""
+    """Id of the held text → id of the new experience (`H12` → `E4`); rejected and waiting texts
+    are absent.
+    """
     waits: bool
-    """True when they enter the library once the step under way has closed."""
+    """True if the approved texts enter the library only when the current step closes."""
     library: Library
-    """The library that the run has now."""
+    """Current library of the run."""
     left: int
-    """Number of texts that are held still."""
+    """Number of texts still held."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now."""
+        """Command that shows the texts still held, shows the run, or exports the agent."""
         if self.left:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if self.waits or not self.library.experiences:
@@ -97,7 +101,7 @@ class DecisionReport(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each text that was decided on."""
+        """Return a row for each decided text."""
         word = "approved" if self.approved else "rejected"
         return [
             (f"{count(len(self.decided), 'text')} of {self.run} {word}",),
@@ -125,7 +129,7 @@ class Changes(Shown, tuple[LibraryChange, ...]):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExperienceReport(Report):
-    """An experience, from its first text on."""
+    """An experience and its history."""
 
     schema: ClassVar = "grpo-practice.experience/1"
     in_document: ClassVar = (
@@ -135,7 +139,7 @@ class ExperienceReport(Report):
 
     history: ExperienceHistory
     evidence: EvidenceSummary | None
-    """None for an experience that the library does not hold any more."""
+    """Evidence on the experience; None if the library no longer holds it."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

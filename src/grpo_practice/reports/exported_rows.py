@@ -1,4 +1,4 @@
-"""Reports on rollouts that were written to a file."""
+"""Reports on rollouts that were exported to a file."""
 
 import shlex
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportedRows(Report):
-    """Rollouts of a run, one to a row of a file."""
+    """Rollouts of a run, one per row of a file."""
 
     schema: ClassVar = "grpo-practice.exported-rows/1"
 
@@ -26,16 +26,16 @@ class ExportedRows(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the list of these rollouts."""
+        """Command that lists these rollouts."""
         return f"grpo-practice rollouts list {shlex.quote(self.run)}"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ExportedData(ExportedRows):
-    """Attempts of a run as a file of training data."""
+    """Rollouts of a run exported as training data."""
 
     schema: ClassVar = "grpo-practice.training-data/1"
 
     left_out: Mapping[str, int]
-    """Reason → number of rollouts that are in no row for it."""
+    """Reason → number of rollouts left out of the file for it."""
     simulated: bool

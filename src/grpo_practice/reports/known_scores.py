@@ -1,4 +1,4 @@
-"""Scores of evaluations that exist already."""
+"""Scores of existing evaluations."""
 
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +19,7 @@ from grpo_practice.types import Library
 
 @dataclass(frozen=True, slots=True)
 class KnownScore:
-    """The score of an evaluation that exists, for before and after."""
+    """The score of an existing evaluation."""
 
     run: str
     dataset: str
@@ -27,7 +27,7 @@ class KnownScore:
 
 
 def known_score(store: Store, run: str) -> KnownScore | None:
-    """Return the score of an evaluation run; None unless it exists and is complete."""
+    """Return the score of an evaluation run; None unless the run exists and is complete."""
     found = store.read(runs.find, run)
     if found is None or found.head_branch is None or found.steps_closed < found.steps:
         return None
@@ -43,10 +43,11 @@ def known_score(store: Store, run: str) -> KnownScore | None:
 def measured(
     store: Store, branch: Branch, library: Library, dataset: str | None = None
 ) -> KnownScore | None:
-    """Return the experiment's score of a branch's agent with a library; None unless complete.
+    """Return the experiment's score of a branch's agent with a library.
 
-    With `dataset`, it is the score by which libraries are chosen on that dataset, else that of the
-    test set.
+    With `dataset`, return the score for selecting libraries on that dataset; otherwise the score on
+    the
+    test set. Return None if no such evaluation is complete.
     """
     purpose: Literal["test", "select"] = "test" if dataset is None else "select"
     for found in evaluations_of(store, branch, library, purpose):
@@ -68,7 +69,7 @@ def evaluations_of(
 
 
 def is_dataset(found: Evaluation, dataset: str | None) -> bool:
-    """Return whether an evaluation asks the dataset of a name or a file; True for None."""
+    """Return whether an evaluation used the dataset of this name or file; True for None."""
     if dataset is None:
         return True
     if is_data_file(dataset):

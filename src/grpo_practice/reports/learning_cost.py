@@ -1,4 +1,4 @@
-"""Cost of what an agent has learnt, by practice or by training: what a table of both needs."""
+"""Cost of learning, by practice or by training: the data for a table of both."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,20 @@ from grpo_practice.store.records import Branch, RunRow
 
 @dataclass(frozen=True, slots=True)
 class LearningCost:
-    """Money, tokens and time that made an arm what it is, and the size of what is shipped."""
+    """Money, tokens and time spent to produce an arm, and the size of the result."""
 
     rollouts: int = 0
     tokens: int = 0
     cost_micro: int | None = 0
-    """Micro-dollars; None where a part is unknown, 0 where nobody is paid."""
+    """Micro-dollars; None if any part is unknown, 0 if nothing is paid."""
     device_s: float = 0.0
-    """Seconds of the machine that trains, times its processes."""
+    """Training time in seconds, multiplied by the number of processes."""
     wall_s: float = 0.0
     shipped_bytes: int = 0
-    """Library in the prompt, adapter or weights."""
+    """Size of the library in the prompt, of the adapter or of the weights."""
 
     def plus(self, other: "LearningCost") -> "LearningCost":
-        """Return the sum of both."""
+        """Return the sum of both costs; the total in dollars is None if either is."""
         known = self.cost_micro is not None and other.cost_micro is not None
         return LearningCost(
             self.rollouts + other.rollouts,
@@ -36,7 +36,7 @@ class LearningCost:
 
 
 def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> LearningCost:
-    """Return what a practice run has spent, over all branches."""
+    """Return the cost of a practice run over all its branches."""
     usage = store.read(scores.usage, run.name, children=False)
     unpriced = store.read(scores.unpriced, run.name, children=False)
     branch = store.read(branches.load, run.head_branch or 0)
@@ -52,15 +52,15 @@ def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> Learn
 
 
 def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> LearningCost:
-    """Return what a training run has spent on its line until it saved the weights of this hash.
+    """Return the cost of a training run on this branch until it saved the weights with this hash.
 
-    The wall time, and the money for a judge, are those of the whole run.
+    Wall time and the cost of a judge are those of the whole run.
     """
     saved = store.read(trained_steps.checkpoints, branch)
     last = max((row.step for row in saved if row.sha256 == sha), default=-1)
     rows = [row for row in store.read(steps.on_line, branch) if row.plan.step <= last]
     stats = [row.stats or {} for row in rows]
-    usage = store.read(scores.usage, run.name, children=False)  # a judge's, if any
+    usage = store.read(scores.usage, run.name, children=False)  # of a judge, if any
     unpriced = store.read(scores.unpriced, run.name, children=False)
     size = next((row.bytes for row in saved if row.sha256 == sha), 0)
     return LearningCost(
@@ -74,7 +74,7 @@ def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> L
 
 
 def training_branch(store: Store, name: str) -> tuple[RunRow, Branch] | None:
-    """Return a training run with its branch; None where it was never begun."""
+    """Return a training run with its branch; None if the run does not exist or never started."""
     run = store.read(runs.find, name)
     if run is None or run.head_branch is None:
         return None

@@ -1,4 +1,4 @@
-"""Findings on what a practice run learnt: failed comparisons, refused proposals, equal attempts."""
+"""Findings on a practice run's learning: failed comparisons, refused proposals, equal attempts."""
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
@@ -13,10 +13,10 @@ from grpo_practice.text import brief, count
 from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
 
 MANY = 5
-"""A warning is due when more than one in so many came to nothing."""
+"""One in how many comparisons or proposals must be lost for a finding to be reported."""
 PRACTISE = "grpo-practice practice"
 REASON = 160
-"""Characters of the error that a merge failed with."""
+"""Most characters shown of the error that a merge failed with."""
 ALIKE = "all attempts of every group gave the same text"
 CACHED = (
     "a cache between the agent and its model gives one answer again, or the temperature is 0 and"
@@ -55,15 +55,15 @@ _FAILED: Mapping[str, tuple[str, str]] = {
     ),
     "provider": ("the endpoint gave no usable answer", "see what `grpo-practice doctor` finds"),
 }
-"""`TeacherFailure` → what it means, and what to change."""
+"""`TeacherFailure` → its meaning, and the advice."""
 _QUARANTINED = "look at the texts, and at what is wrong with each"
 ONE_SITE = (
     "name the site in practice.trusted_sites if you trust it, or let a person decide with"
     " practice.approve: true"
 )
-"""Advice if only one web site supports a lesson."""
+"""Advice if a lesson is supported by only one web site."""
 UNFIT = f"choose another model ({_TEACHER}), or correct practice.prompts_dir"
-"""Advice where the teacher does not keep to what is asked for."""
+"""Advice if the teacher does not follow its instructions."""
 _REFUSED: Mapping[str, str] = {
     "unknown_id": UNFIT,
     "second_operation": UNFIT,
@@ -72,26 +72,27 @@ _REFUSED: Mapping[str, str] = {
     "beyond_limit": "raise practice.num_experiences_per_query",
     "library_full": "export the library as it is, or begin anew with another exp_id",
 }
-"""`RefusedRule`, but for the harmless ones → what to change. A limit is not the model's fault."""
+"""`RefusedRule`, except the harmless ones → advice. Exceeding a limit is not the model's fault."""
 
 
 def practise_command(last: str) -> str:
-    """Return the command that goes on with a practice run: its last one, if that practised."""
+    """Return the command that resumes a practice run: its last command, if that was `practice`."""
     return last if last.startswith(PRACTISE) else PRACTISE
 
 
 def _restart(practise: str, step: int, rows: Sequence[StepRow]) -> str:
-    """Return the command that plays the steps from this one on afresh.
+    """Return the command that replays all steps from this one.
 
-    A run that was restarted at a step, which is not its first, is restarted there again only if
-    `--again` says so.
+    A run that was already restarted at this step, unless it is step 0, is restarted there again
+    only
+    with `--again`.
     """
     begun = next(row.plan.step for row in rows if row.branch_id == rows[-1].branch_id)
     return f"{practise} --restart-step {step}{' --again' if 0 < step == begun else ''}"
 
 
 def advice(reason: str) -> str:
-    """Return what to change, or to look at, for the commonest reason."""
+    """Return the advice for a reason."""
     if reason in _FAILED:
         return _FAILED[reason][1]
     if reason == "one_site":
@@ -106,7 +107,7 @@ def counted_steps(rows: Sequence[StepRow]) -> dict[int, Distillation]:
 
 
 def distillation_of(rows: Sequence[StepRow]) -> Distillation | None:
-    """Return the counts over all steps of a practice run; None without a step that has any."""
+    """Return the counts over all steps of a practice run; None if no step has any."""
     counted = counted_steps(rows)
     return Distillation.total(list(counted.values())) if counted else None
 
@@ -120,15 +121,15 @@ def learning_findings(
     held: int,
     practise: str = PRACTISE,
 ) -> list[Finding]:
-    """Return what kept the steps of a practice run from learning.
+    """Return the findings that explain why steps of a practice run learnt little or nothing.
 
     Args:
-        run: Its name.
-        rows: Its steps.
-        outcomes: Its rollouts by how they ended.
-        asked_all: Whether the agent asked a model for each answer.
+        run: Name of the run.
+        rows: Steps of the run.
+        outcomes: Number of the run's rollouts per outcome.
+        asked_all: Whether the agent sent a model request for each answer.
         held: Number of new texts that wait for approval.
-        practise: Command that goes on with it.
+        practise: Command that resumes the run.
     """
     found = [*_failed_merges(rows, practise), *shortfalls(run, rows, practise)]
     if found or no_answer(run, outcomes, map(_mean, rows)) or not all(row.closed for row in rows):
@@ -153,9 +154,9 @@ def _failed_merges(rows: Sequence[StepRow], practise: str) -> list[Finding]:
 
 
 def shortfalls(run: str, rows: Sequence[StepRow], practise: str = PRACTISE) -> list[Finding]:
-    """Return the comparisons, and the proposals, if too many came to nothing.
+    """Return findings if too many comparisons failed or too many proposals were lost.
 
-    If nothing was learnt from any, the run has failed.
+    If nothing at all was learnt, the finding is a problem and the run has failed.
     """
     steps = counted_steps(rows)
     sums = Distillation.total(list(steps.values()))
@@ -173,7 +174,7 @@ def shortfalls(run: str, rows: Sequence[StepRow], practise: str = PRACTISE) -> l
         n = sum(lost.values())
         if n * MANY <= all_:
             continue
-        reason = next(iter(reasons))  # the commonest
+        reason = next(iter(reasons))  # the most common one
         step = min(step for step, some in lost.items() if some)
         command = _restart(practise, step, rows)
         if reason in QUARANTINE:
@@ -204,7 +205,7 @@ def _why(reason: Reason) -> str:
 def _nothing_learnt(
     run: str, rows: Sequence[StepRow], *, asked_all: bool, held: int
 ) -> list[Finding]:
-    """Return why a run whose steps went well has learnt nothing, as far as its steps tell."""
+    """Return why a run without failed steps learnt nothing, as far as its statistics show."""
     stats = [row.stats or {} for row in rows]
     means = set(map(_mean, rows))
     groups = sum(sum(s.get("groups", {}).values()) for s in stats)
@@ -233,5 +234,5 @@ def _nothing_learnt(
 
 
 def spoken(kind: str) -> str:
-    """Return a kind or rule in words: `gives answer away`."""
+    """Return the name of a kind or rule in words: `gives answer away`."""
     return kind.replace("_", " ")

@@ -1,4 +1,4 @@
-"""Practice behind an evaluation: what its library learnt from, was chosen among, and cost."""
+"""The practice behind an evaluation: questions its library learnt from, alternatives, and cost."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,19 @@ class Choice:
 
     practice: str
     scored: int
-    """Number of different ones, the evaluated one among them."""
+    """Number of distinct libraries, including the evaluated one."""
 
 
 def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str]:
-    """Return the questions, folded, that its library learnt from or was chosen by.
+    """Return the folded questions that the evaluation's library learnt from or was selected by.
 
-    Those of the experiment's practice run as it stands are among them: its agent may be one in
-    which no library can be told.
+    Questions of the experiment's current practice run are included, because the library of some
+    agents
+    cannot be identified.
     """
     sha = branch.played.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
-    # A run that was begun anew has learnt elsewhere: each library is of the branch that made it.
+    # A restarted run learns on another branch: each library belongs to the branch that made it.
     ends = {branch_id for _, branch_id in behind}
     if (practice := _practice_branch(store, evaluation.exp_id)) is not None:
         ends.add(practice.id)
@@ -34,7 +35,7 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
     names = {evaluation.exp_id, *(run for run, _ in behind)}
     for run in store.read(runs.all_runs):
         chosen = run.parent_run in names and run.purpose == "select"
-        # A library that was pruned is chosen by these questions, too.
+        # These questions also decided which experiences a pruned library kept.
         pruned = run.exp_id in names and run.purpose == EFFECT
         if (chosen or pruned) and run.head_branch is not None:
             used.add(run.head_branch)
@@ -43,7 +44,7 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
 
 
 def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None:
-    """Return what its library was chosen among; None where it is the last of a practice run."""
+    """Return the libraries that this one was chosen from; None if it is the last of a run."""
     practices = _makers(store, evaluation, branch)
     if not practices:
         return None
@@ -52,7 +53,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
         found = _practice_branch(store, practice)
         outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
         closed = [out for out in outs if out]
-        # By text: a run may come to the same library again.
+        # Compare by text: a run may produce the same library twice.
         if not closed or library_sha(store.read(libraries.load, closed[-1])) == sha:
             return None
     made = store.read(arms.hashes_made, practices[0])
@@ -68,9 +69,9 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
 
 
 def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | None:
-    """Return what the practice that made its library cost, in micro-dollars.
+    """Return the cost of the practice that made the evaluation's library, in micro-dollars.
 
-    None where that is unknown, or it has no library.
+    Return None if the cost is unknown or there is no library.
     """
     practices = _makers(store, evaluation, branch)
     if not practices:
@@ -81,7 +82,7 @@ def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | Non
 
 
 def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
-    """Return the practice runs that made its library, that of its own experiment first."""
+    """Return the practice runs that made the library, the evaluation's own experiment first."""
     sha = branch.played.library_sha
     found = store.read(arms.makers, sha) if sha else set[str]()
     return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
@@ -92,7 +93,7 @@ def _asked(store: Store, branch: Branch) -> set[int]:
 
 
 def _practice_branch(store: Store, exp_id: str) -> Branch | None:
-    """Return the branch of the practice run of that name; None where none was begun."""
+    """Return the branch of the practice run of this name; None if it never started."""
     run = store.read(runs.find, exp_id)
     if run is None or run.kind != "practice" or run.head_branch is None:
         return None

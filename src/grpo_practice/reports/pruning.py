@@ -1,4 +1,4 @@
-"""A library without some of its experiences, as `experiences prune` makes it."""
+"""A library from which `experiences prune` removed some experiences."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,18 +17,18 @@ from grpo_practice.types import Experience, Library
 
 @dataclass(frozen=True, slots=True)
 class Pruned:
-    """An experience that was taken out."""
+    """An experience that was removed."""
 
     in_document: ClassVar = (*(f"of.{key}" for key in ExperienceEffect.in_document), "reason")
 
     of: ExperienceEffect
     reason: Literal["harm", "room"]
-    """`harm`: it is likely to do some; `room`: others are worth more in so many tokens."""
+    """`harm`: the experience probably does harm; `room`: others are worth more per token."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PruneReport(Report):
-    """A library without some of its experiences; no gain is claimed, since none is measured."""
+    """A pruned library; the report claims no gain, because none was measured."""
 
     schema: ClassVar = "grpo-practice.prune/1"
     in_document: ClassVar = (
@@ -37,15 +37,15 @@ class PruneReport(Report):
     )
 
     run: str
-    """Practice run of the library."""
+    """Practice run that made the library."""
     found: Measurement
     removed: Sequence[Pruned]
     library: Library | None
-    """The new library; None where nothing is taken out, or nothing would be left."""
+    """The new library; None if nothing was removed, or if it would be empty."""
 
     @property
     def tokens(self) -> tuple[int, int]:
-        """Tokens of the library before and after, about."""
+        """Approximate number of tokens of the library, before and after."""
         return library_tokens(self.before), library_tokens(self.library or self.before)
 
     @property
@@ -69,7 +69,7 @@ class PruneReport(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: only a comparison on other questions can tell a gain."""
+        """Command that compares the libraries; only other questions can show a gain."""
         arms = "none,full" + (f",L{self.library.id}" if self.library else "")
         return f"grpo-practice eval --run {quote(self.run)} --arms {arms}"
 
@@ -85,12 +85,12 @@ class PruneReport(Report):
 
     @property
     def experiences(self) -> Sequence[Experience]:
-        """Experiences that stay."""
+        """Remaining experiences."""
         return (self.library or self.found.library).experiences
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return what was taken out."""
+        """Return a row for each removed experience."""
         return [
             (self.sentence,),
             *((one.of.experience.id, one.reason, one.of.experience.text) for one in self.removed),

@@ -1,4 +1,4 @@
-"""Stored rollouts: one with its question, transcript and score, or many of them in a list."""
+"""Reports on stored rollouts: one with question, transcript and score, or a list of many."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ from grpo_practice.text import brief
 from grpo_practice.types import Rollout
 
 CELL = 60
-"""Characters of a question or an answer in the summary of a list."""
+"""Most characters of a question or an answer in the summary of a list."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,14 +33,16 @@ class RolloutReport(Report):
     run: str
     step: int
     attempts: int
-    """Attempts that are planned for its question."""
+    """Attempts planned for the question."""
     rollout: Rollout
     sections: Sequence[tuple[str, str]]
-    """Heading and text of each turn, and of how the attempt ended."""
+    """Heading and text of each turn, and of the end of the attempt."""
     system: str = ""
-    """System prompt that the agent was given; its own program may have sent another one."""
+    """System prompt passed to the agent; an agent program of the user may have sent a different
+    one.
+    """
     number: int | None = None
-    """Number of the question in the run's dataset, counted from 1; None where that is not known."""
+    """Number of the question in the run's dataset, counted from 1; None if unknown."""
 
     @property
     def question(self) -> str:
@@ -49,17 +51,17 @@ class RolloutReport(Report):
 
     @property
     def transcript(self) -> Sequence[Message]:
-        """The messages, as they were sent and received."""
+        """Messages as they were sent and received."""
         return self.rollout.played.transcript
 
     @property
     def reward(self) -> float | None:
-        """The reward in [0, 1]; None when it failed or could not be scored."""
+        """Reward in [0, 1]; None if the attempt failed or could not be scored."""
         return self.rollout.reward
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the turns, and the reward."""
+        """Return the turns, the outcome and the reward."""
         at = f"{self.run}, step {self.step}, group {self.rollout.slot}"
         return [
             (f"{at}, attempt {self.rollout.attempt + 1} of {self.attempts}",),
@@ -69,74 +71,75 @@ class RolloutReport(Report):
         ]
 
 
-# The command's own limits are these, too: imported there, they would make `--help` slow.
+# The command repeats these limits: importing them there would make `--help` slow.
 MOST_LISTED, MOST_SHOWN = 1_000_000, 10_000
-"""Most rollouts of a list, and most questions that are shown with all that was said at once."""
+"""Most rollouts in a list, and most questions shown together with their transcripts."""
 
 
 def show_command(ref: str, questions: int) -> str:
-    """Return the command that shows so many questions of a reference, or as many as may be."""
+    """Return the command that shows this many questions of a reference, up to the maximum."""
     return f"grpo-practice rollouts show {ref} --limit {min(questions, MOST_SHOWN)}"
 
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """A question's mean reward before and now, right in one of them and wrong in the other."""
+    """Mean rewards of a question that is right in one of two plays and wrong in the other."""
 
     was: float
     now: float
 
     @property
     def right(self) -> bool:
-        """True where it is right now."""
+        """True if the later answer is right."""
         return is_right(self.now)
 
 
 def is_right(mean: float) -> bool:
-    """Return True for a mean reward of a question that counts as right."""
+    """Return whether this mean reward of a question counts as right."""
+    # A mean of floats may come out just below 0.5.
     return mean >= 0.5 - 1e-9
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RolloutsReport(Report):
-    """Rollouts of a run, by step, question and attempt: a line each, without what was said."""
+    """Rollouts of a run by step, question and attempt, one line each, without transcripts."""
 
     schema: ClassVar = "grpo-practice.rollouts/1"
     in_document: ClassVar = ("run", "step", "compared", "rollouts", "flips", "matching", "all")
 
     run: str
     step: int | None
-    """The only step that it is about; None is all."""
+    """Step that the list is limited to; None for all steps."""
     rollouts: Sequence[RolloutRow]
-    """The first of them, as many as were asked for."""
+    """The first matching rollouts, up to the requested number."""
     matching: Counted
-    """All that the filters let pass."""
+    """Counts of all rollouts that match the filters."""
     all: Counted
-    """All of the run, or of its step."""
+    """Counts of all rollouts of the run, or of its step."""
     filters: str = ""
-    """Options that chose among them, as they are typed."""
+    """Filter options, as typed on the command line."""
     flips: Mapping[int, Flip] | None = None
-    """Sample → how its verdict changed, where only such were asked for."""
+    """Sample → its flip, if only questions whose verdict changed were requested."""
     compared: str | None = None
-    """Play that flips are compared with."""
+    """Run or step that the verdicts are compared with."""
     played: Sequence[int] = ()
-    """Numbers of questions that were played, where the one that was asked for was not."""
+    """Numbers of the played questions, if the requested question was not played."""
 
     @property
     def ref(self) -> str:
-        """The run and the step, as they are typed."""
+        """Run and step, as typed on the command line."""
         return shlex.quote(self.run if self.step is None else f"{self.run}:{self.step}")
 
     @property
     def more_command(self) -> str:
-        """Command that lists all that the filters let pass, or as many as may be."""
+        """Command that lists all matching rollouts, up to the maximum."""
         most = f"--limit {min(self.matching.rollouts, MOST_LISTED)}"
         return f"grpo-practice rollouts list {self.ref}{self.filters} {most}"
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the one that shows the first of them whole."""
+        """Command that shows the first listed rollout in full."""
         if self.rollouts:
             first = self.rollouts[0]
             ref = shlex.quote(f"{self.run}:{first.step}")
@@ -148,7 +151,7 @@ class RolloutsReport(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each: its place, reward, question and answer."""
+        """Return a row for each rollout: its position, reward, question and answer."""
         return [
             (self.ref, f"{len(self.rollouts)} of {self.matching.rollouts} rollouts"),
             *(
@@ -165,36 +168,36 @@ class RolloutsReport(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TranscriptsReport(Report):
-    """Rollouts of a run with all that was said in them."""
+    """Rollouts of a run with their transcripts."""
 
     schema: ClassVar = "grpo-practice.transcripts/1"
     in_document: ClassVar = ("listed.run", "rollouts", "teacher", "listed.matching")
 
     listed: RolloutsReport
-    """The list that they begin."""
+    """List that these rollouts are the beginning of."""
     rollouts: Sequence[RolloutReport]
     teacher: Sequence[TeacherCall] = ()
-    """Calls of the teacher about their groups."""
+    """Calls to the teacher about the groups of these rollouts."""
 
     @property
     def shown(self) -> int:
-        """Number of groups, which are questions of a step, that the rollouts stand in."""
+        """Number of groups (questions of a step) among the shown rollouts."""
         return len({(report.step, report.rollout.slot) for report in self.rollouts})
 
     @property
     def more_command(self) -> str:
-        """Command that shows all that the filters let pass, or as many as may be."""
+        """Command that shows all matching rollouts, up to the maximum."""
         return show_command(f"{self.listed.ref}{self.listed.filters}", self.listed.matching.groups)
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the list of them."""
+        """Command that lists the rollouts."""
         if not self.rollouts:
             return self.listed.next_command
         return f"grpo-practice rollouts list {self.listed.ref}{self.listed.filters}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the list's rows."""
+        """Return the rows of the list."""
         return self.listed.summary()

@@ -1,4 +1,4 @@
-"""The obstacles of a run, counted from its stored rows: `runs diagnose`."""
+"""Diagnosis of a run from its stored rows: the command `runs diagnose`."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,25 +23,27 @@ from grpo_practice.store.run_names import questions_of
 from grpo_practice.text import count, folded
 
 FEW = 10
-"""Groups, answers or texts below which a share says nothing."""
+"""Fewest groups, answers or texts for which a share is meaningful."""
 HALF = 0.5
-"""Share of groups that teach nothing, or of texts that did not stay, from which it stands out."""
+"""Share of groups that teach nothing, or of texts no longer kept, above which a finding is
+reported.
+"""
 TENTH = 0.1
-"""Share of groups that are smaller than planned from which it stands out."""
+"""Share of groups smaller than planned above which a finding is reported."""
 LONGER = 1.5
-"""Times the first step's answers that the last step's take, from which it stands out."""
+"""Growth of the answer length from first to last step above which a finding is reported."""
 LITTLE = 0.1
-"""Share of the first step's entropy that is left of it in the last, from which it stands out."""
+"""Ratio of last to first step's entropy below which a finding is reported."""
 LARGE = 63
-"""Experiences that their effects can be measured of, at most; a prompt with more is rarely read."""
+"""Most experiences whose effects can be measured; models rarely follow a prompt with more."""
 
 MOST = 0.9
-"""Share of groups whose answers are all the same text, from which it stands out."""
+"""Share of groups with identical answers above which a finding is reported."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunDiagnosis(Report):
-    """Everything that was checked in a run."""
+    """All checks made on a run."""
 
     schema: ClassVar = "grpo-practice.diagnosis/1"
 
@@ -52,22 +54,22 @@ class RunDiagnosis(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: that of the first finding that needs one."""
+        """Command of the first noteworthy finding that has one."""
         named = (found.command for found in noteworthy(self.findings) if found.command)
         return next(named, f"grpo-practice runs show {quote(self.run)}")
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each finding that stands out."""
+        """Return a row for each noteworthy finding."""
         rows = [(found.sentence, found.hint or "") for found in noteworthy(self.findings)]
         return [(f"{self.run}: what stands out",), *(rows or [("nothing", "")])]
 
 
 def diagnose(store: Store, name: str) -> RunDiagnosis:
-    """Return what stands in the way of a run that learns, or of what an evaluation tells.
+    """Return the problems that keep a run from learning or a score from being meaningful.
 
     Raises:
-        ConfigError: There is no such run, or nothing of it is stored.
+        ConfigError: The run does not exist, or nothing of it is stored.
     """
     run = store.read(runs.get, name)
     if run.kind == "recorded":
@@ -96,7 +98,7 @@ def _share(n: float, of: float) -> str:
 
 
 def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield whether the attempts at a question differ at all."""
+    """Yield a finding on groups whose attempts are all identical."""
     groups, equal = store.read(obstacles.equal_answers, branch)
     yield counted(
         "equal answers",
@@ -111,7 +113,7 @@ def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield the groups that taught nothing, and those that are smaller than planned."""
+    """Yield findings on groups that taught nothing and on groups smaller than planned."""
     of, name = store.read(obstacles.groups, branch), quote(run.name)
     alike = of.right + of.wrong
     learn, attempts = "practise", "practice.grpo_n"
@@ -151,7 +153,7 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield how many answers could not be read, and how answers grew."""
+    """Yield findings on unreadable answers and on the growth of answers."""
     totals, name = store.read(arms.arm_totals, branch), quote(run.name)
     longer = "look at what the experiences ask for: longer answers cost more, and are cut oftener"
     show = f"grpo-practice experiences list --run {name}"
@@ -181,7 +183,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield how much of its entropy a model that is trained has left."""
+    """Yield a finding on how much of its initial entropy a trained model has kept."""
     rows = store.read(trained_steps.updates, branch)
     known = [
         (row.step, row.entropy)
@@ -203,7 +205,7 @@ def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield how often another verify function gave another reward."""
+    """Yield findings on rollouts that another verify function gave a different reward."""
     for of in store.read(obstacles.disagreements, run.name, branch):
         yield counted(
             "scored otherwise",
@@ -216,7 +218,7 @@ def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Findin
 
 
 def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield questions that stand in more than one of practice, selection and test; and twice."""
+    """Yield findings on overlaps of practice, selection and test questions, and on duplicates."""
     asked = _asked(store, run.exp_id)
     for one, other in (("practice", "test"), ("selection", "test"), ("practice", "selection")):
         a, b = asked.get(one, frozenset()), asked.get(other, frozenset())
@@ -244,11 +246,11 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
-    """Return the folded questions of an experiment, by what they were asked for."""
+    """Return an experiment's folded questions by purpose: practice, selection or test."""
     of = dict[str, set[int]]()
     for run in store.read(runs.all_runs):
         if run.exp_id == exp_id and run.head_branch is not None and run.kind != "recorded":
-            # Those of an `effect` run choose what stays in a library.
+            # Questions of an `effect` run decide which experiences stay in a library.
             chosen = "selection" if run.purpose == "select" or not run.has_score else "test"
             part = "practice" if run.learns else chosen
             line = store.read(branches.load, run.head_branch).line
@@ -261,7 +263,7 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
 
 
 def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
-    """Yield the proposals that were quarantined or refused, and the rules behind it."""
+    """Yield findings on quarantined and refused proposals, with the rules involved."""
     sums = Distillation.total(list(counted_steps(rows).values()))
     refused = {rule: n for rule, n in sums.refused.items() if rule not in HARMLESS}
     quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"
@@ -287,7 +289,7 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
 
 
 def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
-    """Yield the size of the library, and how much of what was learnt stayed in it."""
+    """Yield findings on the size of the library and on learnt texts it no longer holds."""
     of = store.read(obstacles.growth, rows)
     if not of.sizes:
         return

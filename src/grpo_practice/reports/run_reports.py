@@ -1,4 +1,4 @@
-"""Reports of a run that was just worked on: stable keys, unknown numbers null."""
+"""Reports printed at the end of a run; their keys are stable, and unknown numbers are null."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -36,16 +36,16 @@ from grpo_practice.types import Library
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """Totals of one command."""
+    """Totals of one invocation of a command."""
 
     id: int
     replayed: int
-    """Calls that the ledger answered."""
+    """Calls answered from the ledger."""
     seconds: float
 
 
 class EndReport(Report):
-    """Report at the end of a run, which says whether it has failed."""
+    """Report at the end of a run that tells success from failure."""
 
     __slots__ = ()
     health: Health
@@ -53,28 +53,28 @@ class EndReport(Report):
     @property
     @abstractmethod
     def findings(self) -> list[Finding]:
-        """Findings that a person should know of, the problems first."""
+        """Noteworthy findings, problems first."""
 
     @property
     def why_failed(self) -> list[str]:
-        """Reasons why the run is no success, a sentence each; empty if it is one."""
+        """Reasons why the run failed, one sentence each; empty if it succeeded."""
         return [finding.sentence for finding in problems(self.findings)]
 
     @property
     @override
     def exit_code(self) -> int:
-        """1 if the run is no success."""
+        """1 if the run failed, else 0."""
         return exit_code(self.findings)
 
     @property
     def reproducible(self) -> bool:
-        """Whether the same command gives the same result."""
+        """Whether the same command would give the same result."""
         return not voided_by(self.health)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EvalReport(EndReport):
-    """An evaluation as it stands."""
+    """The current state of an evaluation."""
 
     schema: ClassVar = "grpo-practice.eval/1"
     in_document: ClassVar = (
@@ -94,36 +94,36 @@ class EvalReport(EndReport):
     by_source: dict[str, Score]
     outcomes: dict[str, int]
     failures: dict[str, int]
-    """Error → how often, commonest first."""
+    """Error → number of occurrences, most common first."""
     usage: Usage
-    """Tokens and cost of the whole run, all its invocations and branches."""
+    """Tokens and cost of the whole run, over all invocations and branches."""
     unpriced: Mapping[str, int]
-    """Model → calls of which it is not known what they cost."""
+    """Model → number of calls of unknown cost."""
     requests: Requests
     """Requests of this invocation."""
     replayed: int
     seconds: float
     seconds_per_rollout: float | None
-    """Mean seconds that the model took for a scored rollout."""
+    """Mean seconds of model time per scored rollout."""
     health: Health
     difference: str | None = None
-    """Sentence on the difference to the agent without experiences, on the same questions."""
+    """Sentence on the difference from the agent without experiences, on the same questions."""
 
     @property
     @override
     def findings(self) -> list[Finding]:
-        """Findings that a person should know of, the problems first."""
+        """Noteworthy findings, problems first."""
         means = [self.score.mean]
         return noteworthy(answer_findings(self.run, self.outcomes, means, self.health))
 
     @property
     def truncated_share(self) -> float | None:
-        """Share of the answers that the token limit cut."""
+        """Share of the answers that the token limit cut off."""
         return share_of("truncated", self.outcomes)
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the score, what it rests on, and the cost."""
+        """Return the score, the rollouts and questions behind it, and the cost."""
         score, interval = self.score, self.score.ci95
         between = f"   95 % interval {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
         return [
@@ -139,7 +139,7 @@ class EvalReport(EndReport):
 def eval_report(
     store: Store, config: EvalConfig, branch: Branch, invocation: Invocation, *, simulated: bool
 ) -> EvalReport:
-    """Return the report of an evaluation that was just worked on."""
+    """Return the report of an evaluation at the end of its command."""
     questions = store.read(scores.questions, branch)
     mixed = config.data.type == "mixed"
     return EvalReport(
@@ -167,7 +167,7 @@ def eval_report(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PracticeReport(EndReport):
-    """A practice run, as it stands."""
+    """The current state of a practice run."""
 
     schema: ClassVar = "grpo-practice.practice/1"
     in_document: ClassVar = (
@@ -182,36 +182,36 @@ class PracticeReport(EndReport):
     simulated: bool
     steps: Sequence[StepRow]
     evals: dict[int, KnownScore]
-    """Step → the in-run evaluation of the library it made."""
+    """Step → in-run evaluation of the library that the step made."""
     library: Library
     tested: bool
-    """Whether its configuration names questions to evaluate on."""
+    """Whether the questions to evaluate on are known."""
     before: KnownScore | None
-    """The agent without experiences, where it was evaluated."""
+    """Score of the agent without experiences; None if it was not evaluated."""
     after: KnownScore | None
-    """The agent with the final library, where it was evaluated."""
+    """Score of the agent with the final library; None if it was not evaluated."""
     usage: Usage
-    """Tokens and cost of the whole run, and of the evaluations on its way."""
+    """Tokens and cost of the whole run, including its in-run evaluations."""
     unpriced: Mapping[str, int]
-    """Model → calls of which it is not known what they cost."""
+    """Model → number of calls of unknown cost."""
     requests: Requests
-    """Requests of this invocation, and of the evaluations on its way."""
+    """Requests of this invocation, including those of in-run evaluations."""
     replayed: int
     seconds: float
     library_shas: Mapping[int, str]
-    """Step → hash of the library it made, in hex."""
+    """Step → hash of the library that the step made, in hex."""
     step_cost_micro: Mapping[int, int | None]
-    """Step → micro-dollars; None if unknown."""
+    """Step → cost in micro-dollars; None if unknown."""
     outcomes: Mapping[str, int]
     failures: Mapping[str, int]
-    """Error → how often, commonest first."""
+    """Error → number of occurrences, most common first."""
     health: Health
     held: int = 0
-    """New texts of experiences that wait for approval."""
+    """Number of new texts that wait for approval."""
     measure: Mapping[When, str] = field(default_factory=dict)
-    """Score that is missing → the command that measures it."""
+    """Missing score → the command that measures it."""
     difference: str | None = None
-    """Sentence on the difference that practice has made; None where a score is missing."""
+    """Sentence on the difference that practice made; None if a score is missing."""
 
     @property
     def merge_failed(self) -> list[int]:
@@ -221,7 +221,7 @@ class PracticeReport(EndReport):
     @property
     @override
     def findings(self) -> list[Finding]:
-        """Findings that a person should know of, the problems first."""
+        """Noteworthy findings, problems first."""
         found = learning_findings(
             self.run,
             self.steps,
@@ -234,13 +234,13 @@ class PracticeReport(EndReport):
 
     @property
     def distillation(self) -> Distillation | None:
-        """Outcome of all informative groups; None without a step that counted them."""
+        """Outcome of all informative groups; None if no step counted them."""
         return distillation_of(self.steps)
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now."""
+        """Command to type next: repair, list held texts, diagnose, or export the agent."""
         if command := remedy(self.findings):
             return command
         if self.held:
@@ -251,7 +251,7 @@ class PracticeReport(EndReport):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the scores before and after, the experiences, and the cost."""
+        """Return the scores before and after, the cost and the experiences."""
         return [
             (f"{self.run}{' (simulated)' if self.simulated else ''}",),
             ("steps", f"{sum(row.closed for row in self.steps)} of {len(self.steps)} closed"),
@@ -265,7 +265,7 @@ class PracticeReport(EndReport):
 def practice_report(
     store: Store, branch: Branch, invocation: Invocation, *, exp_id: str, simulated: bool
 ) -> PracticeReport:
-    """Return the report of a practice run that was just worked on."""
+    """Return the report of a practice run at the end of its command."""
     rows, tip = store.read(steps.on_line, branch), branch.id
     outs = {
         row.plan.step: store.read(libraries.load, row.library_out)

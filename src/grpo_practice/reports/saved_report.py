@@ -1,4 +1,4 @@
-"""A report that was made of runs."""
+"""Report on a report file that was made of runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,28 +12,28 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SavedReport(Report):
-    """The report of one or more runs, as a text."""
+    """The report of one or more runs as text."""
 
     schema: ClassVar = "grpo-practice.report/1"
     in_document: ClassVar = ("runs", "answers", "format", "path", "bytes")
 
     runs: Sequence[str]
     format: str
-    """`html` or `md`."""
+    """Format of the text: `html` or `md`."""
     text: str
     path: Path | None
-    """File that it was written to; None for none."""
+    """File that the text was written to; None if it was not written."""
     answers: Sequence[str]
-    """Answer for each run to whether it is better."""
+    """Verdict for each run: whether it is better."""
     next_command: str
-    """Command to type now."""
+    """Command to type next."""
 
     @property
     def bytes(self) -> int:
-        """Size in bytes."""
+        """Size of the text in bytes."""
         return len(self.text.encode())
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each run: whether it is better."""
+        """Return a row for each run with its verdict."""
         return [("report",), *zip(self.runs, self.answers, strict=True)]

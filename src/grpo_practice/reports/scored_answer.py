@@ -1,4 +1,4 @@
-"""Report on one answer that was scored by itself."""
+"""Report on a single answer that was scored."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -9,7 +9,7 @@ from grpo_practice.types import Verdict
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ScoredAnswer(Report):
-    """A verify function's verdict on one answer, and how long it took."""
+    """Verdict of a verify function on one answer, and the time it took."""
 
     schema: ClassVar = "grpo-practice.verdict/1"
     in_document: ClassVar = (

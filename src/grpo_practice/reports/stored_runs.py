@@ -1,4 +1,4 @@
-"""Runs as they are stored: all of them in a list, one of them with its steps, scores and costs."""
+"""Reports on stored runs: a list of all runs, or one run with its steps, scores and costs."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -39,7 +39,7 @@ from grpo_practice.text import count
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedRuns(Report):
-    """Runs that were deleted: the one that was named, and the evaluations that it made."""
+    """Runs that were deleted: the named run and the evaluations that it made."""
 
     schema: ClassVar = "grpo-practice.deleted-runs/1"
 
@@ -48,7 +48,7 @@ class DeletedRuns(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now."""
+        """Command that lists the remaining runs."""
         return "grpo-practice runs list"
 
     @override
@@ -59,18 +59,18 @@ class DeletedRuns(Report):
 
 @dataclass(frozen=True, slots=True)
 class ListedRun(RunRow):
-    """A run with its questions, its model and its score."""
+    """A run with its dataset, model and score."""
 
     dataset: str | None
     model: str | None
-    """Model that answers; None for an agent whose configuration names none."""
+    """Model that answers; None if the agent's configuration names none."""
     score: float | None
-    """Mean of an evaluation that is complete."""
+    """Mean score of a complete evaluation; None for other runs."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunsReport(Report):
-    """All runs of a database, the oldest first."""
+    """All runs of a database, oldest first."""
 
     schema: ClassVar = "grpo-practice.runs/1"
     in_document: ClassVar = ("runs",)
@@ -79,7 +79,7 @@ class RunsReport(Report):
 
     @property
     def scores(self) -> Mapping[str, float]:
-        """Evaluation that is complete → its mean."""
+        """Name of each complete evaluation → its mean score."""
         return {run.name: run.score for run in self.runs if run.score is not None}
 
     @override
@@ -101,14 +101,15 @@ class RunsReport(Report):
 
 
 def as_it_stands(store: Store, run: RunRow) -> RunRow:
-    """Return the run; a killed process could not say that it works on it no more."""
+    """Return the run with its true status: `interrupted` if its process was killed."""
+    # A killed process leaves the status `running` behind, but it no longer holds the run's lock.
     if run.status != "running" or store.is_worked_on(run.name):
         return run
     return replace(run, status="interrupted")
 
 
 def runs_report(store: Store, kind: ShownKind | None = None) -> RunsReport:
-    """Return the list of runs, all or of a kind, with the mean of each complete evaluation."""
+    """Return the list of runs, all or of one kind, with the means of complete evaluations."""
     wanted = (run for run in store.read(runs.all_runs) if kind in (None, run.shown_kind))
     asked = store.read(runs.asked)
     return RunsReport([_listed(store, as_it_stands(store, run), asked) for run in wanted])
@@ -123,7 +124,7 @@ def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
 
 
 class Scores(Shown, dict[str, Score]):
-    """Scores by the name of the evaluation."""
+    """Name of the evaluation → its score."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -141,7 +142,7 @@ def _cells(score: Score) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class RunReport(Report):
-    """A run: its steps, scores and costs."""
+    """A stored run with its steps, scores and costs."""
 
     schema: ClassVar = "grpo-practice.run/1"
     in_document: ClassVar = (
@@ -155,39 +156,42 @@ class RunReport(Report):
     steps: Sequence[StepRow]
     outcomes: Mapping[str, int]
     scores: Scores
-    """Scores of the run, or of the evaluations of its experiment, of its agent and of its weights.
+    """Scores of the run, or of its experiment's evaluations of its agent or its weights.
 
-    They are of complete ones. An evaluation of another experiment counts where it is the score of
-    this agent before or after.
+    Only complete evaluations are included. An evaluation of another experiment is included if it is
+    the
+    score of this agent before or after practice.
     """
     costs: Sequence[StageCost]
     health: Health | None
-    """None for a run that was never begun."""
+    """Health of the run; None if the run never started."""
     played: Mapping[str, Any]
-    """Policy and overlap that a practice run plays its groups with."""
+    """Group policy and overlap that a practice run plays with."""
     command: str
-    """Command that worked on it last, to go on with."""
+    """Last command that worked on the run; it also resumes the run."""
     verify: str | None = None
-    """Verify function of an evaluation or of training, by its name."""
+    """Name of the verify function of an evaluation or training run."""
     traffic: Traffic | None = None
-    """Requests that passed, for a recorded run."""
+    """Forwarded requests of a recorded run."""
     held: int = 0
-    """New texts of experiences of a practice run that wait for approval."""
+    """Number of a practice run's new texts that wait for approval."""
     dataset: DatasetRow | None = None
-    """Dataset of its newest branch; None for a run that has none."""
+    """Dataset of the newest branch; None if the run has none."""
     model: str | None = None
-    """Model that answers; None for an agent whose configuration names none."""
+    """Model that answers; None if the agent's configuration names none."""
     k: int | None = None
-    """Rollouts planned for a question."""
+    """Rollouts planned for each question."""
     difference: str | None = None
-    """Sentence on the difference that practice has made, or since the experiment's evaluation
-    without a library; None where a score is missing."""
+    """Sentence on the difference that practice made, or the difference from the experiment's
+    evaluation
+    without a library; None if a score is missing.
+    """
     trained: TrainedParts | None = None
     """Updates and checkpoints of a training run."""
 
     @property
     def checked(self) -> list[Finding]:
-        """Everything that was checked about its steps and its answers."""
+        """All findings about the run's steps and answers."""
         run, found, means = self.run, list[Finding](), None
         if self.health is None:
             return []
@@ -210,28 +214,28 @@ class RunReport(Report):
 
     @property
     def findings(self) -> list[Finding]:
-        """Findings that a person should know of, the problems first."""
+        """Noteworthy findings, problems first."""
         return noteworthy(self.checked)
 
     @property
     def distillation(self) -> Distillation | None:
-        """Outcome of all informative groups; None without a step that counted them."""
+        """Outcome of all informative groups; None if no step counted them."""
         return distillation_of(self.steps)
 
     @property
     def reproducible(self) -> bool | None:
-        """Whether the same command gives the same result; None for a run that was never begun."""
+        """Whether the same command would give the same result; None if the run never started."""
         return None if self.health is None else not voided_by(self.health)
 
     @property
     def practise(self) -> str:
-        """Command that goes on with a practice run, which need not be the latest."""
+        """Command that resumes a practice run, which need not be the latest run."""
         return practise_command(self.command)
 
     @property
     @override
     def next_command(self) -> str:
-        """Command to type now: the one that goes on, for a run that is not complete."""
+        """Command that resumes an incomplete run, repairs a problem, or shows the result."""
         run = self.run
         if run.kind == "recorded":
             return questions_of(run.name)
@@ -250,12 +254,12 @@ class RunReport(Report):
 
     @property
     def _after_end(self) -> str:
-        """Command that ships trained weights, or scores an evaluation with another function."""
+        """Command that exports trained weights, or scores with another verify function."""
         if self.run.kind == "train":
             return f"grpo-practice export-agent --run {quote(self.run.name)}"
         if self.run.purpose == EFFECT:
             return f"grpo-practice experiences list --run {quote(self.run.exp_id)}"
-        # What a judge scores may have no gold, which the others compare with.
+        # Questions for a judge may have no reference answer, which other verify functions need.
         if self.run.purpose == "rejudge" or self.verify == "judge":
             return "grpo-practice runs list"
         other = "exact" if self.verify == "contains" else "contains"
@@ -263,7 +267,7 @@ class RunReport(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return how the run stands, and its scores."""
+        """Return the status of the run, and its scores."""
         run = self.run
         return [
             (run.name,),
@@ -276,20 +280,20 @@ class RunReport(Report):
 def _before_and_after(
     store: Store, run: RunRow, branch: Branch, rows: Sequence[StepRow]
 ) -> BeforeAfter:
-    """Return the scores of a practice run's agent, also where evaluations have another exp_id."""
+    """Return the scores of a practice run's agent, including evaluations of other experiments."""
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
     return before_after(store, branch.id, run.name, library)
 
 
 def run_report(store: Store, name: str) -> RunReport:
-    """Return the report of a stored run; raise ConfigError where there is none of this name."""
+    """Return the report of a stored run; raise ConfigError if no run has this name."""
     run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     evals = [r for r in store.read(runs.all_runs) if r.has_score]
     own = {"practice": evals, "train": [r for r in evals if r.parent_run == name]}
     shown = own.get(run.kind, [r for r in evals if r.name == name])
-    # The score that a library was chosen by is no result: the highest of several is too high.
+    # A score that selected a library is not a result: the highest of several is biased upwards.
     family = [
         r.name
         for r in shown

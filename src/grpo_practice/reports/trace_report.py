@@ -1,4 +1,4 @@
-"""Report on the traces of a stored run that were sent."""
+"""Report on the traces of a stored run that were exported."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,19 +13,19 @@ from grpo_practice.text import count
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TraceReport(Report):
-    """Traces of a run that a collector has taken."""
+    """Traces of a run that a collector accepted."""
 
     schema: ClassVar = "grpo-practice.trace/1"
 
     run: str
     to: str
-    """Collector's address, without a login."""
+    """Address of the collector, without credentials."""
     traces: int
     """Number of groups and merges."""
     spans: Mapping[str, int]
     """Kind → number of spans."""
     open_groups: int
-    """Groups that are not played whole, and are left out."""
+    """Number of groups left out because they are not fully played."""
 
     @property
     @override

@@ -13,7 +13,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainedExport(Report):
-    """Trained weights as a folder, with the agent that they are."""
+    """Trained weights exported as a folder, with a file that describes the agent."""
 
     schema: ClassVar = "grpo-practice.trained-export/1"
 
@@ -24,27 +24,27 @@ class TrainedExport(Report):
     path: Path
     """Folder that was written."""
     agent: Path
-    """File of the agent, which `eval --agent` reads."""
+    """File of the agent, for `eval --agent`."""
     weights: Path
     """Folder of the adapter, or of the whole model."""
     bytes: int
     """Size of the weights' folder."""
     model: str
-    """Name that the agent's file asks the endpoint for."""
+    """Model name that the agent requests from the endpoint."""
     serve: str
     """Command that serves the weights."""
     library: str | None = None
-    """Practice run of the same experiment, whose library may be put on top."""
+    """Practice run of the same experiment; its library may be added to the prompt."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command that evaluates it, once an endpoint serves it."""
+        """Command that evaluates the agent, once an endpoint serves it."""
         return f"grpo-practice eval --agent {shlex.quote(str(self.agent))}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return origin, place and size, and how it is served."""
+        """Return the origin, path and size of the weights, and the command that serves them."""
         return [
             (f"{self.run} after step {self.step}",),
             ("weights", f"{self.weights} ({self.bytes:,} bytes)"),

@@ -1,4 +1,4 @@
-"""Report of a training run that was just worked on."""
+"""Reports on training runs: at the end of the command, when stored, and as a forecast."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from grpo_practice.store.records import UpdateRow as UpdateRow
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainReport(Report):
-    """A training run as it stands."""
+    """The current state of a training run."""
 
     schema: ClassVar = "grpo-practice.train/1"
 
@@ -28,18 +28,18 @@ class TrainReport(Report):
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
     selection: Mapping[int, float]
-    """Step → mean reward of its weights on the questions that they are chosen by."""
+    """Step → mean reward of its weights on the selection questions."""
     seconds: float
     """Wall time of this command."""
 
     @property
     def closed(self) -> int:
-        """Number of steps that are done."""
+        """Number of completed steps."""
         return sum(row.closed for row in self.steps)
 
     @property
     def rewards(self) -> list[float | None]:
-        """Mean rewards of the steps that are done, in order."""
+        """Mean rewards of the completed steps, in order."""
         return [(row.stats or {}).get("mean_reward") for row in self.steps if row.closed]
 
     @override
@@ -61,7 +61,7 @@ class TrainReport(Report):
 
 
 def selection_text(selection: Mapping[int, float]) -> str:
-    """Return the last score and the best one, and after which step each was."""
+    """Return the last and the best selection score, each with its step."""
     best = max(selection, key=lambda step: selection[step])
     last = max(selection)
     text = f"{number(selection[last])} after step {last}"
@@ -70,22 +70,22 @@ def selection_text(selection: Mapping[int, float]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TrainedParts:
-    """Parts of a stored run that only one that trains has."""
+    """The parts of a stored run that only training runs have."""
 
     base: str | None
-    """Model that it began with, as the config names it."""
+    """Base model, as named in the configuration."""
     base_sha: str
-    """Hash of that model's weights, in hex."""
+    """Hash of the base model's weights, in hex."""
     settings: Mapping[str, Any]
-    """Keys of `train:` that the run is bound to, flat."""
+    """Keys of `train:` that are part of the run's identity, flattened."""
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
     selection: Mapping[int, float]
-    """Step → mean reward of its weights on the questions that they are chosen by."""
+    """Step → mean reward of its weights on the selection questions."""
 
     @property
     def recipe(self) -> str:
-        """Sentence on what is trained, and how."""
+        """Sentence on the trained parameters and the hyperparameters."""
         of = self.settings.get
         rank = of("lora.r")
         what = "all weights" if rank is None else f"an adapter of rank {rank}"
@@ -109,7 +109,7 @@ def updates_by_step(updates: Sequence[UpdateRow]) -> dict[int, UpdateRow]:
 
 
 def trained_parts(store: Store, branch: Branch) -> TrainedParts:
-    """Return what a training run has of its own."""
+    """Return the parts of a run that only training runs have."""
     keys = {k.removeprefix("train."): v for k, v in branch.identity.items() if k[:6] == "train."}
     return TrainedParts(
         base=branch.played.model,
@@ -124,7 +124,7 @@ def trained_parts(store: Store, branch: Branch) -> TrainedParts:
 def scored_steps(store: Store, run: str) -> dict[int, float]:
     """Return step → mean reward of the training run's weights on the selection dataset.
 
-    Scores of weights that a restart has left behind are not among them.
+    Scores of weights from before a restart are excluded.
     """
     found = dict[int, float]()
     trained = store.read(runs.find, run)
@@ -148,7 +148,7 @@ def train_report(
     *,
     simulated: bool,
 ) -> TrainReport:
-    """Return a training run as it stands."""
+    """Return the report of a training run at the end of its command."""
     return TrainReport(
         run=branch.run,
         branch=branch,
@@ -163,7 +163,7 @@ def train_report(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainingForecast(Report):
-    """Needs of a training run, from one step that was measured and thrown away."""
+    """Resources that a training run needs, measured on one discarded step."""
 
     schema: ClassVar = "grpo-practice.train-forecast/1"
 
@@ -172,24 +172,24 @@ class TrainingForecast(Report):
     steps: int
     steps_left: int
     rollouts: int
-    """Rollouts of a step."""
+    """Rollouts per step."""
     trained: int
-    """Parameters that are trained."""
+    """Number of trained parameters."""
     checkpoint_bytes: int
     step_s: float
     """Wall time of a step, without scoring."""
     tokens_in: int
-    """Tokens of a step's prompts."""
+    """Prompt tokens of the measured step."""
     tokens_out: int
     memory_bytes: int
-    """Most memory that the process, or its GPU, has used."""
+    """Peak memory of the process, or of its GPU."""
     device: str
     judged: bool
-    """Whether a judge is asked about each rollout, which is not in these numbers."""
+    """Whether a judge model scores each rollout; its requests are not in these numbers."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return what a step takes, and what is left."""
+        """Return the resources of one step, and the time for the remaining steps."""
         left = self.step_s * self.steps_left
         time = f"{left:,.0f} s" if left < 120 else f"{left / 60:,.0f} minutes"
         return [

@@ -1,4 +1,4 @@
-"""Report on whom the user trusts."""
+"""Report on the files, folders and hosts that the user trusts."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -15,21 +15,21 @@ from grpo_practice.text import count
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrustReport(Report):
-    """All that is remembered of the user's word on what others made."""
+    """All stored decisions of the user to trust other people's files and hosts."""
 
     schema: ClassVar = "grpo-practice.trust/1"
 
     file: Path | None
-    """File that remembers it; None where there is no home to keep one."""
+    """File that stores the decisions; None if the user has no home directory."""
     trusted: Sequence[Mapping[str, str]]
-    """Things that are trusted, the oldest first: a folder, a config, or a host for a key."""
+    """Trusted folders, configs, and hosts that may receive a key; oldest first."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return a row for each thing that is trusted."""
+        """Return a row for each trusted folder, file and host."""
         kinds = ("folder", "of", "host")
         folders, files, hosts = ([r for r in self.trusted if kind in r] for kind in kinds)
-        # A file has a record for each of its texts, and for each folder that it is used in.
+        # A file has one record per version of its text and per folder that uses it.
         texts = Counter(record["of"] for record in files)
         own = texts.pop(OWN, 0)
         rows = [("folder", record["folder"]) for record in folders]

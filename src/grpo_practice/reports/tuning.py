@@ -1,4 +1,4 @@
-"""Report of a search for better settings of training."""
+"""Report on a search for better training settings."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ FLATTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps that weights were trained under the same settings."""
+    """Consecutive training steps of a set of weights under the same settings."""
 
     step: int
-    """First step of it."""
+    """First step of the phase."""
     run: str
     values: Mapping[str, Any]
     """Key of `train:` → value."""
@@ -33,19 +33,19 @@ class Trial:
     number: int
     run: str
     state: str
-    """`complete`, `pruned` or `failed`."""
+    """State of the trial: `complete`, `pruned` or `failed`."""
     values: Mapping[str, Any]
     """Key of `train:` → value."""
     score: float | None
-    """Mean reward of its last weights on the selection questions."""
+    """Mean reward of the trial's last weights on the selection questions."""
     steps: int
-    """Steps that it was trained."""
+    """Number of steps trained."""
     phases: Sequence[Phase] = ()
-    """Past of its weights, where it is a member of a population."""
+    """History of the weights of a population member."""
 
     @property
     def source(self) -> str:
-        """Run and step of the weights that it took over last; "" where all are its own."""
+        """Run and step of the weights that the member last copied; "" if it copied none."""
         if len(self.phases) < 2:
             return ""
         before, now = self.phases[-2:]
@@ -54,7 +54,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TuneReport(Report):
-    """A search as it stands."""
+    """The current state of a search."""
 
     schema: ClassVar = "grpo-practice.tune/1"
     in_document: ClassVar = ("exp_id", "trials", "best", "selection", "tested", "test", "note")
@@ -62,21 +62,21 @@ class TuneReport(Report):
     exp_id: str
     trials: Sequence[Trial]
     best: Trial | None
-    """Trial with the highest score; None where none was trained to its end."""
+    """Trial with the highest score; None if no trial was completed."""
     selection: str
-    """Dataset that it is chosen on."""
+    """Dataset that the best trial is selected on."""
     tested: str | None = None
-    """Run that evaluates its weights on the questions of `evaluation.data.dataset`."""
+    """Run that evaluates the best trial's weights on the questions of `evaluation.data.dataset`."""
     test: Score | None = None
 
     @property
     def note(self) -> str:
-        """Sentence on what the scores are worth."""
+        """Sentence on the selection bias of the scores."""
         return FLATTERS
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the best trial, and its score on either dataset."""
+        """Return the best trial, with its score on the selection and test questions."""
         best = self.best
         if best is None:
             return [(f"{self.exp_id}: no trial was trained to its end",)]
@@ -99,10 +99,10 @@ class TuneReport(Report):
 
 
 def settings_text(values: Mapping[str, Any]) -> str:
-    """Return settings as a person reads them."""
+    """Format settings for display."""
     return ", ".join(f"{key} {setting_text(value)}" for key, value in values.items())
 
 
 def setting_text(value: object) -> str:
-    """Return a setting as a person reads it."""
+    """Format a setting for display, floats with three significant digits."""
     return f"{value:.3g}" if isinstance(value, float) else str(value)
