@@ -1,8 +1,9 @@
-"""Datasets from files.
+"""Read datasets from files.
 
-Bytes become text (`text_lines`), text rows (`formats`), rows samples (`row_layout`, which knows
-`published_shapes`, lays questions out with a `question_template`, and reads answers among
-`choice_options` with `golds`), and files samples (`read`); `split` divides samples.
+The pipeline has four stages: `text_lines` decodes bytes into text, `formats` parses text into
+rows, `row_layout` turns rows into samples, and `read` handles a whole file. `row_layout` uses
+`published_shapes` for known dataset formats, `question_template` to lay out questions, and
+`choice_options` and `golds` for multiple-choice answers. `split` divides samples into parts.
 """
 
 from grpo_practice.data.formats import FileSource

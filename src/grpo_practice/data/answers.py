@@ -1,4 +1,4 @@
-"""Answers: where in its column one stands, and which values may be one."""
+"""Answers: how to extract an answer from its column, and which values are valid."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,12 +9,14 @@ from grpo_practice.types import Answer
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """Place of the answer in its column's text."""
+    """Position of the answer within the text of its column."""
 
     name: str
-    """`the answer stands …`."""
+    """Description that completes the sentence "the answer stands …"."""
     read: Callable[[str], tuple[str, str] | None]
-    """(answer, worked solution), or None where the text is not of this form."""
+    """Parser that returns (answer, worked solution), or None if the text does not have this
+    form.
+    """
 
 
 def _hashes(text: str) -> tuple[str, str] | None:
@@ -34,7 +36,11 @@ def _boxed(text: str) -> tuple[str, str] | None:
 
 
 def _braced(text: str) -> str:
-    """Return the content of the first brace; up to a `$` where TeX needs none; '' if it is open."""
+    """Return the content of the first braces.
+
+    TeX also allows an argument without braces; then return the text up to the next `$`. Return ''
+    if the brace is never closed.
+    """
     if not text.lstrip().startswith("{"):
         return text.partition("$")[0]
     text = text.lstrip()
@@ -57,7 +63,7 @@ PLAIN = Form("as it is", lambda text: (text, ""))
 
 
 def form_of(text: str, column: str) -> Form:
-    """Return the form of an answer: GSM8K's, MATH's (in a column `solution` only), or plain."""
+    """Detect the form of an answer: plain, GSM8K's, or MATH's (only in a column `solution`)."""
     if _hashes(text):
         return AFTER_HASHES
     if column.strip().casefold() == "solution" and _boxed(text):
@@ -66,10 +72,10 @@ def form_of(text: str, column: str) -> Form:
 
 
 def gold(value: object) -> Answer:
-    """Check the answer: a scalar, a list of alternatives, or None where it is empty.
+    """Validate an answer: a scalar, a list of alternatives, or None if it is empty.
 
     Raises:
-        DataError: It is an object, or a list that is empty or holds more than scalars.
+        DataError: The answer is an object, an empty list, or a list with non-scalar elements.
     """
     match value:
         case None | bool() | int() | float():
@@ -85,12 +91,12 @@ def gold(value: object) -> Answer:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether it is a number, a truth value, or a text that is not blank."""
+    """Return whether the value is a number, a Boolean or a non-blank text."""
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value.strip() != "")
 
 
 def read_as(form: Form, text: str, column: str) -> tuple[str, str]:
-    """Return the answer in the text, and the text around it; raise DataError for another form."""
+    """Extract the answer and the text around it; raise DataError if the text has another form."""
     found = form_of(text, column)
     read = form.read(text)
     if found is not form or read is None:

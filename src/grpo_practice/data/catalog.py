@@ -1,6 +1,6 @@
-"""The published datasets by name: where each is, and how its rows become questions and answers.
+"""The catalogue of published datasets: where to find each one, and how to convert its rows.
 
-Orders are those of the published runs: a shuffle with the seed 42 where there was one.
+Rows come in the order of the published runs, which was a shuffle with seed 42 or the file's order.
 """
 
 import json
@@ -22,20 +22,22 @@ SEED = 42
 """Seed of the published order."""
 
 Convert = Callable[[Mapping[str, Any], int], dict[str, Any]]
-"""Conversion of a row's fields, given its number from 1."""
+"""Function that converts a row's fields, given the row's number (counted from 1)."""
 Rows = Iterable[Row | DataError]
 Prepared = tuple[list[Row | DataError], list[str]]
-"""Rows with `question`, `answer` and perhaps `level` and `meta`; sentences on what was done."""
+"""Rows with `question`, `answer` and optionally `level` and `meta`, plus notes on the changes
+made.
+"""
 
 WRAPPER = (
     "Solve the following math problem step by step. The last line of your response should be of "
     "the form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n",
     '\n\nRemember to put your answer on its own line after "Answer:".',
 )
-"""Texts before and after each problem of DAPO-Math-17k."""
+"""Texts that DAPO-Math-17k puts before and after each problem."""
 
 TURNS = ("easy",) * 4 + ("medium",) * 7 + ("hard",) * 6
-"""The difficulties of each 17 questions of WebWalkerQA in a row."""
+"""Difficulties of each block of 17 consecutive questions of WebWalkerQA."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,20 +47,21 @@ class Entry:
     ref: Ref
     prepare: Callable[[Rows, Random], Prepared]
     verify: str
-    """The verify function its answers are for."""
+    """Name of the verify function that suits its answers."""
     columns: tuple[str, ...] | None = None
-    """Columns to read of parquet files; None means all."""
+    """Columns to read from parquet files; None means all."""
 
 
 def plain(rows: Rows, rng: Random) -> Prepared:
-    """Take problem and answer, in the file's order."""
+    """Take problem and answer from each row, in the file's order."""
     return [_convert(row, 0, _problem) for row in rows], []
 
 
 def dapo(rows: Rows, rng: Random) -> Prepared:
-    """Keep each problem once, unwrapped: the last answer, in the order of the first; shuffled.
+    """Keep each problem once, without its wrapper text, and shuffle the problems.
 
-    The published file holds every problem about a hundred times.
+    The published file repeats every problem about a hundred times. The last answer to a problem is
+    kept; the order before the shuffle is that of first appearance.
     """
     bad: list[Row | DataError] = []
     last: dict[str, Row] = {}
@@ -82,7 +85,7 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
 
 
 def afm(rows: Rows, rng: Random) -> Prepared:
-    """Keep questions with exactly one answer, shuffled."""
+    """Keep the questions that have exactly one answer, and shuffle them."""
     bad: list[Row | DataError] = []
     read = list(_published_rows(rows, _single, bad))
     found = [row for row in read if row.fields]
@@ -93,7 +96,7 @@ def afm(rows: Rows, rng: Random) -> Prepared:
 
 
 def webwalker(rows: Rows, rng: Random) -> Prepared:
-    """Shuffle each difficulty and deal out four easy, seven medium, six hard, and again."""
+    """Shuffle each difficulty, then deal four easy, seven medium, six hard questions in turn."""
     bad: list[Row | DataError] = []
     piles: dict[str, list[Row]] = {level: [] for level in dict.fromkeys(TURNS)}
     for row in _published_rows(rows, _walk, bad):
@@ -124,25 +127,26 @@ CATALOG: Mapping[str, Entry] = {
 
 
 def published(name: str) -> str | None:
-    """Return the name of the catalogue's dataset, in whatever case it is typed."""
+    """Find a dataset of the catalogue by name, ignoring case."""
     return next((known for known in CATALOG if known.casefold() == name.casefold()), None)
 
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
-    """Return the command that makes a dataset of a name that is not `known`, or a near name."""
-    if hub := published(name):  # its other year is as near as a slip of the finger
+    """Suggest the command that creates a dataset with an unknown name, or a similar known name."""
+    # First, because `AIME24` and `AIME25` differ as little as a typing error does.
+    if hub := published(name):
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")
     parts = _PARTS.get(part)
     split = f"grpo-practice data split {shlex.quote(whole)} --into {parts}"
     if whole in known and parts:
-        # Other parts that it has are divided anew with this one; old runs keep what they used.
+        # Existing parts are split again together with this one; earlier runs keep their samples.
         there = any(f"{whole}-{word}" in known for word in _PARTS)
         return f"{split} --replace" if there else split
     if near := nearest(name, known):
         return near
     for file in _files_here():
-        # Its rows may be this dataset, or are divided into it; those of another file are not it.
+        # Only a file whose name matches can contain this dataset or the one to split it from.
         if Path(file).stem == name:
             return _upload(file, name)
         if Path(file).stem == whole and whole not in known:
@@ -151,7 +155,7 @@ def way_to(name: str, known: Collection[str] = ()) -> str:
 
 
 def first_dataset() -> str:
-    """Return the command that makes a first dataset: of a file that lies here, or of examples."""
+    """Suggest a command that creates a first dataset, from a local file or from the examples."""
     for file in _files_here():
         return _upload(file, re.sub(r"[^\w.-]+", "-", Path(file).stem).strip("-.") or "mine")
     return "grpo-practice init my-task"
@@ -162,7 +166,7 @@ def _upload(file: str, name: str) -> str:
 
 
 def _files_here() -> list[str]:
-    """Return the names of the files of rows in the current folder."""
+    """List the files in the current folder that look like rows of a dataset."""
     with suppress(OSError):
         files = sorted(path.name for path in Path().iterdir() if path.suffix in _ROWS)
         return [name for name in files if not name.startswith(".")]
@@ -177,13 +181,13 @@ _PARTS = {
     "dev": "train=0.4,dev=0.2,test=0.4",
     "valid": "train=0.4,valid=0.2,test=0.4",
 }
-"""Usual last word of a dataset's name → parts to divide the whole into."""
+"""Common last word of a dataset's name → parts to split the whole dataset into."""
 _ROWS = {".jsonl", ".csv", ".tsv", ".parquet"}
-"""Endings of files that are most likely rows of a dataset."""
+"""Suffixes of files that most likely contain rows of a dataset."""
 
 
 def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) -> Iterator[Row]:
-    """Yield the rows that are as published, converted; collect the others in `bad`."""
+    """Yield the converted rows; append rows that differ from the published format to `bad`."""
     for number, row in enumerate(rows, 1):
         made = _convert(row, number, convert)
         if isinstance(made, Row):
@@ -195,6 +199,7 @@ def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) ->
 def _convert(row: Row | DataError, number: int, convert: Convert) -> Row | DataError:
     if isinstance(row, DataError):
         return row
+    # One changed row must not stop the download: it is reported like any other bad row.
     try:
         return Row(row.place, convert(row.fields, number))
     except _NotAsPublishedError as e:
@@ -202,7 +207,7 @@ def _convert(row: Row | DataError, number: int, convert: Convert) -> Row | DataE
 
 
 class _NotAsPublishedError(ValueError):
-    """A row has not the columns that the published dataset has."""
+    """A row lacks the columns of the published dataset."""
 
 
 def _problem(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
@@ -223,7 +228,7 @@ def _wrapped(fields: Mapping[str, Any], _: int) -> dict[str, Any]:
 
 
 def _single(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
-    """Return the row; empty where the question has not exactly one answer."""
+    """Convert a row; return an empty dict unless the question has exactly one answer."""
     extra = _object(fields.get("extra_info"))
     match _either(extra, "answer"):
         case [answer]:
@@ -258,7 +263,7 @@ def _either(fields: Mapping[str, Any], *names: str) -> Any:
 
 
 def _object(value: object) -> Mapping[str, Any]:
-    """Return an object, or the one that a text holds; an empty one for anything else."""
+    """Return an object, given as such or encoded in a text; return {} for any other value."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

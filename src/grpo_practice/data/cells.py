@@ -1,4 +1,4 @@
-"""JSON values in text, and lists and objects that the cell of a table holds as text."""
+"""JSON values in text, and table cells that contain a list or an object as text."""
 
 import ast
 import json
@@ -9,19 +9,20 @@ from typing import Any
 from grpo_practice.canonical import clean_json
 
 LONGEST = 1 << 16
-"""Characters of a text that is tried as Python's notation; a longer one is no list of options."""
+"""Maximum number of characters to parse as a Python literal; lists of options are shorter."""
 _NO_ESCAPE = re.compile(r"\\[^\\'\"nrtxuU]")
-"""A backslash that Python never shows so: LaTeX in a list that somebody wrote by hand."""
+"""A backslash escape that Python's `repr` never writes, such as LaTeX in a hand-written list."""
 _STRING = re.compile(r"""(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")(\s*['"])?""", re.DOTALL)
-"""A string, and the beginning of another one if no comma stands between them."""
+"""A string literal, and the opening quote of the next one if no comma separates the two."""
 
 
 def value_in(text: str, place: int) -> tuple[Any, int]:
-    """Parse the JSON value that begins there; return it and its end, or raise JSONDecodeError."""
+    """Parse the JSON value at `place`; return it and its end position, or raise JSONDecodeError."""
     try:
         return _DECODER.raw_decode(text, place)
     except json.JSONDecodeError:
         raise
+    # Deep nesting and huge numbers raise other errors; callers handle only JSONDecodeError.
     except RecursionError as e:
         raise json.JSONDecodeError("nested too deeply", text, place) from e
     except ValueError as e:
@@ -38,6 +39,7 @@ def _number(text: str) -> float:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     fields = dict(pairs)
+    # Python would silently keep the last of two equal keys and so drop part of a row.
     if len(fields) < len(pairs):
         names = [name for name, _ in pairs]
         twice = next(name for name in names if names.count(name) > 1)
@@ -49,7 +51,7 @@ _DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_
 
 
 def unpacked(value: object) -> object:
-    """Parse the JSON list or object that a text holds; return any other value as it is."""
+    """Parse a text that contains a JSON list or object; return any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     text = value.strip()
@@ -61,13 +63,16 @@ def unpacked(value: object) -> object:
 
 
 def from_cell(value: object) -> Any:
-    """Parse the list or object that a text holds, as JSON or Python; return other values as is."""
+    """Parse a text that contains a list or object in JSON or Python syntax.
+
+    Return any other value unchanged.
+    """
     found = unpacked(value)
     if not isinstance(found, str) or not found.lstrip().startswith(("[", "{")):
         return found
     if len(found) > LONGEST or _NO_ESCAPE.search(found.replace("\\\\", "")):
         return value
-    # NumPy shows ['a' 'b'], which Python would join into one text: options would run together.
+    # NumPy prints ['a' 'b'], which Python would parse as one string and so merge the options.
     if any(string[1] for string in _STRING.finditer(found)):
         return value
     try:

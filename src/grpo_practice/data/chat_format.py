@@ -1,4 +1,4 @@
-"""A conversation as datasets write it: what is asked in it, and what the assistant said last."""
+"""Conversations in the formats that datasets use, split into question and answer."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -26,9 +26,9 @@ ROLES: Mapping[str, Role] = {
     "function": "tool",
     "observation": "tool",
 }
-"""Roles by the names that are in use."""
+"""Role for each name that datasets use."""
 SHOWN = 40
-"""Characters of a strange name that a message shows."""
+"""Number of characters of an unknown name that a message shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,19 +41,19 @@ class ChatTurn:
 
 @dataclass(frozen=True, slots=True)
 class ChatQuestion:
-    """A conversation, taken apart."""
+    """A conversation, split into its parts."""
 
     question: str
-    """The user's text; where there are several turns, all of them, each under its speaker."""
+    """The user's text; if there are several turns, all of them, each labelled with its speaker."""
     answer: str | None
-    """The assistant's text, if the last turn is theirs."""
+    """The assistant's text, if the last turn is the assistant's."""
     system: str | None
     several: bool
-    """Whether the question is made of more than one turn."""
+    """Whether the question combines more than one turn."""
 
 
 def is_conversation(value: object) -> bool:
-    """Return whether it is a list of messages, or one packed into a text (a cell of a table)."""
+    """Return whether the value is a list of messages, or a text (a table cell) that encodes one."""
     value = unpacked(value)
     return (
         isinstance(value, list)
@@ -66,7 +66,7 @@ def turns_of(value: object, key: str) -> list[ChatTurn]:
     """Read the messages in order.
 
     Raises:
-        DataError: It is no list of messages, or one holds something other than text.
+        DataError: The value is not a list of messages, or a message contains anything but text.
     """
     value = unpacked(value)
     if not isinstance(value, list) or not value:
@@ -79,7 +79,8 @@ def _turn(message: object, key: str) -> ChatTurn:
     if not isinstance(message, dict):
         raise DataError(f"{key!r} is not a message, but of type {type(message).__name__}")
     said = message.get("role", message.get("from"))
-    name = message.get("name") if said == "system" else None  # evals writes its examples so
+    # OpenAI evals marks few-shot examples as system messages with a name such as example_user.
+    name = message.get("name") if said == "system" else None
     role = ROLES.get(name if isinstance(name, str) and name in ROLES else str(said).lower())
     if role is None:
         raise DataError(f"{key!r} has the role {str(said)[:SHOWN]!r}, none of {', '.join(ROLES)}")
@@ -122,10 +123,10 @@ def _call(call: object) -> str:
 
 
 def question_of(turns: Sequence[ChatTurn], key: str) -> ChatQuestion:
-    """Take a conversation apart: the question is all before the assistant's last turn.
+    """Split a conversation: everything before the assistant's last turn is the question.
 
     Raises:
-        DataError: Nothing is asked in it.
+        DataError: The conversation contains no text from the user before the answer.
     """
     system = "\n\n".join(t.text for t in turns if t.role == "system" and t.text.strip())
     rest = [turn for turn in turns if turn.role != "system"]

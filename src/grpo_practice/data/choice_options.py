@@ -1,4 +1,4 @@
-"""The options of a multiple-choice row: as datasets write them, and as an agent reads them."""
+"""Options of a multiple-choice row: read them from a dataset, and format them for the agent."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,20 +12,22 @@ from grpo_practice.data.answers import is_scalar
 from grpo_practice.data.cells import from_cell
 
 MOST = len(ascii_uppercase)
-"""Options that have a letter."""
+"""Maximum number of options, one per letter."""
 _CODE = re.compile(r"[A-Za-z]|\d{1,2}")
-"""Keys of an object that are letters or numbers of options."""
+"""Pattern for object keys that are the letter or number of an option."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of one row; each is called by the letter of its place."""
+    """Options of one row; letters are assigned by position."""
 
     texts: tuple[str, ...]
     labels: tuple[str, ...] = ()
-    """Names that the row itself has for them, such as `1` to `4`; () where it has none."""
+    """The row's own labels for the options, such as `1` to `4`; empty if it has no labels."""
     numbers: bool = False
-    """Whether the row has them as numbers, so that a number may be one of them."""
+    """Whether options are numbers in the row, so that a numeric answer may be the text of an
+    option.
+    """
 
     @property
     def letters(self) -> str:
@@ -34,12 +36,12 @@ class Options:
 
     @override
     def __str__(self) -> str:
-        """Write them as the agent reads them, one a line."""
+        """Format the options as the agent reads them, one per line."""
         pairs = zip(self.letters, self.texts, strict=True)
         return "\n".join(f"{letter}. {text}" for letter, text in pairs)
 
     def stand_in(self, question: str) -> bool:
-        """Return whether the question has them already, each after its letter."""
+        """Return whether the question already lists every option after its letter."""
         return all(
             re.search(rf"(?<!\w){letter}\W{{1,4}}{re.escape(text.strip())}", question)
             for letter, text in zip(self.letters, self.texts, strict=True)
@@ -47,7 +49,7 @@ class Options:
 
 
 def options_in(value: object) -> Options | None:
-    """Read options: a list of texts, a text for each letter, or texts and labels side by side.
+    """Parse options: a list of texts, one text per letter, or texts with labels.
 
     Return None for anything else.
     """
@@ -67,7 +69,7 @@ def options_in(value: object) -> Options | None:
 
 
 def meant_as_options(value: object) -> bool:
-    """Return whether it has the form of options, be they too many, too few or with a gap."""
+    """Return whether the value looks like options, even with a gap or a wrong number of them."""
     match from_cell(value):
         case {"text": [*_], "label": [*_]}:
             return True
@@ -75,24 +77,24 @@ def meant_as_options(value: object) -> bool:
             return bool(named) and all(isinstance(k, str) and _CODE.fullmatch(k) for k in named)
         case [*texts]:
             return all(text is None or isinstance(text, str | int | float) for text in texts)
-        case str() as text:  # a list that cannot be read, such as NumPy's: refused, not left out
+        case str() as text:  # an unparsable list, such as NumPy's: report it, do not ignore it
             return text.lstrip().startswith(("[", "{"))
         case _:
             return False
 
 
 def options_of(fields: Mapping[str, Any], columns: Sequence[str]) -> Options | None:
-    """Read the options of columns that hold one each."""
+    """Read options from columns that contain one option each."""
     return _options([fields.get(column) for column in columns])
 
 
 def _options(values: Sequence[object], labels: Sequence[object] = ()) -> Options | None:
     texts = list(values)
-    if labels:  # a struct of parquet has every label; what is null or empty there is no option
+    if labels:  # a parquet struct lists every label; a null or empty text means no such option
         kept = [n for n, text in enumerate(texts) if text is not None and text != ""]
         texts, labels = [texts[n] for n in kept], [labels[n] for n in kept]
     while texts and (texts[-1] is None or texts[-1] == ""):
-        texts.pop()  # a table has as many columns as its longest row has options
+        texts.pop()  # tables pad rows that have fewer options with empty cells
     if not 2 <= len(texts) <= MOST or not all(is_scalar(text) for text in texts):
         return None
     named = [str(label).strip() for label in labels[: len(texts)]]
@@ -101,12 +103,13 @@ def _options(values: Sequence[object], labels: Sequence[object] = ()) -> Options
 
 
 def _unlettered(texts: list[str]) -> list[str]:
-    """Take the letter off each text, where all begin with their own: `(A)4`, `B) 5`."""
+    """Strip the leading letter (`(A)4`, `B) 5`) if every text begins with its own letter."""
     found = [
         re.match(rf"\s*(?:\({letter}\)|{letter}\s?[).:])\s*(?=\S)", text)
         for letter, text in zip(ascii_uppercase, texts, strict=False)
     ]
     matches = [match for match in found if match]
+    # All or none: a single match may be part of an option, such as the initial in `A. Smith`.
     if len(matches) < len(texts):
         return texts
     return [match.string[match.end() :] for match in matches]

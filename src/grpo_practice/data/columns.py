@@ -1,4 +1,4 @@
-"""Columns of a file, by role."""
+"""Assign the columns of a file to roles such as question and answer."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -28,15 +28,18 @@ ALIASES: Mapping[str, tuple[frozenset[str], ...]] = {
     "level": (frozenset({"level"}),),
     "cluster": (frozenset({"cluster"}),),
 }
-"""Names a role's column goes by, in any case. Two names in one set are equals; a
-later set counts only where the earlier ones have none (a row with `answer` and `solution` has its
-answer apart from the worked solution)."""
+"""Column names recognised for each role, ignoring case.
+
+Names in the same set have equal rank. A later set is used only if no column matches an earlier
+one: a row with `answer` and `solution` has its answer in `answer` and the worked solution in
+`solution`.
+"""
 
 MAP_HINT = "say which with --map {role}=COLUMN"
 LONG_NAME = 60
-"""Characters that no name of a column has."""
+"""Length above which a text is assumed not to be a column name."""
 SHOWN, CHARS = 20, 60
-"""Columns a message names, and the characters it shows of each."""
+"""Number of columns that a message lists, and number of characters shown of each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,27 +47,30 @@ class Columns:
     """Columns of a file, by role."""
 
     role: Mapping[str, str]
-    """Column per role. A role without a column in the first row has its own name, so that a
-    field which only later rows carry is still read."""
+    """Column for each role. A role that the first row lacks maps to its own name, so that a field
+    that appears only in later rows is still read.
+    """
     meta: Mapping[str, str]
-    """Column per key of meta, as `--map meta.KEY=COLUMN` said. Others keep their own name."""
+    """Column for each key of meta, as given by `--map meta.KEY=COLUMN`. Other keys keep their
+    names.
+    """
 
 
 def find_columns(
     first: Mapping[str, Any], mapping: Mapping[str, str], *, given: Collection[str] = ()
 ) -> Columns:
-    """Decide which column is which, from the columns of the first row.
+    """Assign columns to roles, based on the first row.
 
     Args:
         first: The first row.
-        mapping: What the user said: `question`, `answer`, `source`, `level`, `cluster` or
-            `meta.KEY` to a column, or to `a.b` for what is called `b` in the object `a` (`a.0`:
-            the first of a list); it wins over every guess.
+        mapping: Choices of the user, which override every guess: `question`, `answer`, `source`,
+            `level`, `cluster` or `meta.KEY` → a column, or `a.b` for key `b` of the object in
+            column `a` (`a.0`: the first element of a list).
         given: Roles that need no column.
 
     Raises:
-        ConfigError: The mapping names no role, or a column that is not there.
-        DataError: No column, or more than one, may be the question; or more than one the answer.
+        ConfigError: The mapping names an unknown role or a missing column.
+        DataError: No column matches the question, several match it, or several match the answer.
     """
     for key, column in mapping.items():
         _check(key, column, first)
@@ -101,21 +107,22 @@ def _check(key: str, column: str, first: Mapping[str, Any]) -> None:
 
 
 def value_at(fields: Mapping[str, Any], column: str) -> Any:
-    """Return the row's value there; None when it has none.
+    """Return the row's value in a column; None if it is missing.
 
-    `a.b` is `b` in the object `a`, and `a.0` the first of the list `a`, where no column is called
-    that; an object or a list may be packed into text.
+    Unless a column has exactly that name, `a.b` means key `b` of the object in column `a`, and
+    `a.0` the first element of the list in column `a`. The object or list may be encoded as text.
     """
     found = _find(fields, column)
     return found[0] if found else None
 
 
 def has(fields: Mapping[str, Any], column: str) -> bool:
-    """Return whether the row has a value there, if only null."""
+    """Return whether the row has a value in the column, even if the value is null."""
     return _find(fields, column) is not None
 
 
 def _find(fields: Mapping[str, Any], column: str) -> tuple[Any] | None:
+    # The exact name first: the name of a column may itself contain dots.
     if column in fields:
         return (fields[column],)
     head, dot, rest = column.partition(".")
@@ -133,21 +140,22 @@ def _inside(value: object, path: str) -> tuple[Any] | None:
 
 
 def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) -> str | None:
-    """Return how to name a table's columns whose names (or those `among` them) look like values."""
+    """Suggest `--columns …` if the column names, or those in `among`, look like a row of values."""
     table = 2 <= len(first) <= SHOWN and all(isinstance(value, str) for value in first.values())
     return naming(list(first)) if table and looks_like_row(among or first) else None
 
 
 def naming(cells: Sequence[str]) -> str:
-    """Return how to name the columns of a file whose first line, these cells, is a row."""
+    """Suggest names for the columns of a file whose first line, with these cells, is a row."""
     names = ["question", *map(str, range(2, len(cells))), "answer"]
     if len(cells) > 3 and len(cells[-1].strip()) == 1 and cells[-1].strip().isalpha():
-        names[1:-1] = ascii_uppercase[: len(cells) - 2]  # options, and the letter of the right one
+        # The last cell is one letter, so the cells between it and the question are options.
+        names[1:-1] = ascii_uppercase[: len(cells) - 2]
     return f"--columns {','.join(names)}"
 
 
 def looks_like_row(names: Collection[str]) -> bool:
-    """Return whether these are values rather than names of columns."""
+    """Return whether the names look like values rather than column names."""
     return any(
         len(name) > LONG_NAME or name.endswith(("?", ".", "!")) or _is_number(name)
         for name in names
@@ -163,7 +171,7 @@ def _is_number(text: str) -> bool:
 
 
 def listed_columns(columns: Collection[str]) -> str:
-    """List the names, as far as a message has room for them."""
+    """List the column names, shortened for use in a message."""
     named = [repr(column) for column in islice(columns, SHOWN)]
     shown = [name if len(name) <= CHARS else f"{name[:CHARS]}…" for name in named]
     more = len(columns) - len(shown)
@@ -171,10 +179,10 @@ def listed_columns(columns: Collection[str]) -> str:
 
 
 def guess(role: str, columns: Collection[str]) -> str | None:
-    """Return the column that goes by a name of this role; None when none does.
+    """Find the column whose name matches the role; return None if no column matches.
 
     Raises:
-        DataError: More than one does.
+        DataError: More than one column matches.
     """
     for names in ALIASES[role]:
         found = [c for c in columns if c.strip().casefold() in names]

@@ -1,4 +1,4 @@
-"""A dataset of the hub, or of the catalogue, as samples with their origin."""
+"""Download a dataset from the Hugging Face Hub as samples with a recorded origin."""
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -19,15 +19,15 @@ from grpo_practice.errors import ConfigError, DataError
 
 
 class DownloadOptions(Reading, total=False):
-    """Part of a dataset to download, and how its rows are read; each may be left out."""
+    """Part of a dataset to download, and how to read its rows; every key is optional."""
 
     split: str | None
     revision: str | None
-    """A branch, a tag or a commit; None is the newest."""
+    """Branch, tag or commit; None means the newest."""
     limit: int | None
-    """Rows that are kept, from the beginning of the order."""
+    """Number of rows to keep, counted from the start of the order."""
     seed: int | None
-    """Seed of the order; None is the published one, and for `hf://` the file's."""
+    """Seed of the order; None means the published order, or for `hf://` the order of the file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,23 +35,23 @@ class DownloadResult(ReadResult):
     """Samples of a download."""
 
     origin: str
-    """`hf://owner/name@commit/split`."""
+    """Origin in the form `hf://owner/name@commit/split`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defaults:
-    """Settings where the user gives none."""
+    """Default settings of a dataset."""
 
     name: str
     verify: str | None
-    """The verify function that the answers are for; None where the answers have to tell."""
+    """Verify function that suits the answers; None if it must be inferred from the answers."""
 
 
 def defaults(what: str, options: DownloadOptions) -> Defaults:
-    """Return a name and a verify function for the dataset; nothing is fetched.
+    """Return a default name and verify function for the dataset, without fetching anything.
 
     Raises:
-        ConfigError: There is no such name.
+        ConfigError: The catalogue has no dataset with this name.
     """
     entry = CATALOG.get(what)
     if entry is None:
@@ -67,13 +67,13 @@ def download(what: str, options: DownloadOptions, *, tell: Callable[[str], None]
     """Download the rows as samples, pinned to a commit.
 
     Args:
-        what: A name of the catalogue, or `hf://owner/name[:config][@split]`.
-        options: Part of it, and how its rows are read.
-        tell: Told each file before it is fetched.
+        what: Name in the catalogue, or `hf://owner/name[:config][@split]`.
+        options: Part of the dataset, and how to read its rows.
+        tell: Callback that receives a message before each file is fetched.
 
     Raises:
-        ConfigError: There is no such name, or an extra is missing.
-        DataError: The hub has it not or does not give it, or its rows cannot be used.
+        ConfigError: The name is unknown, or an optional dependency is missing.
+        DataError: The hub lacks or refuses the dataset, or its rows are unusable.
     """
     entry, limit = CATALOG.get(what), options.get("limit")
     ref = _ref(what, options, entry)
@@ -128,9 +128,9 @@ def _published(
         dedup=options.get("dedup", False),
         skip_bad=options.get("skip_bad", False),
     )
-    # The first note says which columns were read, which is settled here.
+    # Drop the first note: it describes the columns, which are fixed for the catalogue.
     samples = [replace(sample, source=what) for sample in made.samples]
-    if seed is not None and entry.prepare is plain:  # the others have used it
+    if seed is not None and entry.prepare is plain:  # all others have already shuffled with it
         Random(seed).shuffle(samples)
     return replace(made, samples=samples), [*notes, *made.notes[1:]]
 
@@ -140,7 +140,7 @@ def _as_they_are(
 ) -> tuple[ReadResult, list[str]]:
     limit, seed = options.get("limit"), options.get("seed")
     some = options.get("dedup") or options.get("skip_bad") or seed is not None
-    # Files behind the last row that is asked for are never fetched.
+    # Stop early, so that files after the last requested row are never fetched.
     taken = found if some or limit is None else islice(found, min(limit, sys.maxsize))
     made = read_rows(taken, Path(repo), **reading_of(options))
     if seed is not None:
@@ -154,7 +154,7 @@ def _rows(
     columns: Sequence[str] | None,
     tell: Callable[[str], None],
 ) -> Iterator[Row | DataError]:
-    """Yield the rows of the files; each file is fetched when its turn comes."""
+    """Yield the rows of the files; fetch each file only when its rows are needed."""
     for number, file in enumerate(files, 1):
         of = f" ({number} of {len(files)})" if len(files) > 1 else ""
         size = snapshot.sizes[file]
@@ -166,8 +166,8 @@ def _rows(
         else:
             with path.open("rb") as head:
                 begins = head.read(4096).removeprefix(b"\xef\xbb\xbf").lstrip()
-            # Files of one object a line are often called `.json`.
-            whole = begins.partition(b"\n")[0].strip() == b"{"  # one object over many lines
+            # JSON Lines files are often named `.json`; a first line of only `{` means one object.
+            whole = begins.partition(b"\n")[0].strip() == b"{"
             lines = path.suffix == ".json" and begins.startswith(b"{") and not whole
             found = rows(FileSource(path, format="jsonl" if lines else None))
         for row in found:

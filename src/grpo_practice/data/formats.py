@@ -1,4 +1,4 @@
-"""A file's rows, with the lines they begin on."""
+"""Parse files into rows, and record the line on which each row begins."""
 
 import csv
 import json
@@ -22,7 +22,7 @@ DELIMITERS = (",", ";", "\t")
 RUNS_CODE = frozenset({".pkl", ".pickle", ".pt", ".pth", ".py"})
 SPACE = " \t\r\n"
 CUT = ("Expecting", "Unterminated", "Invalid \\")
-"""Beginnings of a decoder's messages that could mean the rest is missing."""
+"""Prefixes of decoder messages that may mean that the file was cut off."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,17 @@ class FileSource:
     """Source of rows."""
 
     path: Path
-    """`-` is what is piped in. Any of the text formats may be packed with gzip."""
+    """Path of the file; `-` means standard input. Text formats may be compressed with gzip."""
     format: str | None = None
-    """One of `FORMATS`; None: as the suffix says, before a `.gz`."""
+    """One of `FORMATS`; None infers it from the suffix, ignoring a final `.gz`."""
     delimiter: str | None = None
-    """Delimiter of a CSV file; None takes the one its first line has most of."""
+    """Delimiter of a CSV file; None selects the most frequent candidate in the first line."""
     columns: Sequence[str] = ()
-    """Names of a CSV file's columns, whose first line is a row then; () takes them from it."""
+    """Column names of a CSV file without a header line; () takes the names from the first line."""
     rows: str | None = None
-    """Key of the list that holds the rows of a JSON file that is one object; None takes the only
-    list of objects."""
+    """Key of the list of rows in a JSON file that is one object; None selects the only list of
+    objects.
+    """
 
     @property
     def name(self) -> str:
@@ -53,14 +54,14 @@ class FileSource:
 
 
 def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
-    """Yield every row of the file, in order; a broken row is an error, and the next ones go on.
+    """Yield every row of the file in order; yield an error for a broken row and continue.
 
-    Faults that spoil more than one row are raised: a missing file, an encoding, a CSV header or a
-    quote that is never closed, the syntax of a `.json`.
+    Faults that affect more than one row are raised: a missing file, a wrong encoding, a bad CSV
+    header, a quote that is never closed, or a syntax error in a `.json` file.
 
     Raises:
-        DataError: The file cannot be read as what it is said to be.
-        ConfigError: The delimiter is none, or the file is not CSV; or nobody says its format.
+        DataError: The file cannot be read in the given format.
+        ConfigError: An option does not suit the format, or the format is unknown.
     """
     source = source if isinstance(source, FileSource) else FileSource(source)
     path, format_ = source.path, format_of(source)
@@ -80,13 +81,14 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
         case "tsv":
             return _csv(path, "\t", source.columns)
         case "parquet":
-            if path == STDIN or path.suffix.lower() == ".gz":  # its index stands at its end
+            # The index of a parquet file is at its end, so reading needs a seekable file.
+            if path == STDIN or path.suffix.lower() == ".gz":
                 raise DataError(f"{shown(path)}: parquet is read from a plain file only")
             return parquet.rows(path)
 
 
 def format_of(source: FileSource) -> Format:
-    """Return the format given, else the one that the file's name says."""
+    """Return the format that the source names, or else the format implied by the file's suffix."""
     path = source.path
     if source.format is not None:
         for known in FORMATS:
@@ -112,7 +114,7 @@ _IS_IT_CUT = " (the file's last line: is it cut off?)"
 
 
 def _message(message: str) -> str:
-    """Cut the words that a place would follow off a decoder's message."""
+    """Remove the trailing "at" from a decoder's message, so that a position can be appended."""
     return message.removesuffix(" starting at").removesuffix(" at")
 
 
@@ -161,7 +163,7 @@ def _json(path: Path, key: str | None) -> Iterator[Row | DataError]:
 
 
 def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, list[Any]]:
-    """Return the list of rows in a file that is one object, and its key."""
+    """Find the list of rows in a file that is one object; return its key and the list."""
     if key is not None:
         if not isinstance(found.get(key), list):
             raise ConfigError(
@@ -187,7 +189,7 @@ def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, li
 
 
 def _elements(text: str) -> Iterator[tuple[int, Any]]:
-    """Yield each element of the list, and where in the text it begins."""
+    """Yield the position and value of each element of the list."""
     place = _after(text, 0, "[")
     while not text.startswith("]", place):
         value, end = value_in(text, place)
@@ -222,8 +224,8 @@ def _row(path: Path, place: str, value: object) -> Row | DataError:
 
 
 def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Row | DataError]:
-    # The standard limit of 128 KiB a field is shorter than long-context questions; it is one
-    # setting for the whole process; there is no other way to raise it.
+    # The default limit of 128 KiB per field is too small for long-context questions. The csv
+    # module offers only this process-wide setting.
     csv.field_size_limit(2**31 - 1)
     text = lines(path)
     before, head = _head(text)
@@ -239,12 +241,14 @@ def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Ro
                 mend = through(path, r"tr '\r' '\n'", "lf")
                 hint = f"does a line end in CR alone? {mend}"
             problem = at(path, line, f"not valid CSV: {e}", hint=hint)
-            if not header or before + reader.line_num > line:  # it took other lines with it
+            # An unclosed quote consumes later lines, so those rows are lost: fail.
+            if not header or before + reader.line_num > line:
                 raise problem from e
             yield problem
             continue
         if cells is None:
             return
+        # `,,` is a row of empty cells; only a line without any delimiter is blank.
         if not any(cell.strip() for cell in cells) and len(cells) < 2:
             continue
         if not header:
@@ -258,7 +262,7 @@ def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Ro
 
 
 def _head(text: Iterator[str]) -> tuple[int, str]:
-    """Count the blank lines that come first, and return the line after them ('' if none)."""
+    """Return the number of leading blank lines and the next line ('' at the end of the file)."""
     before = 0
     for line in text:
         if line.strip():

@@ -1,4 +1,4 @@
-"""Answers of multiple choice: letter, label, number or text of an option becomes its letter."""
+"""Multiple-choice answers: convert an option's letter, label, number or text to its letter."""
 
 import re
 from collections.abc import Callable
@@ -14,15 +14,17 @@ Gold = Literal["letter", "index", "number", "text"]
 """Form of an answer among options: `index` counts from 0, `number` from 1."""
 GOLDS: tuple[Gold, ...] = get_args(Gold)
 Select = Literal["any", "all"]
-"""Meaning of several right options: one of them is enough, or it is exactly these."""
+"""Meaning of several correct options: any one of them suffices, or exactly this set is required."""
 SELECTS: tuple[Select, ...] = get_args(Select)
 Ask = Callable[[str], Select | None]
-"""Asks a person for the meaning; None where nobody is there to ask."""
+"""Callback that asks a person for the meaning; returns None if nobody can be asked."""
 
 _GUESSED: frozenset[Gold] = frozenset({"letter", "index", "text"})
-"""Forms that may be recognised: nothing in a row tells a number from an index."""
+"""Forms that may be detected automatically; `number` is excluded, because a row cannot
+distinguish it from `index`.
+"""
 _ASKED: frozenset[Gold] = frozenset({"number"})
-"""Forms that a person alone can choose."""
+"""Forms that only a person can choose."""
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
 _INTEGER = re.compile(r"\d{1,3}(?:\.0)?")
@@ -32,30 +34,30 @@ WORDS = {
     "number": "numbers of options from 1",
     "text": "texts of options",
 }
-"""Forms in messages."""
+"""Description of each form, for messages."""
 
 
 def nobody(_question: str) -> None:
-    """Answer nothing: there is nobody to ask."""
+    """Return None, for callers that have nobody to ask."""
 
 
 class SeveralRightError(ConfigError):
-    """Nobody has said what an answer of several options means."""
+    """An answer names several options, and their meaning was not specified."""
 
 
 @dataclass(slots=True)
 class GoldMapping:
-    """Reads one file's answers among options; the form that a row leaves open, others settle."""
+    """Reads the multiple-choice answers of one file; unambiguous rows settle ambiguous ones."""
 
     gold: Gold | None = None
-    """Form that the user named."""
+    """Form that the user chose."""
     select: Select | None = None
     open: frozenset[Gold] = field(init=False)
-    """Forms that all answers until now may have."""
+    """Forms that are consistent with all answers so far."""
     counted: int = 0
-    """Answers that were read among options."""
+    """Number of answers matched to an option so far."""
     lowest: int = 99
-    """Lowest number of an option that an answer was."""
+    """Lowest option index seen among the answers."""
 
     def __post_init__(self) -> None:
         for option, value, known in (
@@ -67,22 +69,23 @@ class GoldMapping:
         self.open = frozenset({self.gold}) if self.gold else _GUESSED
 
     def read(self, answer: Answer, options: Options | None) -> Answer:
-        """Return the answer as a letter; as it is, where there is nothing to choose from.
+        """Return the letter of the answer, or the answer unchanged if the row has no options.
 
-        Several right options are a list for `any`, and one text, `A, C`, for `all`.
+        Several correct options become a list for `any`, and one text such as `A, C` for `all`.
 
         Raises:
-            DataError: It is none of the options.
-            ConfigError: It may be two of them, or nobody has said what several mean.
+            DataError: The answer matches no option.
+            ConfigError: The answer may mean two options, or names several and `select` is None.
         """
         if answer is None:
             return None
         listed = from_cell(answer)
-        # An option may itself look like a list: `[0, 1]` among intervals is one answer.
+        # The text of an option may look like a list: `[0, 1]` among intervals is one answer.
         whole = not isinstance(listed, list) or (
             options is not None and _folded(str(answer)) in map(_folded, options.texts)
         )
         values = [answer] if whole or not listed else listed
+        # Several bare letters need --select even without options: nothing shows what they mean.
         if options is None:
             bare = [re.fullmatch(r"\(?([A-J])\)?\.?", str(value).strip()) for value in values]
             letters = [match[1] for match in bare if match]
@@ -103,12 +106,12 @@ class GoldMapping:
                 " --select all (`data upload` and `data download` take it)",
             )
         if self.select == "any" and options is None and isinstance(answer, list):
-            return answer  # alternatives as they stand: the rows stay those of earlier uploads
+            return answer  # unchanged, so that the rows hash the same as in earlier uploads
         found = sorted(set(letters))
         return ", ".join(found) if self.select == "all" else list[object](found)
 
     def _letters(self, value: object, options: Options) -> list[str]:
-        """Return the letter of the option that a value is; more for a text such as `ACD`."""
+        """Return the letter of the matching option; several letters for a text such as `ACD`."""
         text = str(value).strip()
         if not text or isinstance(value, list | dict):
             raise DataError("the answer is a list, but not of one or more texts or numbers")
@@ -124,7 +127,7 @@ class GoldMapping:
         if not fitting:
             raise self._none(text, options)
         if len({*fitting.values()}) > 1:
-            # A number is never guessed, but may be what is meant wherever an index is.
+            # `number` is never guessed, but offer it wherever `index` is possible.
             may = {*fitting, *(_ASKED if self.lowest > 0 else ())}
             offered = [form for form in GOLDS if form in forms and form in may]
             *others, last = [
@@ -155,7 +158,7 @@ class GoldMapping:
         )
 
     def note(self, column: str) -> str | None:
-        """Say how the answers were read; None where nothing was to be chosen."""
+        """Describe how the answers were read; return None if there were no options."""
         what = []
         if self.counted and self.open != _GUESSED:
             forms = " or ".join(WORDS[form] for form in sorted(self.open))
@@ -170,7 +173,7 @@ class GoldMapping:
 
 
 def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dict[Gold, str]:
-    """Return the letter that the value means in each form that it may have."""
+    """Return the letter that the value denotes in each form that it matches."""
     found: dict[Gold, str] = {}
     letters = options.letters
     if match := _LETTER.fullmatch(text):

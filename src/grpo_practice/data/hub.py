@@ -1,4 +1,4 @@
-"""A dataset on the Hugging Face Hub: its files, at one commit. No code in it is ever loaded."""
+"""A dataset on the Hugging Face Hub at one commit. Code in the dataset is never loaded."""
 
 import logging
 import os
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 README = "README.md"
 MAX_README = 1 << 20
-"""Bytes; a longer one is not read."""
+"""Maximum size in bytes of a README; a larger one is ignored."""
 
 _REF = re.compile(
     r"hf://(?:datasets/)?(?P<repo>[\w.-]+/[\w.-]+)(?::(?P<config>[^@]+))?(?:@(?P<split>.+))?"
@@ -28,17 +28,17 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """Reference to a dataset, a config or a split of it."""
+    """Reference to a dataset, or to one of its configs or splits."""
 
     repo: str
-    """`owner/name`."""
+    """Repository in the form `owner/name`."""
     config: str | None = None
     split: str | None = None
     """Name of a split, or the path of one file."""
 
 
 def parse_ref(text: str) -> Ref:
-    """Parse `hf://owner/name[:config][@split]`; raise ConfigError for another form."""
+    """Parse `hf://owner/name[:config][@split]`; raise ConfigError if the text has another form."""
     match = _REF.fullmatch(text)
     if match is None:
         raise ConfigError(f"{text!r} is not hf://owner/name[:config][@split]")
@@ -47,23 +47,25 @@ def parse_ref(text: str) -> Ref:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A dataset's repository at one commit."""
+    """Repository of a dataset at one commit."""
 
     repo: str
     sha: str
     sizes: Mapping[str, int]
-    """Bytes of every file, by path."""
+    """Size in bytes of every file, by path."""
     readme: str
-    """Text of its README; '' when there is none."""
+    """Text of the README; '' if there is no README."""
     reached: bool
-    """Whether the hub answered; if not, the cache had it and a newer commit may exist."""
+    """Whether the hub answered; if False, the data came from the cache and a newer commit may
+    exist.
+    """
     revision: "ResolvedRevision" = field(repr=False)
 
     def fetch(self, path: str) -> Path:
-        """Download a file into the cache that all programs share, unless it is there.
+        """Download a file into the shared Hugging Face cache, unless it is already cached.
 
         Raises:
-            DataError: The hub does not give it.
+            DataError: The hub does not serve the file.
         """
         from huggingface_hub import hf_hub_download
 
@@ -74,13 +76,13 @@ class Snapshot:
 
 
 def open_snapshot(repo: str, revision: str | None) -> Snapshot:
-    """Look the repository up as it is now, or at a branch, tag or commit.
+    """Look up the repository at a branch, tag or commit, or at its newest commit.
 
-    `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` mean what they mean everywhere; in
-    the offline mode, and where the hub cannot be reached, the cache has to hold it.
+    `HF_ENDPOINT`, `HF_TOKEN`, `HF_HOME` and `HF_HUB_OFFLINE` have their usual meanings. In offline
+    mode, or if the hub is unreachable, the dataset must be in the cache.
 
     Raises:
-        DataError: The hub does not give it, and the cache has not all of it.
+        DataError: The hub does not serve the dataset, and the cache is incomplete.
         ConfigError: huggingface_hub is not installed.
     """
     api = _library()
@@ -101,7 +103,7 @@ def open_snapshot(repo: str, revision: str | None) -> Snapshot:
 
 
 def _resolve(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRevision, bool]":
-    """Return the commit, and False when the hub does not answer and the cache names it."""
+    """Return the commit, from the cache if the hub is unreachable, and whether the hub answered."""
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
@@ -109,17 +111,18 @@ def _resolve(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRe
             api.dataset_info(repo, revision=revision)
         return api.resolve_revision(repo, repo_type="dataset", revision=revision), True
     except (HTTPError, OSError) as e:
+        # A refusal is not an outage: the cache must not hide a missing or gated dataset.
         if 400 <= _status(e) < 500:
             raise
-        # Inside this block, an error of the next call keeps the reason why the hub was not asked.
+        # Call this inside the except block: its error then keeps the network error as context.
         return api.resolve_revision(
             repo, repo_type="dataset", revision=revision, local_files_only=True
         ), False
 
 
 def _library() -> "HfApi":
-    """Import the client, make it quiet, and let the redactor know its token."""
-    # The library reads both once, when it is imported; without them it reports to its makers.
+    """Import the client library, silence its logging, and register its token for redaction."""
+    # Set these before the import, which reads them once; the library would send usage data.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     os.environ.setdefault("HF_HUB_DISABLE_UPDATE_CHECK", "1")
     try:
@@ -134,7 +137,7 @@ def _library() -> "HfApi":
 
 
 def _show_progress(shown: bool) -> None:
-    """Turn the library's progress bars on or off, unless the user has."""
+    """Turn the library's progress bars on or off, unless the environment already sets them."""
     from huggingface_hub import constants
     from huggingface_hub.utils import (  # type: ignore[attr-defined]
         disable_progress_bars,
@@ -147,13 +150,13 @@ def _show_progress(shown: bool) -> None:
 
 @contextmanager
 def _explained(repo: str, revision: str) -> Iterator[None]:
-    """Turn the library's errors into ours, with what to do."""
+    """Convert the library's errors into ours, with a hint on what to do."""
     from huggingface_hub import errors
     from huggingface_hub.errors import HTTPError  # type: ignore[attr-defined]
 
     try:
         yield
-    except ImportError as e:  # of what a SOCKS proxy of the environment takes
+    except ImportError as e:  # the package that a SOCKS proxy in the environment requires
         hint = "name an http:// proxy in HTTPS_PROXY, and leave ALL_PROXY out"
         raise DataError(f"hf://{repo}: {e}", hint=hint) from e
     except ValueError as e:

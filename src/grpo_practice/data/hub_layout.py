@@ -1,6 +1,6 @@
-"""Splits and configs of a dataset's repository: which files hold which.
+"""Find the splits and configs of a dataset's repository, and the files of each.
 
-The README says it under `configs:`; else the usual names of files and folders do.
+The `configs:` block of the README takes precedence; otherwise names of files and folders decide.
 """
 
 import re
@@ -11,16 +11,16 @@ from grpo_practice.data.hub import Ref
 from grpo_practice.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
-"""Kinds of files that are read, best first: files that differ in it alone hold the same rows."""
+"""Supported suffixes, best first; files that differ only in suffix contain the same rows."""
 PACKED = ".gz"
 NO_ROWS = frozenset({"config.json", "dataset_info.json", "dataset_infos.json", "state.json"})
 SHOWN = 12
-MAX_STARS = 6  # a regular expression with many of them may backtrack for ever
+MAX_STARS = 6  # a regex with many wildcards may backtrack practically forever
 MAX_CONFIGS = 1 << 18
-"""Limit of a README's `configs:`, characters."""
+"""Maximum number of characters in the `configs:` block of a README."""
 
 Splits = Mapping[str, Sequence[str]]
-"""The files of each split, in order."""
+"""Files of each split, in order."""
 
 _WORDS = {
     "train": ("train", "training"),
@@ -33,10 +33,10 @@ _CUT = re.compile(r"[-._ ]|(?<=\D)(?=\d)")
 
 
 def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str]]:
-    """Return `split` or `config/split`, and the files that hold it, in order.
+    """Return `split` or `config/split`, and the files of that split in order.
 
     Raises:
-        DataError: There are none, or more than one choice; the choices are named.
+        DataError: No file matches, or the choice is ambiguous; the message lists the choices.
     """
     names = sorted(files)
     if ref.split in names and _has_rows(ref.split):
@@ -56,7 +56,7 @@ def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str
 
 def _has_rows(name: str) -> bool:
     parts = name.split("/")
-    if any(not part or part.startswith((".", "__")) for part in parts):  # hidden, or outside
+    if any(not part or part.startswith((".", "__")) for part in parts):  # hidden, or `..`
         return False
     if parts[-1] in NO_ROWS:
         return False
@@ -75,7 +75,7 @@ def _no_rows(ref: Ref, names: Sequence[str]) -> DataError:
 
 
 def _pick(ref: Ref, what: str, asked: str | None, choices: Mapping[str, Any]) -> tuple[str, Any]:
-    """Return the choice asked for; without a wish, the only one or the default config."""
+    """Return the requested choice; without a request, the only choice or the default config."""
     if asked is None and len(choices) > 1 and "default" in choices and what == "config":
         asked = "default"
     if asked is None and len(choices) == 1:
@@ -90,7 +90,7 @@ def _pick(ref: Ref, what: str, asked: str | None, choices: Mapping[str, Any]) ->
 
 
 def _one_suffix(ref: Ref, names: Sequence[str]) -> list[str]:
-    """Keep the files of the best suffix, when the others are the same in another format."""
+    """Keep the files with the best suffix if the others are copies in other formats."""
     by_suffix: dict[str, dict[str, str]] = {}
     for name in names:
         plain = name.lower().removesuffix(PACKED)
@@ -105,7 +105,7 @@ def _one_suffix(ref: Ref, names: Sequence[str]) -> list[str]:
 
 
 def _declared(readme: str, rows: Sequence[str]) -> dict[str, Splits]:
-    """Return the configs that the README's head names, without those that match no file."""
+    """Return the configs that the README declares, except configs that match no file."""
     found: dict[str, Splits] = {}
     for config in _head(readme):
         splits: dict[str, Sequence[str]] = {}
@@ -125,7 +125,7 @@ def _declared(readme: str, rows: Sequence[str]) -> dict[str, Splits]:
 
 
 def _head(readme: str) -> list[dict[str, Any]]:
-    """Parse the `configs:` of the YAML that a README begins with, and nothing else of it."""
+    """Parse the `configs:` block of a README's YAML front matter, and ignore everything else."""
     import yaml
 
     head = re.match(r"\ufeff?---\s*\n(.*?\n)---\s*(?:\n|$)", readme, re.DOTALL)
@@ -135,7 +135,7 @@ def _head(readme: str) -> list[dict[str, Any]]:
     try:
         configs = yaml.safe_load(block[0])["configs"]
     except (yaml.YAMLError, RecursionError, ValueError):
-        return []  # a README is for people; the usual names may still say it
+        return []  # a broken README is no error: the file names may still identify the splits
     return [c for c in configs if isinstance(c, dict)] if isinstance(configs, list) else []
 
 
@@ -175,20 +175,20 @@ def _part(part: str) -> str:
 
 
 def _usual(rows: Sequence[str]) -> dict[str, Splits]:
-    """Take splits from words in names (`train`, `test-00000-of-00002`), configs from folders."""
+    """Infer splits from words in names (`train`, `test-00000-of-00002`), configs from folders."""
     found: dict[str, dict[str, list[str]]] = {}
     for name in rows:
         config, split = _place_of(name)
         found.setdefault(config, {}).setdefault(split, []).append(name)
     for splits in found.values():
         loose = splits.pop("", [])
-        if not splits:  # no name is a split's: all of it is for training
+        if not splits:  # no name contains a split: treat all files as training data
             splits["train"] = loose
     return dict(found)
 
 
 def _place_of(name: str) -> tuple[str, str]:
-    """Return (config, split) of a file; split '' where no name says it."""
+    """Return (config, split) of a file; split is '' if no part of the path names one."""
     *folders, file = name.split("/")
     stem = file.partition(".")[0]
     shard = _SHARD.fullmatch(stem)

@@ -1,4 +1,4 @@
-"""Rows of a parquet file as plain JSON values; nothing in the file is ever run."""
+"""Read the rows of a parquet file as plain JSON values; code in the file is never run."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,31 +18,33 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ParquetFile
 
 BATCH = 16
-"""Rows in memory at once."""
+"""Maximum number of rows in memory."""
 BATCH_BYTES = 1 << 28
-"""Decoded bytes in memory at once, where a dictionary's values are so large that it matters."""
+"""Maximum decoded size in bytes of the rows in memory; large dictionaries reduce the batch size."""
 MAX_BYTES = 1 << 31
-"""Limit of all decoded values: a small file may claim any number of equal rows."""
+"""Maximum decoded size of all values; a small file may claim any number of equal rows."""
 SMALL = 1 << 26
-"""Decoded bytes that the smallest file may have."""
+"""Decoded size in bytes that is allowed for even the smallest file."""
 MAX_RATIO = 300
-"""Decoded bytes for each byte of a file, above `SMALL`."""
+"""Maximum ratio of decoded size to file size, for decoded sizes above `SMALL`."""
 MAX_PAGE = 1 << 28
-"""Decoded bytes of one page, which is in memory as a whole; a page usually has 1 MiB."""
+"""Maximum decoded size of one page in bytes; a page is decoded as a whole and usually has 1 MiB."""
 ROW_BYTES = 256
-"""Bytes that a row takes besides its values."""
+"""Memory overhead of a row in bytes, in addition to its values."""
 
 
 def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | DataError]:
-    """Yield every row of the file, in order, or the error of a row that JSON cannot hold.
+    """Yield every row of the file in order, or an error for a row that JSON cannot represent.
 
-    Structs and maps become objects, lists lists, and decimals, dates and times their text. Columns
-    of bytes, or of a type that pyarrow does not define, are left out (`left_out` names them).
+    Structs and maps become objects; lists stay lists; decimals, dates and times become text.
+    Columns of bytes or of extension types are omitted (`left_out` lists them).
 
-    `columns` are read alone, where the file has them; None reads all.
+    Args:
+        path: The parquet file.
+        columns: Names of the columns to read, ignoring missing ones; None reads all.
 
     Raises:
-        DataError: The file cannot be read; or the question or the answer would be left out.
+        DataError: The file is unreadable, or the question or answer column would be omitted.
         ConfigError: pyarrow is not installed.
     """
     with _open(path) as file:
@@ -58,7 +60,7 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
                 )
                 if not plain.equals(batch.schema):
                     batch = batch.cast(plain, safe=False)
-                # After the cast: a dictionary would count once, however often it is used.
+                # Measure after the cast: before it, a dictionary value counts only once.
                 size += batch.nbytes + batch.num_rows * ROW_BYTES
                 if size > limit:
                     raise _too_large(path, limit)
@@ -71,10 +73,10 @@ def rows(path: Path, *, columns: Sequence[str] | None = None) -> Iterator[Row | 
 
 
 def left_out(path: Path) -> list[str]:
-    """List the columns that `rows` leaves out, each with why.
+    """List the columns that `rows` omits, each with the reason.
 
     Raises:
-        DataError: The file cannot be read.
+        DataError: The file is unreadable.
         ConfigError: pyarrow is not installed.
     """
     with _open(path) as file:
@@ -94,6 +96,7 @@ def _open(path: Path) -> "ParquetFile":
     except OSError as e:
         why = f"cannot read {path}: {e.strerror or e}"
         raise DataError(why, hint=nearest_file(path)) from e
+    # Reading needs random access, and opening a named pipe would block.
     if not path.is_file():
         raise DataError(f"{path} is not a regular file", hint="save it as a file first")
     try:
@@ -110,7 +113,7 @@ def _open(path: Path) -> "ParquetFile":
 def _batches(
     path: Path, file: "ParquetFile", kept: Sequence[str], limit: int
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows, a few at a time; raise DataError where the file claims too much."""
+    """Yield the rows in small batches; raise DataError if the file claims more than the limits."""
     claims, names = file.metadata, tuple(f"{name}." for name in kept)
     if claims.num_rows * ROW_BYTES > limit:
         raise _too_large(path, limit, f"{claims.num_rows:,} rows, which take ")
@@ -118,9 +121,9 @@ def _batches(
         for n in range(claims.num_row_groups):
             group = claims.row_group(n)
             chunks = [group.column(i) for i in range(group.num_columns)]
-            # A name may hold a dot itself, and a nested column's path begins with its name.
+            # Compare prefixes, because names may contain dots and paths of nested columns do.
             chunks = [c for c in chunks if f"{c.path_in_schema}.".startswith(names)]
-            # By the pages' headers, for the footer may say anything, and decoders do not read it.
+            # Use the page headers: a footer may lie about sizes, and decoders do not check it.
             pages = [page for chunk in chunks for page in pages_of(raw, chunk)]
             dictionaries = sum(page.size for page in pages if page.is_dictionary)
             claimed = sum(chunk.total_uncompressed_size for chunk in chunks)
@@ -128,7 +131,7 @@ def _batches(
                 raise _too_large(path, limit)
             if max((page.size for page in pages), default=0) > MAX_PAGE:
                 raise DataError(f"{path}: a page of more than {MAX_PAGE >> 20} MiB")
-            # Each row may have a dictionary's only value, and a batch as many copies of it.
+            # Every row may use the same dictionary value, so a batch may hold that many copies.
             at_once = max(1, min(BATCH, BATCH_BYTES // max(1, dictionaries)))
             yield from file.iter_batches(at_once, row_groups=[n], columns=kept)
 
@@ -152,7 +155,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
 
 
 def _readable(path: Path, file: "ParquetFile", columns: Sequence[str] | None) -> list[str]:
-    """Return the columns to read; raise where the question or the answer is not among them."""
+    """Return the columns to read; raise DataError if the question or the answer is unreadable."""
     kept = []
     needed = {name for role in ("question", "answer") for names in ALIASES[role] for name in names}
     for field in file.schema_arrow:
@@ -170,12 +173,12 @@ def _readable(path: Path, file: "ParquetFile", columns: Sequence[str] | None) ->
 
 
 def _why_not(field: "pa.Field") -> str:
-    """Return why the column is not read; '' when it is."""
+    """Return the reason for omitting the column; '' if the column is read."""
     import pyarrow as pa
     from pyarrow import types
 
     kind = field.type
-    # An extension's reader is code that its library registers: not even its storage is read.
+    # Extension types may run code that a library registered, so do not read even their storage.
     if isinstance(kind, pa.BaseExtensionType) or b"ARROW:extension:name" in (field.metadata or {}):
         return "of an extension type"
     of_bytes = (types.is_binary, types.is_large_binary, types.is_fixed_size_binary)
@@ -191,12 +194,12 @@ def _why_not(field: "pa.Field") -> str:
 
 
 def _batch(batch: "pa.RecordBatch", columns: Sequence[str]) -> Iterator[dict[str, Any] | str]:
-    """Yield each row of a batch, or why it cannot be read; one bad row spoils no other."""
+    """Yield each row of a batch, or why it is unreadable; a bad row does not affect the others."""
     try:
-        # Without this option pyarrow has a faster path, and no column needs it but maps.
+        # Only maps need this option; without it, pyarrow takes a faster path.
         maps = "strict" if "map<" in str(batch.schema.types) else None
         found = batch.to_pylist(maps_as_pydicts=maps)
-    except (ValueError, OverflowError, KeyError):  # which row it is, only single rows tell
+    except (ValueError, OverflowError, KeyError):  # convert row by row to find the bad ones
         found = [_alone(batch.slice(i, 1)) for i in range(batch.num_rows)]
     for fields in found:
         try:
@@ -215,15 +218,15 @@ def _alone(row: "pa.RecordBatch") -> dict[str, Any] | str:
             fields[name] = column[0].as_py(maps_as_pydicts="strict")
         except KeyError:
             return f"{name!r}: one key twice in a map"
-        except (ValueError, OverflowError) as e:  # bytes that are no text, a year beyond 9999
+        except (ValueError, OverflowError) as e:  # invalid UTF-8, or a year after 9999
             return f"a value cannot be read: {e}"
     return fields
 
 
 def _plain_type(kind: "pa.DataType") -> "pa.DataType":
-    """Return the type without dictionaries, and with times as coarse as Python's.
+    """Return the type without dictionary encoding, and with nanoseconds reduced to microseconds.
 
-    Finer ones would need pandas.
+    Python objects with nanosecond precision would require pandas.
     """
     import pyarrow as pa
     from pyarrow import types
@@ -251,7 +254,7 @@ def _plain_type(kind: "pa.DataType") -> "pa.DataType":
 
 
 def _plain(name: str, value: Any) -> Any:
-    """Return the value as JSON has it; raise a ValueError that names the column if it cannot."""
+    """Convert a value to JSON types; raise a ValueError that names the column if it has none."""
     match value:
         case None | str() | bool() | int():
             return value
@@ -263,7 +266,7 @@ def _plain(name: str, value: Any) -> Any:
             return str(value)
         case date() | time():
             return value.isoformat()
-        case _:  # a half float is numpy's, and no Python float
+        case _:  # pyarrow returns half floats as numpy values, not as Python floats
             number = float(value)
             if not math.isfinite(number):
                 raise ValueError(f"{name!r}: {value} is not a number in JSON")

@@ -1,4 +1,4 @@
-"""The pages of a parquet column by their own headers: decoders go by these, not by the footer."""
+"""Page headers of a parquet column. Decoders rely on these headers, not on the footer."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,32 +8,32 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData
 
 MAX_PAGES = 100_000
-"""Limit for one column in one row group; a page usually has 1 MiB."""
+"""Maximum number of pages in one column of one row group; a page usually has 1 MiB."""
 _BOOLS, _NUMBERS, _INT32, _DOUBLE, _BINARY, _STRUCT = (1, 2), (3, 4, 5, 6), 5, 7, 8, 12
-"""Types of Thrift's compact protocol; lists, sets and maps are in no page header."""
+"""Type codes of Thrift's compact protocol; page headers contain no lists, sets or maps."""
 _MAX_DEPTH = 4
 _DICTIONARY_PAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as its header has it."""
+    """A page, as described by its header."""
 
     is_dictionary: bool
     size: int
-    """Bytes after unpacking."""
+    """Uncompressed size in bytes."""
 
 
 def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
-    """Yield the pages of a column in a row group.
+    """Yield the pages of a column in one row group.
 
     Raises:
-        OSError: A header is not in the form that writers give it, or there are too many.
+        OSError: A header has an unusual form, or there are too many pages.
     """
     first = chunk.dictionary_page_offset
-    # As the decoder finds it: old writers give 0 for a dictionary that is not there.
+    # Same rule as the decoder: old writers store 0 if the column has no dictionary.
     begin = min(first or chunk.data_page_offset, chunk.data_page_offset)
-    # The decoder reads up to 100 bytes more of files by old writers, where the sum is too small.
+    # Files of old writers understate the length, and decoders read up to 100 bytes more of them.
     position, end = begin, begin + chunk.total_compressed_size
     for _ in range(MAX_PAGES):
         if position >= end:
@@ -41,7 +41,7 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
         raw.seek(position)
         header = _struct(raw, 0)
         kind, size, packed = (header.get(field, -1) for field in (1, 2, 3))
-        # A decoder cuts a number of more bits off, and would go by another one than we.
+        # Decoders truncate wider numbers to 32 bits, so they would see another size than we do.
         if kind < 0 or not (0 <= size < 1 << 31 and 0 <= packed < 1 << 31):
             raise OSError("a page header in an unusual form")
         yield Page(kind == _DICTIONARY_PAGE, size)
@@ -50,7 +50,7 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
 
 
 def _struct(raw: BinaryIO, depth: int) -> dict[int, int]:
-    """Read a struct, and return its 32-bit numbers by field."""
+    """Read a Thrift struct; return its 32-bit integers by field number."""
     found, field = dict[int, int](), 0
     while head := _byte(raw):
         kind, step = head & 0x0F, head >> 4
@@ -65,7 +65,7 @@ def _struct(raw: BinaryIO, depth: int) -> dict[int, int]:
             raw.seek(_varint(raw), 1)
         elif kind == _STRUCT and depth < _MAX_DEPTH:
             _struct(raw, depth + 1)
-        elif kind not in _BOOLS:  # a field's kind holds its value
+        elif kind not in _BOOLS:  # a Boolean has no payload: its type code is its value
             raise OSError("a page header in an unusual form")
     return found
 

@@ -1,4 +1,4 @@
-"""The shapes that training and evaluation sets are published in, and how a row of each is read."""
+"""Common formats of training and evaluation sets, and how to read a row of each."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -22,37 +22,39 @@ class Parts:
     """Parts of one row."""
 
     question: ChatQuestion
-    """The question; its `answer` and `system` count too, where nothing else says them."""
+    """Question of the row, whose `answer` and `system` are used if no other column provides
+    them.
+    """
     answer: Any
-    """Unchecked value; None where the row has none."""
+    """Answer, not yet validated; None if the row has no answer."""
     used: frozenset[str]
-    """The columns that are used up."""
+    """Columns that are consumed and therefore not copied to meta."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     options: Options | None = None
-    """Options that the answer is one of."""
+    """Options to choose the answer from."""
     filled: bool = False
-    """Whether the template put more into the question than was there."""
+    """Whether the template added text to the question."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A shape that its columns give away."""
+    """A dataset format that is recognised by its columns."""
 
     title: str
-    """Name among its users."""
+    """Common name of the format."""
     says: str
-    """Sentence on what is the question, and what the answer."""
+    """Sentence that explains which columns are the question and the answer."""
     fits: Callable[[Fields], bool]
-    """Test whether a row has its columns."""
+    """Predicate: whether a row has the columns of this format."""
     read: Callable[[Fields], Parts]
-    """A row's parts, or a DataError that names the key."""
+    """Reader that returns a row's parts, or raises a DataError that names the key."""
 
 
 def text_or_turns(value: object, key: str) -> ChatQuestion:
-    """Read the question in a text, or in a conversation without a last answer.
+    """Read a question from a text, or from a conversation that lacks a final answer.
 
     Raises:
-        DataError: It is neither.
+        DataError: The value is neither a text nor a conversation.
     """
     if isinstance(value, list) or is_conversation(value):
         return question_of(turns_of(value, key), key)
@@ -70,7 +72,7 @@ def _text(value: object, key: str) -> str:
 
 def _conversation(fields: Fields) -> Parts:
     shared = "conversations" in fields and not is_conversation(fields.get("messages"))
-    key = "conversations" if shared else "messages"  # as ShareGPT, or as OpenAI
+    key = "conversations" if shared else "messages"  # ShareGPT's name, and OpenAI's
     found = question_of(turns_of(fields.get(key), key), key)
     return Parts(found, found.answer, frozenset({key}))
 
@@ -91,7 +93,7 @@ def _alpaca(fields: Fields) -> Parts:
 
 
 def _earlier(history: object, question: str) -> Any:
-    """Read `[[asked, answered], …]` and the question after them as turns."""
+    """Convert the pairs `[[asked, answered], …]`, followed by the question, into turns."""
     pairs: list[Any] = history if isinstance(history, list) else [history]
     if not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(t, str) for t in p) for p in pairs
@@ -111,7 +113,7 @@ def _completed(fields: Fields) -> Parts:
     if not isinstance(label, bool):
         return Parts(question, answer, frozenset({"prompt", "completion"}))
     meta: dict[str, Any] = {"label": label}
-    if not label:  # what is marked as bad is no answer
+    if not label:  # a completion labelled as bad must not become the reference answer
         meta["rejected"], answer = answer, None
     return Parts(question, answer, frozenset({"prompt", "completion", "label"}), meta)
 
@@ -128,7 +130,7 @@ def _preferred(fields: Fields) -> Parts:
 
 
 def _last_reply(value: object, key: str) -> Any:
-    """Return the text, or the assistant's last one in a conversation."""
+    """Return a text unchanged, or the assistant's last message of a conversation."""
     if not isinstance(value, list) and not is_conversation(value):
         return value
     last = turns_of(value, key)[-1]
@@ -138,7 +140,7 @@ def _last_reply(value: object, key: str) -> Any:
 
 
 TRUTHS = ("ground_truth", "target", "answer")
-"""Names of the answer in a ground truth that is an object."""
+"""Keys that hold the answer if the ground truth is an object."""
 
 
 def _verl(fields: Fields) -> Parts:
@@ -154,9 +156,9 @@ def _verl(fields: Fields) -> Parts:
 
 
 def _truth(value: object) -> Any:
-    """Find the answer inside a ground truth, which may be packed into JSON, even twice.
+    """Extract the answer from a ground truth, which may be JSON-encoded, even twice.
 
-    A text is unpacked only into texts: `[0, 1]` is an interval, and `12` stays as it is written.
+    A text is decoded only into texts: the interval `[0, 1]` and the number `12` remain text.
     """
     found = unpacked(value)
     if isinstance(found, dict):
@@ -164,7 +166,7 @@ def _truth(value: object) -> Any:
         if key is not None:
             return _truth(found[key])
         if isinstance(value, str):
-            return value  # cases for a program, say: its verify function reads them
+            return value  # for example test cases of a program, which its verify function parses
         raise DataError(
             f"'reward_model.ground_truth' is an object without any of {', '.join(TRUTHS)}",
             hint="say where the answer is: --map answer=reward_model.ground_truth.KEY",
@@ -222,4 +224,4 @@ SHAPES: Mapping[str, Shape] = {
         _verl,
     ),
 }
-"""Shapes by the name that `--shape` takes."""
+"""Formats by the name that `--shape` takes."""

@@ -1,7 +1,8 @@
-"""The question template: which columns make the question, and how they are laid out.
+"""The question template: which columns form the question, and how they are arranged.
 
-A slot is a place in it. `{question}` is what the layout found, `{passage}` what stands before it,
-`{options}` the lettered options, `{system}` the system message; any other name is a column.
+A slot is a placeholder in the template. `{question}` is the question found by the layout,
+`{passage}` the text before it, `{options}` the lettered options and `{system}` the system
+message; any other name refers to a column.
 """
 
 import json
@@ -18,15 +19,15 @@ from grpo_practice.data.columns import has, listed_columns, value_at
 from grpo_practice.errors import ConfigError, DataError
 
 SLOTS = ("passage", "options")
-"""Slots that columns fill, as roles do."""
+"""Slots that are filled from columns, as roles are."""
 PASSAGES = frozenset({"passage", "context", "body", "article"})
-"""Names of columns that a question is about, in any case."""
+"""Column names, ignoring case, of a passage that the question is about."""
 OPTIONS = frozenset({"options", "choices"})
 BLANK = "\n\n"
 """Separator of paragraphs."""
 
 _Part = tuple[str, str | None]
-"""Text, and the slot after it."""
+"""Literal text, and the slot after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,25 +38,25 @@ class QuestionTemplate:
     passage: tuple[str, ...] = ()
     """Columns of the passage."""
     options: tuple[str, ...] = ()
-    """The column of the options, or one column for each."""
+    """The column that contains all options, or one column per option."""
 
     @property
     def slots(self) -> frozenset[str]:
-        """Names in braces."""
+        """Names of the slots."""
         return frozenset(slot for parts in _paragraphs(self.text) for _, slot in parts if slot)
 
     @property
     def columns(self) -> frozenset[str]:
-        """Columns that the question is made of, beside the question's own."""
+        """Columns that the question uses, in addition to the question's own column."""
         own = self.slots - {"question", *SLOTS}
         passage = self.passage if "passage" in self.slots else ()
         return frozenset((*own, *passage, *self.options))
 
     def options_in(self, fields: Mapping[str, Any]) -> Options | None:
-        """Read the row's options; None where it has none.
+        """Read the row's options; return None if it has no options.
 
         Raises:
-            DataError: Something else stands where the first row has options.
+            DataError: The column of the options contains something else.
         """
         if not self.options:
             return None
@@ -79,7 +80,7 @@ class QuestionTemplate:
     def fill(
         self, fields: Mapping[str, Any], options: Options | None, question: str, system: str | None
     ) -> str:
-        """Return the question of a row; a paragraph whose slots are all empty is left out."""
+        """Build the question of a row; omit paragraphs whose slots are all empty."""
         known = {
             "question": question,
             "system": system,
@@ -96,7 +97,7 @@ class QuestionTemplate:
 
 
 def spelt(fields: Mapping[str, Any], column: str) -> str:
-    """Spell a row's value: texts as they are, one paragraph each in a list; '' for none."""
+    """Format a row's value as text: one paragraph per text of a list; '' if there is no value."""
     value = value_at(fields, column)
     if isinstance(value, str):
         found = from_cell(value)
@@ -129,13 +130,13 @@ def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
 def slot_columns(
     first: Mapping[str, Any], mapping: Mapping[str, str], *, guessed: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the columns of the passage and of the options, from the first row.
+    """Return the columns of the passage and of the options, based on the first row.
 
-    The mapping wins; without it they are recognised by their names if `guessed`.
+    The mapping takes precedence; columns that it lacks are recognised by name if `guessed` is true.
 
     Raises:
-        ConfigError: The mapping names a column that is not there.
-        DataError: More than one column may be the options.
+        ConfigError: The mapping names a missing column.
+        DataError: More than one column may contain the options.
     """
     taken = {column for key, column in mapping.items() if key not in SLOTS}
     free = {c: v for c, v in first.items() if c not in taken} if guessed else {}
@@ -151,6 +152,7 @@ def slot_columns(
 
 
 def _mapped(slot: str, named: str, first: Mapping[str, Any]) -> tuple[str, ...]:
+    # Try the whole text first, because the name of a column may contain a comma.
     columns = (named,) if has(first, named) else tuple(part.strip() for part in named.split(","))
     for column in columns:
         if not has(first, column):
@@ -188,13 +190,17 @@ def template_of(
     question: str | None,
     system: bool,
 ) -> QuestionTemplate:
-    """Return the template: as given, else a paragraph for each slot that the file fills.
+    """Return the given template, or build one with a paragraph for each slot that the file fills.
 
-    `columns` are those of the passage and of the options; `question` is the first row's, None where
-    the template has to make it; `system` says whether the system message belongs to the question.
+    Args:
+        first: The first row.
+        columns: Columns of the passage, and columns of the options.
+        given: Text of the template; None builds one.
+        question: Question of the first row; None if the template has to produce it.
+        system: Whether the system message is part of the question.
 
     Raises:
-        ConfigError: The text has a slot that is none, and no column.
+        ConfigError: The text refers to something that is neither a slot nor a column.
     """
     passage, options = columns
     if given is not None:
@@ -202,7 +208,7 @@ def template_of(
         _check(template, first)
         return template
     found = QuestionTemplate("", passage, options).options_in(first) if options else None
-    # Some sets have options or passage in the question as well as beside it.
+    # Some datasets repeat the options or the passage inside the question: do not add them twice.
     there = found is not None and question is not None and found.stand_in(question)
     read = [text for column in passage if (text := spelt(first, column).strip())]
     if read and question is not None and all(text in question for text in read):

@@ -1,4 +1,4 @@
-"""A dataset file, as samples and a few sentences on what was found in it."""
+"""Read a dataset file into samples, and report what was found in it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,34 +19,37 @@ from grpo_practice.text import count
 from grpo_practice.types import Sample
 
 SHOWN = 5
-"""Places named in one note."""
+"""Maximum number of places listed in one note."""
 MOST_BESIDE = 1_000
-"""Columns that are remembered: JSON lines may have other keys in each row."""
+"""Maximum number of unused columns to remember; each row of JSON Lines may have other keys."""
 
 
 class Reading(TypedDict, total=False):
-    """How rows are read as samples; each may be left out."""
+    """How to read rows as samples; every key is optional."""
 
     mapping: Mapping[str, str] | None
-    """Column per role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`), where the
-    names in the file do not say it; columns with commas per slot (`passage`, `options`)."""
+    """Column of each role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`) that
+    has no
+    usual name, and comma-separated columns of each slot (`passage`, `options`).
+    """
     template: str | None
-    """Text of a question with slots in braces; None: passage, question, options."""
+    """Text of a question with slots in braces; None means passage, question and options."""
     gold: Gold | None
-    """Form of the answers among options; None goes by the answers."""
+    """Form of the answers among options; None infers it from the answers."""
     select: Select | None
-    """Meaning of several right options; None refuses a file that has such answers."""
+    """Meaning of several correct options; None rejects a file that has such answers."""
     shape: str | None
-    """Shape of the rows, one of `SHAPES`; None goes by the columns of the first row."""
+    """Format of the rows, one of `SHAPES`; None infers it from the columns of the first row."""
     dedup: bool
-    """Whether only the first of rows with the same question, spaces folded, is kept."""
+    """Whether to keep only the first of rows whose questions differ at most in whitespace."""
     skip_bad: bool
-    """Whether bad rows are left out, and told, instead of refusing the file. A fault of the whole
-    file (its encoding, say) still refuses it."""
+    """Whether to skip and report bad rows instead of rejecting the file. Faults of the whole file,
+    such as its encoding, still cause an error.
+    """
 
 
 def reading_of(options: Mapping[str, object]) -> Reading:
-    """Return those of the options that say how rows are read."""
+    """Return the subset of the options that controls how rows are read."""
     names = Reading.__annotations__
     return cast("Reading", {name: value for name, value in options.items() if name in names})
 
@@ -56,25 +59,25 @@ class ReadResult:
     """Content of a dataset file, in memory."""
 
     samples: list[Sample]
-    """At least one, in the file's order."""
+    """Samples in the file's order; at least one."""
     notes: list[str]
-    """Sentences for the person who brought the file, the reading of its columns first."""
+    """Notes for the person who supplied the file, first the interpretation of its columns."""
     skipped: int
-    """Bad rows left out; always 0 without `skip_bad`."""
+    """Number of bad rows that were skipped; always 0 without `skip_bad`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadNotes:
-    """Findings in a dataset file."""
+    """Findings about a dataset file."""
 
     notes: list[str]
-    """Sentences for the person who brought the file, the reading of its columns first."""
+    """Notes for the person who supplied the file, first the interpretation of its columns."""
     skipped: int
-    """Bad rows left out; always 0 without `skip_bad`."""
+    """Number of bad rows that were skipped; always 0 without `skip_bad`."""
 
 
 def read_samples(source: FileSource | Path, **reading: Unpack[Reading]) -> ReadResult:
-    """Read every row of the file as a sample, into memory. See `stage_file`."""
+    """Read every row of the file into memory as a sample. See `stage_file`."""
     with StagedSamples() as staged:
         found = stage_file(staged, source, **reading)
         return ReadResult(list(staged), found.notes, found.skipped)
@@ -83,7 +86,7 @@ def read_samples(source: FileSource | Path, **reading: Unpack[Reading]) -> ReadR
 def read_rows(
     found: Iterable[Row | DataError], path: Path, **reading: Unpack[Reading]
 ) -> ReadResult:
-    """Read rows that are not simply those of one file, into memory. See `stage_rows`."""
+    """Read rows from any source, not just one file, into memory. See `stage_rows`."""
     with StagedSamples() as staged:
         read = stage_rows(staged, found, path, **reading)
         return ReadResult(list(staged), read.notes, read.skipped)
@@ -92,13 +95,13 @@ def read_rows(
 def stage_file(
     staged: StagedSamples, source: FileSource | Path, **reading: Unpack[Reading]
 ) -> ReadNotes:
-    """Read every row of the file as a sample into `staged`; either all of them, or an error.
+    """Read every row of the file as a sample into `staged`, or raise an error.
 
-    They are at least one, in the file's order. The file has one of the known formats, and text in
-    UTF-8; `FileSource` says what its name does not.
+    Samples keep the file's order; there is at least one. The file must have a known format; text
+    must be UTF-8. `FileSource` supplies whatever the file's name does not show.
 
     Raises:
-        DataError: The file, or a row of it, cannot be used; names file and line.
+        DataError: The file or a row is unusable; the message names the file and the line.
         ConfigError: `mapping`, `shape` or the delimiter does not fit the file.
     """
     source = source if isinstance(source, FileSource) else FileSource(source)
@@ -111,7 +114,7 @@ def stage_file(
 def stage_rows(
     staged: StagedSamples, found: Iterable[Row | DataError], path: Path, **reading: Unpack[Reading]
 ) -> ReadNotes:
-    """Read rows that are not simply those of one file; errors name `path`. See `stage_file`."""
+    """Read rows from any source into `staged`; errors mention `path`. See `stage_file`."""
     dedup, skip_bad = reading.get("dedup", False), reading.get("skip_bad", False)
     golds = GoldMapping(reading.get("gold"), reading.get("select"))
     shape, template = reading.get("shape"), reading.get("template")
@@ -143,7 +146,7 @@ def stage_rows(
 
 @dataclass(slots=True)
 class _Counted:
-    """Texts for one note: all are counted, and the first ones kept."""
+    """Counter of texts for one note; only the first few texts are stored."""
 
     n: int = 0
     first: list[str] = field(default_factory=list)
@@ -156,7 +159,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class _RowReader:
-    """Reads one file's rows, and remembers what a person should be told."""
+    """Reads the rows of one file, and collects findings to report to the user."""
 
     path: Path
     mapping: Mapping[str, str]
@@ -164,21 +167,21 @@ class _RowReader:
     template: str | None
     golds: GoldMapping
     layout: Layout | None = None
-    """From the first row in which it can be told."""
+    """Layout, taken from the first row that determines it."""
     form: Form | None = None
-    """From the first answer."""
+    """Form of the answers, taken from the first answer."""
     read: int = 0
     within: str | None = None
-    """Key of the list that holds the rows."""
+    """Key of the list that contains the rows."""
     names: str | None = None
-    """How to name the columns, where the line of names looks like a row."""
+    """Suggested `--columns` option, if the header line looks like a row."""
     filled: bool = False
-    """Whether the template has put more into a question."""
+    """Whether the template added text to any question."""
     beside: dict[str, None] = field(default_factory=dict)
-    """Columns that nothing asks for, in their order."""
+    """Unused columns, in order of appearance."""
     first_bad: DataError | None = None
     bad: _Counted = field(default_factory=_Counted)
-    # Places, for the notes:
+    # Places to mention in the notes:
     unanswered: _Counted = field(default_factory=_Counted)
     repaired: _Counted = field(default_factory=_Counted)
     several: _Counted = field(default_factory=_Counted)
@@ -187,7 +190,11 @@ class _RowReader:
     conflicts: _Counted = field(default_factory=_Counted)
 
     def sample(self, row: Row | DataError) -> tuple[str, Sample]:
-        """Return the row's place and sample, or raise a DataError that says where."""
+        """Return the row's place and sample; errors include the place.
+
+        Raises:
+            DataError: The row is unusable.
+        """
         if isinstance(row, DataError):
             raise row
         try:
@@ -224,7 +231,8 @@ class _RowReader:
         return sample
 
     def notes(self, dedup: bool) -> list[str]:
-        """Say what was found, one sentence each."""
+        """Return the findings, one sentence each."""
+        # The layout comes first: `download` drops the first note for datasets of the catalogue.
         notes = [self._layout(), *self._template()]
         if beside := [column for column in self.beside if column != "meta"]:
             notes.append(f"kept in meta, asked of no agent: {listed_columns(beside)}")
@@ -252,7 +260,7 @@ class _RowReader:
         return notes
 
     def _template(self) -> list[str]:
-        """Say how the question is laid out, and how answers among options were read."""
+        """Describe how the question is laid out, and how multiple-choice answers were read."""
         assert self.layout is not None  # a sample was made
         template, notes = self.layout.template, list[str]()
         if self.filled:
@@ -269,7 +277,7 @@ class _RowReader:
         return [*notes, said] if said else notes
 
     def _layout(self) -> str:
-        """Say where the question and the answer are."""
+        """Describe which columns contain the question and the answer."""
         assert self.layout is not None  # a sample was made
         role, form, shape = self.layout.columns.role, self.form or PLAIN, self.layout.shape
         if shape is not None:
@@ -284,7 +292,7 @@ class _RowReader:
 
 
 def join_held(staged: StagedSamples, *, dedup: bool) -> list[str]:
-    """Return a note on samples whose question is held; `dedup` leaves them out."""
+    """Return a note on samples whose question is already stored; `dedup` removes these samples."""
     n = len(staged)
     again, contradicting = staged.held_again()
     if not again:
@@ -304,7 +312,7 @@ def _place(found: Sequence[str], n: int | None = None) -> str:
 
 
 def _some(found: Sequence[str], n: int | None = None) -> str:
-    """Join the first of `n` texts, of which `found` are the first ones or all."""
+    """Join the first few of `n` texts; `found` contains at least those."""
     n = len(found) if n is None else n
     more = f", and {n - SHOWN} more" if n > SHOWN else ""
     return ", ".join(found[:SHOWN]) + more

@@ -1,4 +1,4 @@
-"""Layout of one file's rows (its shape, or its columns), and a row as a sample."""
+"""Layout of a file's rows, by a known format or by columns, and conversion of rows to samples."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -14,23 +14,23 @@ from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 
 COLUMNS = "columns"
-"""The shape of a file that has a column for the question."""
+"""Name of the layout in which one column contains the question."""
 BARE = QuestionTemplate("{question}")
-"""The template of a question that is one column as it stands."""
+"""Template of a question that is the unchanged text of one column."""
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Layout of a file's rows."""
+    """Layout of the rows of one file."""
 
     columns: Columns
-    """Columns of the roles that the shape does not give."""
+    """Columns of the roles that the shape does not cover."""
     shape: Shape | None = None
-    """Shape of the rows; None: the columns say all."""
+    """Format of the rows; None if the columns alone determine the layout."""
     template: QuestionTemplate = BARE
-    """Layout of the question's text."""
+    """Template of the question's text."""
     named: frozenset[str] = field(init=False)
-    """Columns that have a role, a slot of the question, or a key of meta."""
+    """Columns that are assigned to a role, a slot of the question, or a key of meta."""
 
     def __post_init__(self) -> None:
         columns = (*self.columns.role.values(), *self.columns.meta.values(), *self.template.columns)
@@ -42,10 +42,10 @@ class Layout:
         return self.columns.role.get("answer", "the answer")
 
     def parts(self, fields: Mapping[str, Any]) -> Parts:
-        """Take a row apart, and lay its question out.
+        """Split a row into its parts, and lay out its question.
 
         Raises:
-            DataError: It has no question, or something in it is no text.
+            DataError: The row has no question, or a part of it is not text.
         """
         parts = self._parts(fields)
         if self.template is BARE:
@@ -97,14 +97,19 @@ def find_layout(
     name: str | None = None,
     template: str | None = None,
 ) -> Layout:
-    """Decide how a file is read, from its first row.
+    """Determine the layout of a file from its first row.
 
-    A mapping for the question rules every shape out, and so does a template without `{question}`;
-    `name` is the shape that the user named.
+    Shapes are not tried if the mapping names the question or the template lacks `{question}`.
+
+    Args:
+        first: The first row.
+        mapping: Columns by role or slot, as chosen by the user.
+        name: Shape that the user chose.
+        template: Text of the question template that the user chose.
 
     Raises:
-        ConfigError: There is no such shape, or the mapping or the template does not fit.
-        DataError: It cannot be told; the hint says how to choose.
+        ConfigError: The shape is unknown, or the mapping or the template does not fit.
+        DataError: The layout is ambiguous; the hint explains how to choose.
     """
     if name is not None and name not in (COLUMNS, *SHAPES):
         raise ConfigError(
@@ -121,7 +126,7 @@ def find_layout(
     shape = None if name is None else SHAPES.get(name)
     if name is None and "question" not in mapping and not makes:
         shape = _shape_of(first, roles)
-    # A training shape says by itself what is asked; a table and an evals row have more beside it.
+    # Training formats define the whole question; tables and evals rows may have more columns.
     guessed = shape is None or shape is SHAPES["evals"]
     slots = slot_columns(first, mapping, guessed=guessed)
     pointed = {part for c in roles.values() for part in (c, c.partition(".")[0])}
@@ -143,7 +148,7 @@ def find_layout(
 
 
 def _check_hidden(answer: str, template: QuestionTemplate) -> None:
-    """Raise where the question would be made of the answer's column, or of what holds it."""
+    """Raise ConfigError if the question would include the answer, or an object that holds it."""
     passage = template.passage if "passage" in template.slots else ()
     for column in (*sorted(template.slots), *passage):
         if column == answer:
@@ -162,14 +167,14 @@ def _of_shape(
     rest = [c for c in first if c not in parts.used and c not in mapping.values()]
     if "answer" not in mapping and (parts.answer is not None or guess("answer", rest) is None):
         given.add("answer")
-    # Columns that the shape uses up are no choice, unless the user points into them.
+    # Offer no columns that the shape consumes, unless the user's mapping refers to them.
     tops = set(mapping.values()) | {c.split(".")[0] for c in mapping.values()}
     left = {c: v for c, v in first.items() if c not in parts.used or c in tops}
     return Layout(find_columns(left, mapping, given=given), shape)
 
 
 def _shape_of(first: Mapping[str, Any], mapping: Mapping[str, str]) -> Shape | None:
-    """Return the one shape that the first row has; None when it has none of them."""
+    """Return the only shape that matches the first row; None if no shape matches."""
     fitting = [name for name, shape in SHAPES.items() if shape.fits(first)]
     if not fitting:
         return None
@@ -201,21 +206,28 @@ def to_sample(
     form: Form,
     golds: GoldMapping | None = None,
 ) -> Sample:
-    """Make the row a sample; the question's text stays as it is, braces, spaces and all.
+    """Convert the row to a sample, without changing braces or whitespace in the question's text.
 
-    Values that no role takes go to meta, and so do options as `options`, a system message as
-    `system` and, as `solution`, what stood around the answer. `parts` are those of the row.
+    Values without a role are stored in meta. So are the options (`options`), a system message
+    (`system`) and the text around the answer (`solution`).
+
+    Args:
+        fields: The row.
+        layout: Layout of the file.
+        parts: Parts of this row.
+        form: Expected form of the answer.
+        golds: Reader of multiple-choice answers.
 
     Raises:
-        DataError: A field is missing or of the wrong kind, or the answer is of another form than
-            `form`; the message does not say where.
+        DataError: A field is missing or has the wrong type, or the answer does not have the form
+            `form`; the message does not include the place.
     """
     answer, solution = gold(parts.answer), ""
     if isinstance(answer, str):
         answer, solution = read_as(form, answer, layout.answer)
     if golds is not None:
         answer = golds.read(answer, parts.options)
-    # Told to `choice` by each row: a lone `B` is wrong there for who chooses A and B.
+    # Store this in each row for the `choice` verifier: if A and B are required, `B` is wrong.
     select = "all" if golds is not None and golds.select == "all" else None
     return Sample(
         question=parts.question.question,

@@ -1,7 +1,6 @@
-"""Parts of a dataset that have no question in common, and samples of it.
+"""Split a dataset into parts without common questions, and draw random subsets.
 
-The part that a question goes to depends on the seed and on the texts alone, not on the order of the
-rows.
+The assignment of a question depends only on the seed and the texts, not on the order of the rows.
 """
 
 import hashlib
@@ -19,11 +18,11 @@ from grpo_practice.types import Sample, Samples
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some of the samples, in their order."""
+    """A subset of the samples, in their original order."""
 
     samples: Samples
     chosen: bytes
-    """1 for each sample that is in the part, else 0. Index = position."""
+    """1 for each sample in the part, otherwise 0. Index = position."""
 
     def __len__(self) -> int:
         return sum(self.chosen)
@@ -40,22 +39,23 @@ def split(
     stratum: Callable[[Sample], str] = lambda _: "",
     kept: Mapping[str, Samples] | None = None,
 ) -> dict[str, Part]:
-    """Divide samples into parts, in their order; each sample is in exactly one.
+    """Split samples into disjoint parts that cover all samples and keep their order.
 
-    Samples that ask the same (case and spaces folded) or share a cluster form a family, which is
-    never divided. Families are dealt out one by one, in an order that the seed fixes, each to the
-    part that lacks most of its share, so that sizes come out as asked to within a family.
+    Samples with the same question (ignoring case and whitespace) or the same cluster form a family,
+    which is never split. Families are assigned one by one, in an order determined by the seed, each
+    to the part that is furthest below its share. The sizes therefore match the shares to within one
+    family.
 
     Args:
-        samples: All of them.
-        shares: Of each part; they sum to 1.
-        seed: Another one is another split.
-        stratum: Families of one stratum (that of their first sample) are dealt out together, so
-            that each stratum is divided in these shares too.
-        kept: What earlier parts hold: such questions, and their clusters, stay where they are.
+        samples: All samples.
+        shares: Share of each part; they sum to 1.
+        seed: Seed; another seed gives another split.
+        stratum: Function that assigns a stratum; a family has the stratum of its first sample.
+            Each stratum is split in the same shares.
+        kept: Samples of earlier parts; their questions and clusters stay in their parts.
 
     Raises:
-        DataError: A family belongs to two earlier parts, or a part comes out empty.
+        DataError: A family belongs to two earlier parts, or a part would be empty.
     """
     family = _families(samples)
     part_of = _kept_parts(samples, family, kept or {})
@@ -83,7 +83,7 @@ def split(
 
 
 def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
-    """Read the shares of parts, `PART=SHARE,…`; raise ConfigError unless above 0, and 1 in sum."""
+    """Parse shares, `PART=SHARE,…`; raise ConfigError unless each is positive and the sum is 1."""
     if isinstance(into, Mapping):
         into = ",".join(f"{part}={share}" for part, share in into.items())
     shares: dict[str, float] = {}
@@ -108,13 +108,13 @@ def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
 
 
 def _keys(sample: Sample) -> list[int]:
-    """Return what no two parts may share: question and cluster, hashed to save memory."""
+    """Return the keys that no two parts may share: hashes of the question and the cluster."""
     keys = [hash(("question", folded(sample.question)))]
     return keys if sample.cluster is None else [*keys, hash(("cluster", sample.cluster))]
 
 
 def _families(samples: Samples) -> list[int]:
-    """Return the position of the first sample of each sample's family."""
+    """Return, for each sample, the position of the first sample in its family."""
     leader, holder = list[int](), dict[int, int]()
 
     def find(position: int) -> int:
@@ -134,7 +134,7 @@ def _families(samples: Samples) -> list[int]:
 def _kept_parts(
     samples: Samples, family: Sequence[int], kept: Mapping[str, Samples]
 ) -> dict[int, str]:
-    """Return the part that holds each family, by the position of its first sample."""
+    """Return the part that already contains each family, by the position of its first sample."""
     if not kept:
         return {}
     part_with = {key: name for name, held in kept.items() for row in held for key in _keys(row)}
@@ -153,11 +153,11 @@ def _kept_parts(
 def _order(
     samples: Samples, family: Sequence[int], seed: int, stratum: Callable[[Sample], str]
 ) -> list[int]:
-    """Return the first sample's position of each family, in the order of dealing out."""
+    """Return the position of each family's first sample, in the order of assignment."""
     lots, strata = dict[int, bytes](), dict[int, str]()
     for sample, first in zip(samples, family, strict=True):
         strata.setdefault(first, stratum(sample))
-        # The least, not the first: who goes where must not depend on the rows' order.
+        # Use the minimum, not the first: the result must not depend on the order of the rows.
         lot = _hash(seed, folded(sample.question))
         lots[first] = min(lot, lots.get(first, lot))
     return sorted(lots, key=lambda first: (strata[first], lots[first]))
@@ -168,15 +168,17 @@ def _hash(seed: int, text: str) -> bytes:
 
 
 def draw(hashes: Iterable[str], n: int, *, seed: int) -> bytes:
-    """Draw `n` samples, given the hash of each; more of them, with the same seed, include these.
+    """Draw `n` samples, given the hash of each; a larger draw with the same seed includes these.
 
     Returns:
-        1 for each sample that is drawn, else 0. Index = position.
+        1 for each drawn sample, otherwise 0. Index = position.
 
     Raises:
-        DataError: There are not so many.
+        DataError: There are fewer than `n` samples.
     """
-    seen = Counter[int]()  # hashes of hashes: a million texts of 64 characters take 100 MB more
+    # Count equal samples, which need different lots. Keys are ints, since a million texts of
+    # 64 characters would take 100 MB more.
+    seen = Counter[int]()
 
     def lots() -> Iterator[tuple[bytes, int]]:
         for position, sha in enumerate(hashes):

@@ -1,4 +1,4 @@
-"""Samples between their source and the store, in a private temporary file instead of memory."""
+"""Samples on their way from a source to the store, in a private temporary file on disk."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from grpo_practice.canonical import canon, text_sha
 from grpo_practice.types import Answer, Sample
 
 AT_ONCE = 100
-"""Rows in memory at once."""
+"""Maximum number of rows in memory."""
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _value = json.JSONDecoder().raw_decode
 
@@ -23,29 +23,30 @@ CREATE TABLE rows (
 CREATE TABLE held (position INTEGER PRIMARY KEY, key BLOB, answer TEXT);
 """
 COLUMNS = ("sha256", "question", "answer", "source", "level", "cluster", "meta")
-"""Columns of a row of the store's table `samples`."""
+"""Columns of the store's table `samples`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """A sample with the question of an earlier one."""
+    """A sample that repeats the question of an earlier one."""
 
     place: str
     earlier: str
-    """Place of the earlier one."""
+    """Place of the earlier sample."""
     contradicts: bool
-    """Whether its answer is another one."""
+    """Whether its answer differs from the earlier answer."""
 
 
 class StagedSamples:
-    """Samples in their order; a million of them take some megabytes of memory.
+    """Ordered samples on disk; a million of them take a few megabytes of memory.
 
-    A context manager: the file has no name and is gone when the block, or the process, ends.
+    A context manager. The file has no name and disappears at the end of the block or the process.
     """
 
     def __init__(self, samples: Iterable[Sample] = ()) -> None:
-        # Read by the store's writer thread while the thread that filled it waits.
+        # The store's writer thread reads this while the thread that filled it waits.
         self._db = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        # Safe, because nobody needs this file after a crash.
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.executescript(_TABLES)
         self._db.execute("BEGIN")
@@ -68,13 +69,13 @@ class StagedSamples:
         return int(self._query("SELECT count(*) FROM rows").fetchone()[0])
 
     def add(self, sample: Sample, place: str = "") -> None:
-        """Append a sample; `place` is where its source has it."""
+        """Append a sample; `place` is its position in the source."""
         self._waiting.append((_key(sample.question), place, *_columns(sample)))
         if len(self._waiting) >= AT_ONCE:
             self._write()
 
     def clear(self) -> None:
-        """Take all samples out again."""
+        """Remove all samples."""
         self._waiting.clear()
         self._db.execute("DELETE FROM rows")
 
@@ -100,7 +101,7 @@ class StagedSamples:
         return chain.from_iterable(self.batches())
 
     def batches(self) -> Iterator[list[dict[str, Any]]]:
-        """Yield the rows, some at a time."""
+        """Yield the rows in batches."""
         found = self._query(f"SELECT {', '.join(COLUMNS)} FROM rows ORDER BY position")
         while rows := found.fetchmany(AT_ONCE):
             yield [dict(zip(COLUMNS, row, strict=True)) for row in rows]
@@ -113,7 +114,7 @@ class StagedSamples:
         return map(sample_of, self.rows())
 
     def repeats(self) -> Iterator[Repeat]:
-        """Yield the samples that ask what an earlier one asks, spaces folded; in order."""
+        """Yield, in order, the samples that repeat an earlier question, ignoring whitespace."""
         self._find_repeats()
         found = self._query(
             """SELECT r.place, r.answer, f.place, f.answer FROM repeats
@@ -124,17 +125,18 @@ class StagedSamples:
             yield Repeat(place, earlier, _differ(answer, first))
 
     def leave_repeats_out(self) -> int:
-        """Keep the first of samples that ask the same, spaces folded; return how many go."""
+        """Remove samples that repeat a question, ignoring whitespace; return their number."""
         self._find_repeats()
         return self._query(
             "DELETE FROM rows WHERE position IN (SELECT position FROM repeats)"
         ).rowcount
 
     def alike(self, length: int) -> tuple[int, int]:
-        """Count the samples that begin as another question does, and the beginnings they share.
+        """Count samples that begin like a different question, and the beginnings they share.
 
-        A beginning is the first `length` characters after the text that all samples begin with.
-        Samples with a cluster do not count.
+        A beginning is the first `length` characters after the prefix that all samples have in
+        common.
+        Samples with a cluster are ignored.
         """
         low, high = self._query("SELECT min(question), max(question) FROM rows").fetchone()
         pairs = zip(low or "", high or "", strict=False)
@@ -150,7 +152,7 @@ class StagedSamples:
         return int(samples), beginnings
 
     def _find_repeats(self) -> None:
-        # The index is sorted on disk and read in its order: a set of keys would fill the memory.
+        # SQLite sorts the index on disk, whereas a Python set of keys would fill the memory.
         self._query("CREATE INDEX IF NOT EXISTS rows_key ON rows (key, position)")
         self._query("DROP TABLE IF EXISTS repeats")
         self._query(
@@ -160,24 +162,24 @@ class StagedSamples:
         )
 
     def leave_out(self, rows: Collection[int]) -> list[str]:
-        """Take out rows by their number from 1; return their places, or those numbers."""
+        """Remove rows by number, counted from 1; return their places, or else their numbers."""
         found = self._query("SELECT position, place FROM rows ORDER BY position")
         wanted = [(at, place or str(n)) for n, (at, place) in enumerate(found, 1) if n in rows]
         self._db.executemany("DELETE FROM rows WHERE position = ?", [(at,) for at, _ in wanted])
         return [place for _, place in wanted]
 
     def hold(self, questions: Iterable[tuple[str, str | None]]) -> None:
-        """Take note of the questions that are stored under the name, with answers as JSON."""
+        """Register the questions stored under the dataset's name, with their answers as JSON."""
         rows = ((_key(question), answer) for question, answer in questions)
         self._db.executemany("INSERT INTO held (key, answer) VALUES (?, ?)", rows)
 
     def held_again(self) -> tuple[int, int]:
-        """Count the samples whose question is held, and those of them with another answer."""
+        """Count samples whose question is already stored, and those with a different answer."""
         self._query("CREATE INDEX IF NOT EXISTS rows_key ON rows (key, position)")
         self._query("CREATE INDEX IF NOT EXISTS held_key ON held (key, position)")
         again = contradicting = 0
-        # The last one held counts. Both indexes are read in their order, so that no page is read
-        # twice but for the answers of questions that are held.
+        # The last stored answer to a question counts. Both indexes are scanned in order, so that
+        # only the answers of repeated questions need random access.
         for answer, held in self._query(
             """SELECT r.answer, h.answer FROM (SELECT key, max(position) AS last FROM held
                  GROUP BY key) AS kept JOIN rows r ON r.key = kept.key
@@ -188,7 +190,7 @@ class StagedSamples:
         return again, contradicting
 
     def leave_held_out(self) -> None:
-        """Keep the samples whose question is not held."""
+        """Remove the samples whose question is already stored."""
         self._query("DELETE FROM rows WHERE key IN (SELECT key FROM held)")
 
 
@@ -206,7 +208,7 @@ def _columns(sample: Sample) -> tuple[Any, ...]:
 
 
 def sample_of(row: Any, sample_id: int = 0) -> Sample:
-    """Return the sample that a row of the table `samples` holds."""
+    """Convert a row of the table `samples` to a sample."""
     return Sample(
         question=row["question"],
         answer=answer_of(row["answer"]),
@@ -219,23 +221,23 @@ def sample_of(row: Any, sample_id: int = 0) -> Sample:
 
 
 def answer_of(text: str | None) -> Answer:
-    """Return the answer that a row holds as JSON."""
-    # Half the time of json.loads, which counts for a million rows.
+    """Decode a row's answer from JSON."""
+    # Twice as fast as json.loads, which matters for a million rows.
     return None if text is None else _value(text)[0]
 
 
 def meta_of(text: str) -> dict[str, Any]:
-    """Return the meta that a row holds as JSON."""
+    """Decode a row's meta from JSON."""
     return {} if text == "{}" else json.loads(text)
 
 
 def _key(question: str) -> bytes:
-    """Hash the question; the same for questions that differ in spaces alone."""
+    """Hash the question, ignoring differences in whitespace."""
     return text_sha(" ".join(question.split()))[:16]
 
 
 def _differ(one: str | None, other: str | None) -> bool:
-    """Return whether answers as JSON are different values."""
+    """Return whether two JSON-encoded answers have different values."""
     if one == other:
         return False
     return one is None or other is None or canon(json.loads(one)) != canon(json.loads(other))

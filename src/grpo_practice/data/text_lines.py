@@ -1,4 +1,4 @@
-"""A file's bytes, as lines of text: packed or not, from a disk or from a pipe."""
+"""Read the lines of a text file, optionally gzipped, from disk or from standard input."""
 
 import gzip
 import io
@@ -14,50 +14,54 @@ from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.text import nearest_file
 
 STDIN = Path("-")
-"""Stands for what is piped in."""
+"""Path that means standard input."""
 GZIP = b"\x1f\x8b"
-"""First bytes of gzip, and of no UTF-8 text."""
+"""First bytes of a gzip file; valid UTF-8 text never starts with them."""
 UTF8_MARK = b"\xef\xbb\xbf"
 WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 MAX_LINE = 1 << 28
-"""Bytes of a line; a longer one is no row of text."""
+"""Maximum number of bytes in a line."""
 MAX_STREAM = 1 << 30
-"""Bytes of text whose length no folder shows beforehand: unpacked, or piped in."""
+"""Maximum number of bytes of text with unknown total size: decompressed, or from standard input."""
 MAX_LINES = 1 << 24
-"""Lines of such a text: blank ones are short, and there may be a billion of them."""
+"""Maximum number of lines of such text; blank lines are short, so a small file may contain
+billions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as the file has it."""
+    """One row, as stored in the file."""
 
     place: str
-    """The line it begins on, from 1; in a JSON list, which may be all one line, `1 (row 7)`."""
+    """Line on which the row begins, from 1. In a JSON list, which may be a single line, `1 (row
+    7)`.
+    """
     fields: dict[str, Any]
     within: str | None = None
-    """Key of the list that holds it, in a file that is one object."""
+    """Key of the list that contains the row, if the file is one object."""
 
 
 class _Bytes(Protocol):
-    """The part of a binary file that is needed here."""
+    """The subset of a binary file's interface that this module uses."""
 
     def readline(self, size: int = -1, /) -> bytes:
-        """Read the next line, or so many bytes of it."""
+        """Read the next line, or at most `size` bytes of it."""
         ...
 
 
 def shown(path: Path) -> str:
-    """Return what messages call the file."""
+    """Return the name of the file for use in messages."""
     return "stdin" if path == STDIN else str(path)
 
 
 def at(path: Path, place: object, message: str, *, hint: str | None = None) -> DataError:
-    """Make an error that says where: `file:7: message`."""
+    """Build an error that includes the location: `file:7: message`."""
     return DataError(f"{shown(path)}:{place}: {message}", hint=hint)
 
 
 def through(path: Path, command: str, kind: str) -> str:
-    """Write the command that makes a better file of this one: `tr … < a.csv > lf-a.csv`."""
+    """Build the command that converts this file: `tr … < a.csv > lf-a.csv`."""
     if path == STDIN:
         return f"put `{command}` before it in the pipe"
     if path.suffix.lower() == ".gz":
@@ -66,11 +70,11 @@ def through(path: Path, command: str, kind: str) -> str:
 
 
 def lines(path: Path) -> Iterator[str]:
-    """Yield the file's lines with their ends, without the byte order mark; unpack gzip.
+    """Yield the file's lines including line ends, without the byte order mark; decompress gzip.
 
     Raises:
-        DataError: It cannot be read, is cut off or no UTF-8, or a line or the whole is too long.
-        ConfigError: It is `-`, and nothing is piped in.
+        DataError: The file is unreadable, truncated, too long or not UTF-8, or a line is too long.
+        ConfigError: The path is `-`, and standard input is a terminal.
     """
     number = size = 0
     try:
@@ -102,7 +106,7 @@ def _too_much(path: Path, number: int) -> DataError:
 
 @contextmanager
 def _open(path: Path) -> Iterator[tuple[_Bytes, bool]]:
-    """Yield the bytes to read, and whether there may be any number of them."""
+    """Yield the file to read, and whether its size must be limited while reading."""
     with _pipe() if path == STDIN else _file(path) as file:
         if not file.peek(len(GZIP)).startswith(GZIP):
             yield file, path == STDIN
@@ -119,17 +123,17 @@ def _pipe() -> "Iterator[io.BufferedReader[Any]]":
             "nothing is piped in",
             hint="for example: zcat rows.gz | grpo-practice data upload - --format jsonl --name d",
         )
-    # A buffer of our own waits for enough to tell what it is, however little the pipe gives.
+    # Our own buffer's `peek` waits for enough bytes to recognise gzip, however slow the pipe.
     file: io.BufferedReader[Any] = io.BufferedReader(cast("io.RawIOBase", stdin.buffer))
     try:
         yield file
     finally:
-        file.detach()  # stdin stays open
+        file.detach()  # otherwise the garbage collector would close stdin with the buffer
 
 
 @contextmanager
 def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
-    if path.exists() and not path.is_file():  # a pipe may never end, or never begin
+    if path.exists() and not path.is_file():  # opening or reading a named pipe may block forever
         raise DataError(f"{path} is not a regular file", hint="save it as a file, or pipe it: -")
     with path.open("rb") as file:
         if path.suffix.lower() == ".gz" and not file.peek(len(GZIP)).startswith(GZIP):
@@ -140,7 +144,7 @@ def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
 
 
 def _decode(path: Path, number: int, raw: bytes) -> str:
-    # Raised, never skipped: skipping would drop just the rows with an accent.
+    # Raise even with --skip-bad: skipping would drop exactly the rows with accented characters.
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))
     if b"\0" in raw:
