@@ -1,4 +1,4 @@
-"""A pilot: a little of a run is played and kept, and the rest of it forecast."""
+"""Pilots: play and keep a small part of a run, and forecast the rest."""
 
 from dataclasses import replace
 
@@ -16,10 +16,10 @@ from grpo_practice.store.queries import spending
 
 
 async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
-    """Play the first `n` questions that are left, keep them, and return what is left then.
+    """Play the first `n` remaining questions, keep them, and return the work that then remains.
 
-    The run that goes on uses them. For a practice run they are groups of its next step, and of
-    several evaluations each plays so many.
+    The full run reuses these rollouts. In a practice run they are groups of its next step; of
+    several evaluations, each plays `n` questions.
     """
     store = job.session.store
     mark = store.read(spending.newest_ids)
@@ -34,12 +34,12 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
         names = [job.spec.name]
         await evaluation_run.pilot_evals([job], n)
     did = store.read(spending.work_since, names, mark)
-    begun = replace(job.session, restart_step=None, again=False)  # go on with the pilot's branch
+    begun = replace(job.session, restart_step=None, again=False)  # resume the pilot's branch
     return replace(forecast_of(_within(job, begun)), pilot=n, piloted=did)
 
 
 def forecast_of(job: PracticeJob | EvalJob | ArmsJob | EffectJob) -> Forecast:
-    """Return what is left of a job; see `forecast`, `forecast_arms` and `forecast_effect`."""
+    """Return the forecast of a job, whatever its kind."""
     match job:
         case ArmsJob():
             return forecast_arms(job)
@@ -52,5 +52,5 @@ def forecast_of(job: PracticeJob | EvalJob | ArmsJob | EffectJob) -> Forecast:
 def _within(
     job: PracticeJob | EvalJob | ArmsJob, session: Session
 ) -> PracticeJob | EvalJob | ArmsJob:
-    """Return the job as one of another session."""
+    """Return a copy of the job for another session."""
     return job.within(session) if isinstance(job, ArmsJob) else replace(job, session=session)

@@ -1,4 +1,7 @@
-"""A database that is opened for each call. Light to import: so is the public API."""
+"""A database file that is opened for each call.
+
+This module imports little, because `import grpo_practice` loads it.
+"""
 
 import os
 from collections.abc import Iterator
@@ -16,20 +19,22 @@ if TYPE_CHECKING:
     from grpo_practice.store.open_store import Mode
 
 DATABASE = "grpo-practice.db"
-"""Name of the database where none is given."""
+"""Name of the database file if none is given."""
 IN_MEMORY = ":memory:"
-"""Name by which SQLite keeps a database in memory."""
+"""SQLite's name for a database in memory."""
 
 
 class DatabaseFile:
-    """A database by its name; the base of `Workspace`."""
+    """A database named by its path; the base class of `Workspace`."""
 
     def __init__(
         self, path: str | Path = DATABASE, *, command: str | None = None, signals: bool = False
     ) -> None:
-        # Whatever is stored or raised passes the redactor: it has to know the secrets first.
+        # Everything that is stored or raised is redacted, so the redactor has to know the secrets
+        # before the first call.
         redactor.know(environment_secrets(os.environ))
         if str(path) == IN_MEMORY:
+            # A workspace opens the file anew for each call, which would lose a database in memory.
             raise ConfigError(
                 f"{path} is no file: each connection would have a database of its own",
                 hint="name a file with --db; `--dry-run` keeps nothing",
@@ -56,11 +61,11 @@ class DatabaseFile:
         self.close()
 
     def close(self) -> None:
-        """Refuse further calls; everything of earlier ones is on disk already."""
+        """Refuse further calls. The results of earlier calls are already on disk."""
         self._closed = True
 
     def damage_behind(self, error: Exception) -> StoreError | None:
-        """Return the error of a damaged database, if its values may have caused this error."""
+        """Return an error about a damaged database, if the damage may explain `error`."""
         from grpo_practice.store.check import damage_behind
 
         return damage_behind(self.path, error) if self.path.exists() else None
@@ -71,14 +76,14 @@ class DatabaseFile:
 
         Args:
             mode: See `Mode`.
-            create: Make the file where there is none.
+            create: Whether to create the file if it is missing.
 
         Raises:
-            ConfigError: There is no such file, or the workspace is closed.
+            ConfigError: The file is missing, or the workspace is closed.
             StoreError: The file cannot be used.
         """
-        # Imported here, as everything below is by the method that needs it: `import grpo_practice`
-        # and `grpo-practice --help` must not wait for what a run needs.
+        # Imported here, like the imports of all methods of the API, so that `import grpo_practice`
+        # and `grpo-practice --help` do not wait for modules that only runs need.
         from grpo_practice.store import Store
         from grpo_practice.store.check import damage_explained
 
@@ -88,7 +93,7 @@ class DatabaseFile:
             yield store
 
     def _check_usable(self, *, made: bool) -> None:
-        """Raise ConfigError for a closed workspace, and for a missing file that has to be there."""
+        """Raise ConfigError if the workspace is closed, or if `made` and the file is missing."""
         from grpo_practice.data.catalog import first_dataset
 
         if self._closed:

@@ -1,4 +1,4 @@
-"""The part of `Workspace` for what runs have learnt: libraries, experiences, agents, weights."""
+"""The part of `Workspace` for results of runs: libraries, experiences, agents and weights."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,20 +21,20 @@ if TYPE_CHECKING:
 
 
 class Libraries(DatabaseFile):
-    """Libraries of experiences, and what is made of them."""
+    """Libraries of experiences, and the agents and files made from them."""
 
     def experiences(
         self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False
     ) -> "LibraryReport":
-        """Return the experiences of a library, with the evidence on each.
+        """Return the experiences of a library, with the evidence for each.
 
         Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
             step: `last`, `best`, or the number of a closed step.
-            quarantined: Whether to return also what was kept out, and why.
+            quarantined: Whether to include quarantined experiences and the reasons.
 
         Raises:
-            ConfigError: There is no such library.
+            ConfigError: The library does not exist.
         """
         from grpo_practice.app.libraries import library_report
 
@@ -42,10 +42,10 @@ class Libraries(DatabaseFile):
             return library_report(store, run, str(step), quarantined=quarantined)
 
     def experience(self, name: str, run: str | None = None) -> "ExperienceReport":
-        """Return where the experience `E12` of a run comes from.
+        """Return the history of an experience of a run, for instance `E12`.
 
         Raises:
-            ConfigError: There is no such run, or never was such an experience in it.
+            ConfigError: The run does not exist, or never had this experience.
         """
         from grpo_practice.app.libraries import experience_report
 
@@ -61,17 +61,18 @@ class Libraries(DatabaseFile):
         rewrite: "Mapping[str, str] | None" = None,
         approve: Sequence[str] = (),
     ) -> "EditedLibrary":
-        """Make a library of another one by hand; the run keeps its own.
+        """Make a new library by editing an existing one; the run keeps its own library.
 
         Args:
             run: As for `experiences`.
             step: `last`, `best`, or the number of a closed step.
-            remove: `E12` …, experiences that it is without.
-            rewrite: `E12` → text that it has then.
-            approve: `Q12` …, quarantined texts that it has, whatever was wrong with them.
+            remove: Experiences to leave out: `E12`, …
+            rewrite: New texts of experiences, by label: `E12` → text.
+            approve: Quarantined texts to add despite the reason for their quarantine: `Q12`, …
 
         Raises:
-            ConfigError: There is no such library, experience or text, or a text may not be there.
+            ConfigError: The library, an experience or a quarantined text does not exist, or a text
+                is not allowed in a library.
         """
         from grpo_practice.app.hand_edits import edit_library
 
@@ -87,18 +88,18 @@ class Libraries(DatabaseFile):
         step: str = "last",
         max_tokens: int | None = None,
     ) -> "PruneReport":
-        """Make a library without the experiences that are likely to do harm, as `effects` found.
+        """Make a new library without the experiences that `effects` measured as probably harmful.
 
-        No gain is claimed: `evaluate_arms` measures one. The run keeps its own library.
+        The report claims no gain; measure one with `evaluate_arms`. The run keeps its own library.
 
         Args:
-            library: `RUN[:STEP]` or `L12`; None: that of the latest practice run.
-            step: Step after which it was the library: `last`, `best` or a number.
-            max_tokens: Most tokens of the new library; then the best of those that fit are kept.
+            library: `RUN[:STEP]` or `L12`; None selects the library of the latest practice run.
+            step: Step whose library to prune: `last`, `best` or a number.
+            max_tokens: Maximum size of the new library; the best experiences that fit are kept.
 
         Raises:
-            ConfigError: There is no such library, its experiences are not measured, or none of
-                them fits.
+            ConfigError: The library does not exist, the effects of its experiences were not
+                measured, or no experience fits.
         """
         from grpo_practice.app.pruning import prune
 
@@ -106,10 +107,10 @@ class Libraries(DatabaseFile):
             return prune(store, library, step, max_tokens)
 
     def diff_libraries(self, a: str, b: str) -> "LibraryDifference":
-        """Return what differs between two libraries: `RUN`, `RUN:STEP`, `L12`.
+        """Return the differences between two libraries, named as `RUN`, `RUN:STEP` or `L12`.
 
         Raises:
-            ConfigError: There is no such library.
+            ConfigError: One of the libraries does not exist.
         """
         from grpo_practice.app.hand_edits import diff_libraries
 
@@ -119,16 +120,16 @@ class Libraries(DatabaseFile):
     def approve(
         self, held: Sequence[str] | None = None, run: str | None = None
     ) -> "DecisionReport":
-        """Let held experiences into the library of a run.
+        """Admit held experiences to the library of a run.
 
         Args:
-            held: `H12` …, as `experiences` lists them; None is all of them.
-            run: Name of the run; None: the latest practice run.
+            held: Labels `H12`, …, as listed by `experiences`; None selects all.
+            run: Name of the run; None selects the latest practice run.
 
         Raises:
-            ConfigError: There is no such run, nothing of that name is held, or the library does
-                not take it.
-            LockedError: Somebody works on the run.
+            ConfigError: The run does not exist, it holds no experience of that name, or the library
+                does not accept the text.
+            LockedError: Another process is working on the run.
         """
         from grpo_practice.app.approvals import decide
 
@@ -136,9 +137,9 @@ class Libraries(DatabaseFile):
             return decide(store, held, run, approve=True)
 
     def reject(self, held: Sequence[str] | None = None, run: str | None = None) -> "DecisionReport":
-        """Keep held experiences out for good; the arguments are those of `approve`.
+        """Reject held experiences for good; the arguments are the same as for `approve`.
 
-        Raises: as `approve` does.
+        Raises: The same errors as `approve`.
         """
         from grpo_practice.app.approvals import decide
 
@@ -154,17 +155,18 @@ class Libraries(DatabaseFile):
         output: str | Path | None = None,
         force: bool = False,
     ) -> "Exported":
-        """Return the agent with what it learnt, and write it to a file or folder if one is named.
+        """Return the agent with its learnt experiences; if `output` is given, write it there.
 
         Args:
-            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None: the latest practice run.
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
             step: `last`, `best`, or the number of a closed step.
-            format: None: by the file's name.
+            format: Export format; None chooses it by the name of the file.
             output: File or folder to write.
-            force: Whether to replace it; a section of an `AGENTS.md` replaces itself alone.
+            force: Whether to replace an existing file. An `AGENTS.md` does not need it: only the
+                section written by this program is replaced.
 
         Raises:
-            ConfigError: There is no such library, or the file cannot be written.
+            ConfigError: The library does not exist, or the file cannot be written.
         """
         from grpo_practice.app.agent_export import call_of_program, exported, remember_export
         from grpo_practice.app.library_refs import library_of
@@ -200,17 +202,17 @@ class Libraries(DatabaseFile):
         whole: bool = False,
         force: bool = False,
     ) -> "TrainedExport":
-        """Write the weights of a training run, and the file of the agent that has them.
+        """Write the weights of a training run, and an agent file that uses them.
 
         Args:
             run: Training run.
             step: `last`, `best` (on the selection questions) or the number of a saved step.
-            output: Folder to write; None: `EXP-trained` in the current one.
-            whole: Whether to write the whole model, in place of the adapter.
-            force: Whether to replace a folder that an earlier export has written.
+            output: Folder to write; None is `EXP-trained` in the current folder.
+            whole: Whether to write the whole model instead of the adapter.
+            force: Whether to replace a folder written by an earlier export.
 
         Raises:
-            ConfigError: There are no such weights, or the folder cannot be written.
+            ConfigError: The weights do not exist, or the folder cannot be written.
         """
         from grpo_practice.app.trained_export import export_trained
 

@@ -1,4 +1,4 @@
-"""The part of `Workspace` that plays: evaluation, practice, training, and their forecasts."""
+"""The part of `Workspace` that plays evaluations, practice and training, and forecasts them."""
 
 import re
 from collections.abc import Callable, Coroutine, Iterator
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
 
 class Prepared(Protocol):
-    """A run with all that it names looked up and checked, ready to play."""
+    """A run that is ready to play: everything it names has been found and checked."""
 
     @property
     def session(self) -> "Session":
-        """The invocation that plays it."""
+        """The session in which the run is played."""
         ...
 
 
@@ -54,13 +54,13 @@ T = TypeVar("T")
 def takes(
     kind: Callable[P, Asked],
 ) -> Callable[[Callable[[W, Asked], T]], Callable[Concatenate[W, P], T]]:
-    """Return a decorator that lets a method be called with the fields of its request."""
+    """Return a decorator that lets a method take the fields of its request as keywords."""
 
     def decorated(method: Callable[[W, Asked], T]) -> Callable[Concatenate[W, P], T]:
         def asked(*args: P.args, **fields: P.kwargs) -> Asked:
             try:
                 return kind(*args, **fields)
-            except TypeError as e:  # of a call with a keyword that no field has
+            except TypeError as e:  # a keyword that is no field; name the method, not `__init__`
                 raise TypeError(re.sub(r"\w+\.__init__", method.__name__, str(e))) from None
 
         @wraps(method)
@@ -71,6 +71,7 @@ def takes(
         async def awaited(workspace: W, /, *args: P.args, **fields: P.kwargs) -> Any:
             return await cast("Any", method(workspace, asked(*args, **fields)))
 
+        # `help()` and editors show the fields of the request instead of `*args, **fields`.
         found = awaited if iscoroutinefunction(method) else called
         me = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
         parameters = [me, *signature(kind).parameters.values()]
@@ -81,17 +82,18 @@ def takes(
 
 
 class PlayedRuns(DatabaseFile):
-    """Runs that a request asks for: prepared, then waited for."""
+    """Methods that prepare the run of a request and wait until it has finished."""
 
     @takes(EvalRequest)
     def evaluate(self, request: EvalRequest) -> "EvalReport":
-        """Evaluate an agent on a dataset; what is stored is not asked again.
+        """Evaluate an agent on a dataset; requests with stored answers are not sent again.
 
-        Without a config, the latest run is gone on with, or the other arguments are all there is.
+        Without a config, this call resumes the latest run, or builds the evaluation from the other
+        arguments alone.
 
         Raises:
-            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
-                the same call goes on from there.
+            GrpoPracticeError: The run could not be completed. All answers so far are stored, and
+                the same call continues from there.
         """
         from grpo_practice.app.evaluation_run import prepare_eval, run_eval
 
@@ -99,7 +101,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(EvalRequest)
     async def evaluate_async(self, request: EvalRequest) -> "EvalReport":
-        """Evaluate as `evaluate` does, on the loop that is running. Cancel it to stop it."""
+        """Evaluate as `evaluate` does, on the running event loop. Cancel the task to stop."""
         from grpo_practice.app.evaluation_run import prepare_eval, run_eval
 
         with self._job(request, prepare_eval) as job:
@@ -107,16 +109,17 @@ class PlayedRuns(DatabaseFile):
 
     @takes(ArmsRequest)
     def evaluate_arms(self, request: ArmsRequest) -> "ComparisonReport":
-        """Evaluate an agent with and without what it learnt, played together, and compare.
+        """Evaluate an agent with and without its learnt experiences, played together, and compare.
 
-        Two or more arms: `none`, `full` (the library), `aa` (the same under another seed), `direct`
-        (written by the teacher without practice), `filler` (about other things), libraries (`L12`),
-        and files of libraries and agents. Each is the evaluation that it would be alone; complete
-        ones are not played again, unless `again` says so. Arms name agent and library themselves.
+        Takes two or more arms: `none`, `full` (the library), `aa` (`full` with another seed),
+        `direct` (a library that the teacher wrote without practice), `filler` (experiences about
+        other topics), libraries (`L12`), and files of libraries and agents. Each arm is stored as
+        the evaluation that it would be alone, and a complete one is not played again unless `again`
+        is set. Since arms name agents and libraries, there is no other argument for them.
 
         Raises:
-            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
-                the same call goes on from there.
+            GrpoPracticeError: The run could not be completed. All answers so far are stored, and
+                the same call continues from there.
         """
         from grpo_practice.app.arms import prepare_arms, run_arms
 
@@ -124,7 +127,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(ArmsRequest)
     async def evaluate_arms_async(self, request: ArmsRequest) -> "ComparisonReport":
-        """Evaluate as `evaluate_arms` does, on the loop that is running. Cancel it to stop it."""
+        """Evaluate as `evaluate_arms` does, on the running event loop. Cancel the task to stop."""
         from grpo_practice.app.arms import prepare_arms, run_arms
 
         with self._job(request, prepare_arms) as job:
@@ -132,14 +135,14 @@ class PlayedRuns(DatabaseFile):
 
     @takes(PracticeRequest)
     def practise(self, request: PracticeRequest) -> "PracticeReport":
-        """Let an agent practise; a run goes on where it stopped, and pays nothing twice.
+        """Let an agent practise; a stopped run continues and pays for nothing twice.
 
-        Without a config, the latest practice run is gone on with, else the practice.yaml of the
-        current folder is used.
+        Without a config, this call resumes the latest practice run; if there is no such run, it
+        uses the practice.yaml of the current folder.
 
         Raises:
-            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
-                the same call goes on from there.
+            GrpoPracticeError: The run could not be completed. All answers so far are stored, and
+                the same call continues from there.
         """
         from grpo_practice.app.practice_run import prepare_practice, run_practice
 
@@ -147,7 +150,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(PracticeRequest)
     async def practise_async(self, request: PracticeRequest) -> "PracticeReport":
-        """Practise as `practise` does, on the loop that is running. Cancel it to stop it."""
+        """Practise as `practise` does, on the running event loop. Cancel the task to stop."""
         from grpo_practice.app.practice_run import prepare_practice, run_practice
 
         with self._job(request, prepare_practice) as job:
@@ -155,14 +158,15 @@ class PlayedRuns(DatabaseFile):
 
     @takes(EffectRequest)
     def effects(self, request: EffectRequest) -> "EffectsReport":
-        """Measure what each experience of a library does, on questions that are not evaluated on.
+        """Measure the effect of each experience of a library, on questions kept out of evaluations.
 
-        Each rollout is shown half of the library; the whole and none are played together with them.
-        The same call goes on where one stopped, and pays nothing twice.
+        The prompt of each rollout contains a random half of the library. Rollouts with the whole
+        library and with no library are played together with them. The same call continues an
+        unfinished measurement and pays for nothing twice.
 
         Raises:
-            GrpoPracticeError: The run could not be completed; all that was answered is stored, and
-                the same call goes on from there.
+            GrpoPracticeError: The run could not be completed. All answers so far are stored, and
+                the same call continues from there.
         """
         from grpo_practice.app.effect_run import prepare_effect, run_effect
 
@@ -170,7 +174,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(EffectRequest)
     async def effects_async(self, request: EffectRequest) -> "EffectsReport":
-        """Measure as `effects` does, on the loop that is running. Cancel it to stop it."""
+        """Measure as `effects` does, on the running event loop. Cancel the task to stop."""
         from grpo_practice.app.effect_run import prepare_effect, run_effect
 
         with self._job(request, prepare_effect) as job:
@@ -178,14 +182,14 @@ class PlayedRuns(DatabaseFile):
 
     @takes(TrainRequest)
     def train(self, request: TrainRequest) -> "TrainReport | None":
-        """Train weights by GRPO; a run goes on at its last checkpoint.
+        """Train weights with GRPO; an unfinished run continues from its last checkpoint.
 
-        Started by `torchrun`, all processes call it; only the first one gets a report. Without a
-        config, the latest training run is gone on with, else the practice.yaml of the current
-        folder is used.
+        Under `torchrun`, every process makes this call, and only the first one gets a report.
+        Without a config, the call resumes the latest training run; if there is no such run, it uses
+        the practice.yaml of the current folder.
 
         Raises:
-            GrpoPracticeError: The run could not be completed; its last checkpoint is whole.
+            GrpoPracticeError: The run could not be completed; its last checkpoint is intact.
         """
         from grpo_practice.app.train_job import prepare_train
         from grpo_practice.app.train_run import help_if_not_first, run_train
@@ -196,12 +200,13 @@ class PlayedRuns(DatabaseFile):
 
     @takes(TuneRequest)
     def tune(self, request: TuneRequest) -> "TuneReport":
-        """Train under several settings, choose on the selection questions, and test the best once.
+        """Train with several settings, choose on the selection questions, and test the best once.
 
-        The same call goes on where one stopped; with more `trials` it adds those that are missing.
+        The same call continues an unfinished search; with a higher `trials` it adds the missing
+        ones.
 
         Raises:
-            GrpoPracticeError: The search could not be completed; as `train`.
+            GrpoPracticeError: The search could not be completed; see `train`.
         """
         from grpo_practice.app.population_run import prepare_population, run_population
         from grpo_practice.app.tune_run import prepare_trials, run_trials
@@ -212,23 +217,23 @@ class PlayedRuns(DatabaseFile):
 
     @takes(EvalRequest)
     def forecast_evaluation(self, request: EvalRequest) -> "Forecast":
-        """Return what `evaluate` with these arguments has left; see `forecast_practice`."""
+        """Return the remaining work of `evaluate` with these arguments; see `forecast_practice`."""
         from grpo_practice.app.evaluation_run import prepare_eval
 
         return self._forecast(request, prepare_eval)
 
     @takes(ArmsRequest)
     def forecast_arms(self, request: ArmsRequest) -> "Forecast":
-        """Return what `evaluate_arms` has left to do and to pay; see `forecast_practice`."""
+        """Return the remaining work and cost of `evaluate_arms`; see `forecast_practice`."""
         from grpo_practice.app.arms import prepare_arms
 
         return self._forecast(request, prepare_arms)
 
     @takes(PracticeRequest)
     def forecast_practice(self, request: PracticeRequest) -> "Forecast":
-        """Return what `practise` with these arguments has left to do and to pay.
+        """Return the remaining work and cost of `practise` with these arguments.
 
-        Nothing is asked and nothing is written, unless `pilot` names a number of groups to play.
+        The call sends and stores nothing, unless `pilot` gives a number of groups to play.
         """
         from grpo_practice.app.practice_run import prepare_practice
 
@@ -236,7 +241,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(EffectRequest)
     def forecast_effects(self, request: EffectRequest) -> "Forecast":
-        """Return what `effects` with these arguments has left to do, and how exact it will be."""
+        """Return the remaining work of `effects`, and its expected precision."""
         from grpo_practice.app.effect_run import prepare_effect
         from grpo_practice.pilot import forecast_of
 
@@ -245,7 +250,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(TrainRequest)
     def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
-        """Play and measure one step, keep nothing of it, and say what the run would need."""
+        """Play and measure one step, discard it, and return the needs of the whole run."""
         from grpo_practice.app.train_forecast import forecast_of
         from grpo_practice.app.train_job import prepare_train
 
@@ -294,18 +299,20 @@ class PlayedRuns(DatabaseFile):
                 yield prepare(self._session(store, request, tee(sink)), request)
             return
         if not self.path.exists():
-            # A request that cannot be prepared leaves no empty database behind.
+            # Prepare in memory first, so that a failed request leaves no empty database behind.
             with self._store("foresee") as store:
                 prepare(self._session(store, request, silent), request)
         with self._store(create=True) as store:
             if not isinstance(request, TracedRequest):
-                # `tee`: an exception in a callback must not end a paid run. `traced` has its own.
+                # `tee`, because an exception in a callback must not end a paid run; `traced` does
+                # the same for its sink.
                 yield prepare(self._session(store, request, tee(sink)), request)
                 return
             from grpo_practice.telemetry.tracer import Tracing, traced
 
             tracing = Tracing(request.trace_content, request.trace_sample)
-            # Inside the store's block: when this one ends, all that is traced is still there.
+            # Inside the store's block, because the last spans are sent when `traced` ends, and it
+            # still reads the store then.
             with traced(store, tracing, sink, request.env) as emit:
                 yield prepare(self._session(store, request, emit), request)
 
@@ -316,7 +323,7 @@ class PlayedRuns(DatabaseFile):
         return Session(store, emit, command, request.verbose)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of the work, wherever this is called."""
+        """Return the result of the work, whether or not this thread already runs an event loop."""
         from grpo_practice.app.waiting import run_blocking, run_until_stopped
 
         if self._signals:

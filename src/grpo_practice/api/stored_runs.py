@@ -26,43 +26,47 @@ if TYPE_CHECKING:
 
 
 class RolloutOptions(TypedDict, total=False):
-    """Keywords that choose among the rollouts of a run; each that is given has to apply."""
+    """Keywords that select rollouts of a run; a rollout has to meet all that are given."""
 
     step: int | None
-    """The only step; None is all."""
+    """Step to select; None selects all steps."""
     question: int | None
     """Number of the question in the run's dataset, counted from 1."""
     failed: bool
-    """Whether to return only those with a reward below 1, or none."""
+    """Whether to return only rollouts without a reward or with a reward below 1."""
     flipped: bool
-    """Whether to return only those of questions that were right (a mean reward of 0.5 or more) in
-    one of two plays and wrong in the other: an evaluation and that of the agent without
-    experiences; a practice run's first and its last play of the question."""
+    """Whether to return only rollouts of questions that were right (mean reward of 0.5 or more) in
+    one of two plays and wrong in the other. For an evaluation, the other play is the evaluation
+    of the agent without experiences; for a practice run, the two are the first and the last
+    play of the question.
+    """
     against: str | None
-    """Run to compare with, for `flipped`; None: as said there."""
+    """Run to compare with, for `flipped`; None selects the default described there."""
 
 
 class StoredRuns(DatabaseFile):
     """Runs of a database, and their rollouts."""
 
     def runs(self, kind: "ShownKind | None" = None) -> "RunsReport":
-        """Return all runs, or those of a kind, the oldest first."""
+        """Return all runs, or all of one kind, oldest first."""
         from grpo_practice.reports.stored_runs import runs_report
 
         with self._store() as store:
             return runs_report(store, kind)
 
     def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
-        """Return the names of the runs, the newest first, or of the datasets.
+        """Return the names of the runs (newest first) or of the datasets.
 
-        Nothing is written, and a database that somebody is writing is not waited for.
+        This call writes nothing, and it does not wait for a database that another process is
+        writing.
 
         Raises:
-            StoreError: There is none, or it cannot be read at this moment.
+            StoreError: The database does not exist, or cannot be read right now.
         """
         from grpo_practice.store import Store, datasets
         from grpo_practice.store.queries import runs
 
+        # Called for shell completion, where a person waits for each keystroke.
         with Store(self.path, "look", wait_s=0.2) as store:
             if kind == "datasets":
                 return [dataset.name for dataset in store.read(datasets.newest)]
@@ -72,7 +76,7 @@ class StoredRuns(DatabaseFile):
         """Return the steps, scores and costs of a run.
 
         Raises:
-            ConfigError: There is no such run.
+            ConfigError: The run does not exist.
         """
         from grpo_practice.reports.stored_runs import run_report
 
@@ -89,13 +93,15 @@ class StoredRuns(DatabaseFile):
         """Compare runs with the first of them, question by question.
 
         Args:
-            runs: Two or more evaluations; a practice run stands for that of its last library.
-            detect: Difference, as a share, for which the report says how many questions find it.
-            require: Verdict without which the report's exit is 1.
-            answers: Questions, those that moved most first, whose answers are in the report.
+            runs: Two or more evaluations; a practice run stands for the evaluation of its last
+                library.
+            detect: Difference, as a share; the report estimates how many questions would detect it.
+            require: Verdict that makes the report's exit code 0; any other makes it 1.
+            answers: Number of questions whose answers to include, those with the largest change
+                first.
 
         Raises:
-            ConfigError: There is no such run, or they cannot be compared.
+            ConfigError: A run does not exist, or the runs cannot be compared.
         """
         from grpo_practice.app.comparison import compare
 
@@ -103,15 +109,16 @@ class StoredRuns(DatabaseFile):
             return compare(store, runs, detect=detect, required=require, answers=answers)
 
     def compare_arms(self, exp_id: str, arms: Sequence[str]) -> "ComparisonReport":
-        """Compare what practice and training have done to an agent; nothing is played.
+        """Compare the effects of practice and training on an agent, from stored runs only.
 
         Args:
             exp_id: Experiment.
-            arms: Two or more of `base`, `practised`, `trained` and `trained+practised`, which
-                `evaluate_arms` has played.
+            arms: Two or more of `base`, `practised`, `trained` and `trained+practised`, all played
+                by `evaluate_arms`.
 
         Raises:
-            ConfigError: One was not played, or not asked like the others.
+            ConfigError: An arm was not played, or its questions or settings differ from the
+                others'.
         """
         from grpo_practice.app.trained_arms import compare_stored
 
@@ -119,10 +126,10 @@ class StoredRuns(DatabaseFile):
             return compare_stored(store, exp_id, arms)
 
     def diagnose(self, name: str) -> "RunDiagnosis":
-        """Return what stands in the way of a run, from what is stored; nothing is asked.
+        """Return the problems of a run, found in the stored data without sending a request.
 
         Raises:
-            ConfigError: There is no such run, or nothing of it is stored.
+            ConfigError: The run does not exist, or nothing of it is stored.
         """
         from grpo_practice.reports.run_diagnosis import diagnose
 
@@ -130,7 +137,7 @@ class StoredRuns(DatabaseFile):
             return diagnose(store, name)
 
     def is_training(self, run: str) -> bool:
-        """Return whether it is a training run; False for one that is not there."""
+        """Return whether this is a training run; False if the run does not exist."""
         from grpo_practice.store.queries import runs
 
         with self._store() as store:
@@ -138,10 +145,11 @@ class StoredRuns(DatabaseFile):
             return found is not None and found.kind == "train"
 
     def runs_to_delete(self, *names: str, with_dependants: bool = False) -> list[str]:
-        """Return the names of the runs that `delete_run` would delete; nothing is changed.
+        """Return the names of the runs that `delete_run` would delete, without changing anything.
 
         Raises:
-            ConfigError: There is no such run, or the library of one is another run's start.
+            ConfigError: A run does not exist, or another run starts from the library of one of
+                them.
         """
         from grpo_practice.store.delete_run import doomed
         from grpo_practice.store.queries import runs
@@ -151,35 +159,37 @@ class StoredRuns(DatabaseFile):
             return store.read(doomed, named, with_dependants=with_dependants)
 
     def delete_run(self, *names: str, with_dependants: bool = False) -> "DeletedRuns":
-        """Delete runs, each a name or a glob, and the evaluations that they made.
+        """Delete runs, each named exactly or by a glob, and the evaluations they started.
 
-        Answers that another run uses stay with that run. With dependants, the runs that have a
-        library of one of them are deleted, too.
+        Answers that another run uses remain in that run. With `with_dependants`, runs that use a
+        library of a deleted run are deleted, too.
 
         Raises:
-            ConfigError: There is no such run, or the library of one is another run's start.
-            LockedError: Somebody works on one of them.
+            ConfigError: A run does not exist, or another run starts from the library of one of
+                them.
+            LockedError: Another process is working on one of them.
         """
         from grpo_practice.reports.stored_runs import DeletedRuns
 
         gone = self.runs_to_delete(*names, with_dependants=with_dependants)
         with self._store() as store, ExitStack() as stack:
-            for name in gone:
+            for name in gone:  # lock all of them first: delete every run or none
                 stack.enter_context(store.lock(name))
             return DeletedRuns(store.delete_runs(gone, with_dependants=with_dependants))
 
     def rollouts(
         self, run: str, *, limit: int | None = None, **choice: "Unpack[RolloutOptions]"
     ) -> "Iterator[RolloutReport]":
-        """Yield the rollouts of a run with their transcripts, read as they are asked for.
+        """Yield the rollouts of a run with their transcripts, reading each one on demand.
 
         Args:
             run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
-            limit: Most groups (questions of a step) to read.
+            limit: Maximum number of groups (one question in one step) to read.
             choice: See `RolloutOptions`.
 
         Raises:
-            ConfigError: There is no such run, step or question, or nothing to compare it with.
+            ConfigError: The run, step or question does not exist, or there is no run to compare
+                with.
         """
         from grpo_practice.app.rollouts import Choice, rollouts_of
 
@@ -189,10 +199,10 @@ class StoredRuns(DatabaseFile):
     def transcripts(
         self, run: str, *, limit: int = 3, **choice: "Unpack[RolloutOptions]"
     ) -> "TranscriptsReport":
-        """Return the first rollouts of a run with all that was said in them, and how many are left.
+        """Return the first rollouts of a run with their transcripts, and the number of the others.
 
-        The arguments are those of `rollouts`; `limit` counts groups (questions of a step), with all
-        their attempts.
+        The arguments are the same as for `rollouts`; `limit` counts groups (one question in one
+        step), each with all of its attempts.
         """
         from grpo_practice.app.rollouts import Choice, transcripts_report
 
@@ -202,10 +212,10 @@ class StoredRuns(DatabaseFile):
     def rollout_list(
         self, run: str, *, limit: int = 50, **choice: "Unpack[RolloutOptions]"
     ) -> "RolloutsReport":
-        """Return the first rollouts of a run, a line each; what was said is not read.
+        """Return the first rollouts of a run as one line each, without reading their transcripts.
 
-        The arguments are those of `rollouts`; `limit` counts rollouts, and how many there are is in
-        the report.
+        The arguments are the same as for `rollouts`; `limit` counts rollouts, and the report gives
+        the total number.
         """
         from grpo_practice.app.rollouts import Choice, rollout_report
 
@@ -213,13 +223,13 @@ class StoredRuns(DatabaseFile):
             return rollout_report(store, Choice(run, **choice), limit)
 
     def rows(self, run: str) -> "Iterator[ExportRow]":
-        """Yield the rollouts of a run as flat rows, read as they are asked for.
+        """Yield the rollouts of a run as flat rows, reading each one on demand.
 
         Args:
             run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
 
         Raises:
-            ConfigError: There is no such run, or nothing was played in it yet.
+            ConfigError: The run does not exist, or none of its rollouts has been played yet.
         """
         from grpo_practice.app.run_rows import run_rows
 
@@ -234,18 +244,18 @@ class StoredRuns(DatabaseFile):
         format: "RowFormat | None" = None,
         force: bool = False,
     ) -> "ExportedRows":
-        """Write the rollouts of a run to a file, one to a row.
+        """Write the rollouts of a run to a file, one per row.
 
         Args:
             run: As for `rows`.
             path: File to write.
-            format: `csv`, in which no text is a formula, or `jsonl`, which is exact; None: by the
-                file's name.
-            force: Whether to replace it.
+            format: `csv`, in which no text can act as a formula, or `jsonl`, which is exact; None
+                chooses by the name of the file.
+            force: Whether to replace an existing file.
 
         Raises:
-            ConfigError: There is no such run, nothing was played in it yet, or the file is there
-                or cannot be written.
+            ConfigError: The run does not exist, none of its rollouts has been played yet, or the
+                file already exists or cannot be written.
         """
         from grpo_practice.export.files import write_lines
         from grpo_practice.export.rows import Counted, format_of_rows, row_lines
@@ -259,16 +269,16 @@ class StoredRuns(DatabaseFile):
     def training_rows(
         self, run: str, format: "DataFormat", **options: "Unpack[DataOptions]"
     ) -> "Iterator[dict[str, Any]]":
-        """Yield rows for TRL's SFTTrainer or DPOTrainer, read as they are asked for.
+        """Yield rows for TRL's SFTTrainer or DPOTrainer, reading each one on demand.
 
         Args:
             run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
-            format: `sft` for single attempts, `dpo` for pairs of a better and a worse one.
+            format: `sft` for single attempts, `dpo` for pairs of a better and a worse attempt.
             options: See `DataOptions`.
 
         Raises:
-            ConfigError: There is no such run, it is an evaluation and `include_eval` is not set, or
-                it has nothing to be trained on.
+            ConfigError: The run does not exist, it is an evaluation and `include_eval` is not set,
+                or it has no usable training data.
         """
         from grpo_practice.app.training_data import training_data
 
@@ -284,17 +294,17 @@ class StoredRuns(DatabaseFile):
         force: bool = False,
         **options: "Unpack[DataOptions]",
     ) -> "ExportedData":
-        """Write rows for TRL's trainers to a file of JSON lines; see `training_rows`.
+        """Write rows for TRL's trainers to a JSON Lines file; see `training_rows`.
 
         Args:
             run: As for `training_rows`.
             format: As for `training_rows`.
             path: File to write.
-            force: Whether to replace it.
+            force: Whether to replace an existing file.
             options: See `DataOptions`.
 
         Raises:
-            ConfigError: As for `training_rows`; or the file is there, or cannot be written.
+            ConfigError: As for `training_rows`; or the file already exists or cannot be written.
         """
         from grpo_practice.app.training_data import training_data
         from grpo_practice.export.files import write_lines
@@ -309,14 +319,14 @@ class StoredRuns(DatabaseFile):
         return ExportedData(run, format, Path(path), rows.n, left_out, data.simulated)
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
-        """Copy the database as it is now, also while a run writes to it.
+        """Copy the database as it is now, even while a run is writing to it.
 
         Args:
-            target: File to make (default: the database's name + .bak).
-            replace: Whether it may be there already.
+            target: File to create (default: the database's name + .bak).
+            replace: Whether to replace an existing file.
 
         Raises:
-            ConfigError: There is no database, or the copy may not have this name.
+            ConfigError: The database does not exist, or the copy may not have this name.
             StoreError: The database is damaged, or the copy cannot be written.
         """
         from grpo_practice.app.database import backup_database
@@ -324,11 +334,11 @@ class StoredRuns(DatabaseFile):
         return backup_database(self.path, Path(target) if target else None, replace=replace)
 
     def check(self) -> "DatabaseCheck":
-        """Look whether the database is whole; nothing is changed, and runs may go on.
+        """Check the integrity of the database without changing it; runs may continue.
 
         Raises:
-            ConfigError: There is no database.
-            StoreError: It is not ours, or cannot be opened at all.
+            ConfigError: The database does not exist.
+            StoreError: The file is not a database of this program, or cannot be opened at all.
         """
         from grpo_practice.app.database import check_database
 

@@ -1,4 +1,4 @@
-"""The public Python API: a database of runs, datasets and experiences, and what is done with it."""
+"""The public Python API: a database of runs, datasets and experiences, and its operations."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -34,23 +34,23 @@ if TYPE_CHECKING:
     from grpo_practice.types import Sample
 
 PORT = 8400
-"""Port to serve at where none is given."""
+"""Default port of `serve`."""
 VIEW_PORT = 8390
-"""Port to show pages at where none is given."""
+"""Default port of `view`."""
 ReportFormat = Literal["html", "md"]
 
 
 def environment(
     trust: "Sequence[str | Path]" = (), trust_hosts: Sequence[str] = ()
 ) -> "Environment":
-    """Return the process's variables and those of `.env`, to be given to a method as `env`.
+    """Return the variables of this process and of `.env`, for the argument `env` of a method.
 
     Args:
-        trust: Files of others that you have read and trust: an agent's, or the database.
-        trust_hosts: Hosts that may be sent the keys that would go there.
+        trust: Files by other people that you have read and trust: agent files, or the database.
+        trust_hosts: Hosts that may receive the keys that the configuration would send them.
 
     Raises:
-        ConfigError: There is a `.env` that cannot be read.
+        ConfigError: The `.env` file cannot be read.
     """
     from grpo_practice.config.input import known
 
@@ -58,16 +58,17 @@ def environment(
 
 
 class Workspace(StoredRuns, Libraries, PlayedRuns):
-    """A database, and what is done with it; also a context manager, sync or async.
+    """A database and all operations on it; also a context manager, sync or async.
 
-    Each call opens the file and closes it again, so that a workspace may be kept for as long as
-    one likes, and be used by several threads, event loops and processes.
+    Each call opens the file and closes it again, so a workspace can be kept indefinitely and shared
+    by threads, event loops and processes.
 
     Args:
-        path: SQLite file; made by the first call that writes.
-        command: Command to put on record for runs; None names the method that was called.
-        signals: Whether a blocking call stops in order at SIGINT, SIGTERM or SIGHUP and raises
-            StoppedError. Only for a program's main thread; else Ctrl-C is a KeyboardInterrupt.
+        path: SQLite file; created by the first call that writes.
+        command: Command to record for runs; None records the method that was called.
+        signals: Whether a blocking call handles SIGINT, SIGTERM and SIGHUP by stopping in an
+            orderly way and raising StoppedError. Works only in the main thread of a program;
+            without it, Ctrl-C raises KeyboardInterrupt.
     """
 
     @property
@@ -85,24 +86,24 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         agent: str | Path | None = None,
         env: "Mapping[str, str] | None" = None,
     ) -> "ConfigReport":
-        """Load a configuration; without one, that of the latest run.
+        """Load a configuration; without one, load the configuration of the latest run.
 
-        Nothing that it names is run.
+        Programs and code that the configuration names are not run.
 
         Args:
-            config: As for `evaluate`; None: the latest run's configuration.
+            config: As for `evaluate`; None selects the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
-            agent: File of an agent to be evaluated so.
-            env: Variables that it may name; None: the process's, and those of `.env`.
+            agent: Agent file to be evaluated with this configuration.
+            env: Variables that the configuration may name; None uses the process's and `.env`.
 
         Raises:
-            ConfigError: There is none, or it cannot be used.
+            ConfigError: There is no configuration, or it cannot be used.
         """
         from grpo_practice.app.any_config import config_report, load_config
         from grpo_practice.config.input import known
 
         file = None if agent is None else Path(agent)
-        # An agent can be looked at where there is no database; else that is what is said.
+        # Inspecting an agent needs no database; other calls report that it is missing.
         unmade = file is not None and not self.path.exists()
         open_store = None if unmade else self._store
         return config_report(load_config(config, sets, known(env), open_store, agent=file))
@@ -117,17 +118,17 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "Diagnosis":
-        """Check all that a run needs before it costs; problems are in the result, never raised.
+        """Check everything a run needs before it costs money; return problems, never raise them.
 
-        Each endpoint is asked two tiny questions; the teacher makes one tiny comparison.
+        The check sends two tiny requests to each endpoint, and one tiny comparison to the teacher.
 
         Args:
-            config: As for `evaluate`; None: the latest run's configuration.
+            config: As for `evaluate`; None selects the latest run's configuration.
             sets: Overrides, `KEY=VALUE`.
-            agent: File of an agent to be evaluated so.
-            run: Whether to try the programs that the configuration names, too.
-            env: Variables that it may name; None: the process's, and those of `.env`.
-            on_event: Told what is being asked.
+            agent: Agent file to be evaluated with this configuration.
+            run: Whether to also try the programs that the configuration names.
+            env: Variables that the configuration may name; None uses the process's and `.env`.
+            on_event: Receives notices about the requests that are sent.
         """
         from grpo_practice.app.waiting import run_blocking
 
@@ -146,7 +147,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "Diagnosis":
-        """Check as `doctor` does, on the loop that is running."""
+        """Check as `doctor` does, on the running event loop."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
 
         request = DoctorRequest(
@@ -162,16 +163,17 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
     def trust(
         self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
     ) -> "TrustReport":
-        """Remember that you trust files and folders of others; return all that you trust.
+        """Remember that you trust files and folders by other people; return everything you trust.
 
         Args:
-            paths: Files, trusted while their texts stay what they are: an agent's, used from the
-                current folder, or a database with the configurations in it; and whole folders.
-            hosts: Hosts that may be sent each of the keys.
-            keys: Variables with keys, `UTU_LLM_API_KEY` for instance.
+            paths: Files or whole folders. A file is trusted until its text changes: an agent file,
+                when used from the current folder, or a database with the configurations stored in
+                it.
+            hosts: Hosts that may receive each of the keys.
+            keys: Names of variables that hold keys, for instance `UTU_LLM_API_KEY`.
 
         Raises:
-            ConfigError: There is no such file, or it cannot be remembered.
+            ConfigError: A file does not exist, or the trust cannot be stored.
         """
         from grpo_practice.app.trusting import trust
 
@@ -187,7 +189,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         env: "Mapping[str, str] | None" = None,
         on_event: Emit = silent,
     ) -> "ScoredAnswer":
-        """Score one response by itself; see `app.score_answer`. Nothing is stored."""
+        """Score a single response; see `app.score_answer`. Nothing is stored."""
         from grpo_practice.app.score_answer import score_answer
         from grpo_practice.app.waiting import run_blocking
 
@@ -221,15 +223,15 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         on_ready: "Callable[[Served], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
-        """Serve an agent's file as an OpenAI-compatible endpoint, until the task is cancelled.
+        """Serve an agent file as an OpenAI-compatible endpoint, until the task is cancelled.
 
         Args:
-            agent: File, as `export` writes it, or the mapping that one would hold.
-            port: 0 takes any free one.
-            record: Run to keep all that passes in.
-            env: Variables that the agent may name; None: the process's, and those of `.env`.
-            on_ready: Called once requests are answered.
-            on_event: Told what a person should know.
+            agent: File written by `export`, or a mapping with the contents of such a file.
+            port: Port to listen on; 0 picks a free one.
+            record: Run in which to store all requests and responses; None stores nothing.
+            env: Variables that the agent may name; None uses the process's and `.env`.
+            on_ready: Called once the server accepts requests.
+            on_event: Receives notices for the user.
 
         Raises:
             ConfigError: The agent, the port, or the name of the run cannot be used.
@@ -252,18 +254,18 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         output: str | Path | None = None,
         force: bool = False,
     ) -> "SavedReport":
-        """Return the report of runs as one page: whether they got better, and why.
+        """Return a one-page report of runs: whether they improved, and why.
 
         Args:
-            runs: Runs of practice, training and evaluation; none: the latest of them, in this
-                order.
-            format: `html` is one file that loads nothing and runs nothing, `md` is for a pull
-                request; None: by the file's name.
+            runs: Runs of practice, training and evaluation; without any, the latest run of the
+                first of these kinds that has one.
+            format: `html` is one file that loads and runs nothing, `md` is for a pull request; None
+                chooses by the name of the file.
             output: File to write.
-            force: Whether to replace it.
+            force: Whether to replace an existing file.
 
         Raises:
-            ConfigError: There is no such run, one was never begun, or the file cannot be written.
+            ConfigError: A run does not exist or has not begun, or the file cannot be written.
         """
         from grpo_practice.errors import ConfigError
         from grpo_practice.export.files import check_free, write_file
@@ -283,10 +285,10 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             raise ConfigError(f"there is no report format {format!r}", hint="there are html, md")
         with self._store() as store:
             names = [*dict.fromkeys(runs)] or [latest_run(store)]
-            for name in names:  # a file in the way would hide that a run is misspelt
+            for name in names:  # first, so that an existing file does not hide a misspelt run
                 store.read(get, name)
             if path is not None and not force:
-                check_free(path)  # before the work of making it
+                check_free(path)  # before the slow part, making the report
             stories = [story_of(store, name) for name in names]
             parts = [
                 Part(n, story, choose(store, story, f"x{n}")) for n, story in enumerate(stories)
@@ -321,18 +323,18 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         on_ready: "Callable[[Viewed], None]" = lambda _: None,
         on_event: Emit = silent,
     ) -> None:
-        """Show the runs as pages on this machine, until the task is cancelled.
+        """Show the runs as web pages on this machine, until the task is cancelled.
 
-        Nothing is written to the database, and runs may go on meanwhile.
+        The viewer writes nothing to the database, and runs may continue while it is open.
 
         Args:
-            port: 0 takes any free one.
-            open_browser: Whether to start the system's browser with the first address.
-            on_ready: Called once pages are shown; the address that it is given is a secret.
-            on_event: Told what a person should know.
+            port: Port to listen on; 0 picks a free one.
+            open_browser: Whether to open the address in the system's browser.
+            on_ready: Called once pages are available; the address passed to it is a secret.
+            on_event: Receives notices for the user.
 
         Raises:
-            ConfigError: There is no such database, or the port cannot be used.
+            ConfigError: The database does not exist, or the port cannot be used.
             StoreError: The database cannot be read, or has another schema.
         """
         from grpo_practice.see.server import serve_pages
@@ -348,18 +350,18 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         )
 
     def trace(self, run: str, *, content: bool = True, sample: float = 1.0) -> "TraceReport":
-        """Send the traces of a stored run to the collector that the environment names.
+        """Send the traces of a stored run to the collector named by the environment.
 
-        Sending twice is harmless: the same run has the same traces.
+        Sending a run twice is harmless, because its traces are the same each time.
 
         Args:
             run: Name of the run.
-            content: Whether they show questions, prompts, answers and errors.
+            content: Whether traces include questions, prompts, answers and errors.
             sample: Share of the groups to send, above 0 and up to 1; the same groups each time.
 
         Raises:
-            ConfigError: There is no such run, or no collector is named.
-            EndpointError: The collector takes no traces.
+            ConfigError: The run does not exist, or the environment names no collector.
+            EndpointError: The collector does not accept the traces.
         """
         from grpo_practice.requests.base import check_share
         from grpo_practice.telemetry.stored import send_stored
@@ -371,12 +373,12 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
 
 
 def _next(story: "Story") -> str:
-    """Return the command to type after the report of a run."""
+    """Return the command to suggest after the report of a run."""
     run = story.report.run
     if run.kind == "practice" and story.measure is None and story.library:
         return f"grpo-practice export-agent --run {quote(run.name)}"
     if run.kind == "eval" and run.steps_closed == run.steps:
         return f"grpo-practice rollouts list {quote(run.name)}"
-    if run.kind == "train":  # weights have to be there before they can be measured
+    if run.kind == "train":  # the weights must exist before they can be measured
         return story.report.next_command
     return story.measure or story.report.next_command

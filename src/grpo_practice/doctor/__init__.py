@@ -1,1 +1,1 @@
-"""Checks of what would go wrong with a configuration, before it costs anything."""
+"""Checks of the problems that a configuration would cause, before it costs anything."""

@@ -1,4 +1,4 @@
-"""Checks of the data: unreadable golds, and questions that stand twice."""
+"""Checks of the data: unreadable gold answers, and duplicate questions."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -24,7 +24,7 @@ from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import SHOWN, tried, unusable_golds
 
 GOLDS = 20
-"""Most golds to try, spread over the dataset."""
+"""Maximum number of gold answers to try, spread over the dataset."""
 
 
 def samples_of(
@@ -32,7 +32,7 @@ def samples_of(
 ) -> tuple[dict[str, Samples], list[Finding]]:
     """Return the samples of each dataset the configuration names, by its use, and the findings.
 
-    They can be read while the store is open, and those of files until `held` is closed.
+    Stored samples can be read while the store is open, and samples of files until `held` is closed.
     """
     found, findings = dict[str, Samples](), list[Finding]()
     for use, name in config.datasets.items():
@@ -57,7 +57,7 @@ def _stage(staged: StagedSamples, path: Path, config: EvalConfig) -> StagedSampl
 
 
 def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:
-    """Check that the prompts of distillation can be used: the files, and a begun run's own."""
+    """Check that the distillation prompts can be used: the files, and an open run's own."""
     if config.kind != "practice":
         return []
     try:
@@ -65,6 +65,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
         run = store.read(runs.find, config.exp_id) if store is not None else None
         if store is not None and run is not None and run.steps_closed < run.steps:
             assert run.head_branch is not None, "a run with steps has a branch"
+            # An unfinished run continues with the prompts that it stored, not with the files.
             prompts_from(store.read(branches.load, run.head_branch).prompts, run.name)
     except GrpoPracticeError as e:
         return [problem("prompts", e)]
@@ -73,9 +74,9 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
 
 
 def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
-    """Check for questions that are twice in a dataset, or in two that should share none."""
+    """Check for questions repeated within a dataset, or shared between datasets."""
     found = []
-    # Hashes, not texts, which may be more than the memory holds.
+    # Compare hashes instead of texts: the texts of a dataset may not fit into memory.
     seen = {use: {hash(folded(s.question)) for s in samples} for use, samples in data.items()}
     for use, questions in seen.items():
         twice = len(data[use]) - len(questions)
@@ -98,9 +99,9 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
 async def look_at_verify(
     config: RunConfig, data: Mapping[str, Samples], base_dir: Path, *, run: bool
 ) -> list[Finding]:
-    """Check that the verify function takes right answers for right, and others for wrong.
+    """Check that the verify function accepts right answers and rejects others.
 
-    One in a file is left alone unless `run` is set.
+    A function in a file is not called unless `run` is set.
     """
     spec = config.evaluation.verify
     about = f"verify {spec.name}"
@@ -122,6 +123,7 @@ async def look_at_verify(
         for sample in chain.from_iterable(data.values())
         if gold_texts(sample.answer) and check_gold(function, sample) is None
     )
+    # Datasets are often sorted by difficulty or topic, so take samples from all over.
     every = max(1, answered // GOLDS)
     chosen = list(islice(golds, 0, GOLDS * every, every))
     return findings + await tried(function, chosen or [Sample("What is 12 + 12?", "24")])
@@ -130,7 +132,7 @@ async def look_at_verify(
 def _look_at_golds(
     config: RunConfig, data: Mapping[str, Samples], function: VerifyFunction
 ) -> tuple[list[Finding], int]:
-    """Check that few golds cannot be used; return the findings, and how many can be."""
+    """Check that few gold answers are unusable; return findings and the number of usable ones."""
     most = (config.practice if config.kind == "practice" else DEFAULT_LIMITS).max_failed_share
     findings, answered = list[Finding](), 0
     for use, samples in data.items():

@@ -1,4 +1,4 @@
-"""All findings of `doctor`: the machine, and what a configuration names, if there is one."""
+"""All findings of `doctor`: about the machine, and about a configuration if there is one."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -39,35 +39,35 @@ class DoctorRequest:
 
     database: Path
     config: ConfigInput | None = None
-    """Configuration in any form; None: that of the latest run, if there is one."""
+    """Configuration in any form; None uses that of the latest run, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
     agent: Path | None = None
-    """File of an agent to be evaluated so."""
+    """Agent file to be evaluated with this configuration."""
     run: bool = False
     """Whether to try the programs that the configuration names."""
     env: Mapping[str, str] | None = None
-    """Variables that the configuration may name; None: the process's, and those of `.env`."""
+    """Variables that the configuration may name; None uses the process's and `.env`."""
 
 
 async def diagnose(
     request: DoctorRequest, notice: Callable[[str], None] = lambda _: None
 ) -> Diagnosis:
-    """Check everything that can be checked; problems are part of the result, never raised.
+    """Check everything that can be checked; return problems, never raise them.
 
-    Each endpoint is asked two tiny questions, the teacher makes one tiny comparison, and each
-    toolkit is opened; nothing is stored. The programs that a configuration names are run only if
-    the request says so.
+    The check sends two tiny requests to each endpoint and one tiny comparison to the teacher, and
+    it opens each toolkit; nothing is stored. The programs that a configuration names are run only
+    if the request says so.
 
     Args:
         request: The database and the configuration.
-        notice: Told what is about to be asked, and of how many.
+        notice: Receives a text about the next requests and their number.
     """
     findings = list[Finding]()
     try:
         env = known(request.env)
     except ConfigError as e:
-        env = Environment(os.environ)
+        env = Environment(os.environ)  # continue without `.env`, to report other problems as well
         findings.append(problem(".env", e))
     findings += look_here(request.database, env)
     requests = 0
@@ -81,7 +81,7 @@ async def diagnose(
 async def _check_config(
     request: DoctorRequest, env: Environment, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the findings on what a configuration names; return how many requests were made."""
+    """Add the findings about a configuration's contents; return the number of requests sent."""
     path = request.database
     if path.exists() and not current(path):
         findings.append(warning("config", "not looked at: the database has to be usable first"))
@@ -92,7 +92,7 @@ async def _check_config(
         text = "none given, and no run yet: endpoints, verify function and data are not checked"
         findings.append(warning("config", text, "doctor --config FILE"))
         return 0
-    # To open a database that is not there would make the file.
+    # Opening a missing database would create the file.
     open_store = partial(Store, path) if stored else None
     loaded = load_config(request.config, request.overrides, env, open_store, agent=request.agent)
     which = "that of the latest run" if request.config is None else "the one given"
@@ -125,13 +125,15 @@ async def _check_config(
 async def _look_at_endpoints(
     config: RunConfig, folder: Path, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the findings on the models; return how many requests were made."""
+    """Add the findings about the models; return the number of requests sent."""
     models = models_of(config)
     requests = asked_for(models)
     if requests:
         notice(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
     prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
     findings += await look_at_models(models, prices, config.key("prices"), tools=tools)
+    # A finding names all roles of its model, as in `student, teacher`. A teacher that already
+    # failed would only fail again, and slowly.
     broken = {at for found in problems(findings) for at in found.about.split(", ")}
     if config.kind == "practice" and not (config.only_trains or broken & {"teacher", "prompts"}):
         prompts = configured_prompts(config, folder)
@@ -142,7 +144,7 @@ async def _look_at_endpoints(
 
 
 def _look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
-    """Return whether the extra is there, and the base model, where one is to be trained."""
+    """Check the extra and the base model, if the configuration trains one."""
     if config.train is None:
         return []
     try:
@@ -158,7 +160,7 @@ def _look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
 
 
 def _look_at_approval(config: PracticeConfig) -> list[Finding]:
-    """Return a warning where nobody reads what an agent learns from the web."""
+    """Return a warning if an agent learns from the web and nobody reviews its experiences."""
     if config.practice.approve or not config.evaluation.agent.page_tools:
         return []
     text = (

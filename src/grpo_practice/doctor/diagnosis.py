@@ -1,4 +1,4 @@
-"""The report of `doctor`: all findings, and the exit code that they mean."""
+"""The report of `doctor`: all findings, and the resulting exit code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from grpo_practice.reports.base import Report
 
 
 def not_run(about: str, what: str) -> Finding:
-    """Return the finding on a program that was left alone."""
+    """Return the finding for a program that was not run."""
     return warning(about, f"{what}: not run", "--run tries the programs that a config names")
 
 
@@ -23,12 +23,12 @@ class Diagnosis(Report):
 
     findings: Sequence[Finding]
     requests: int = 0
-    """Requests that endpoints were asked."""
+    """Number of requests sent to endpoints."""
 
     @property
     @override
     def exit_code(self) -> int:
-        """Exit code of the first problem; 0 without one."""
+        """Exit code of the first problem; 0 without a problem."""
         return exit_code(self.findings)
 
     @override

@@ -1,4 +1,4 @@
-"""Checks of the endpoints: two tiny requests each, kept in no ledger."""
+"""Checks of the endpoints, by two tiny requests to each, which are not stored."""
 
 import asyncio
 import socket
@@ -29,14 +29,14 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.text import is_loopback
 
 DEADLINE_S = 30.0
-"""Longest wait for one answer; nothing is sent again after it."""
+"""Timeout for one answer; after a timeout, the request is not retried."""
 WHOLE_S = 35.0
-"""Longest wait for a model at an address, waits that the endpoint asks for included."""
+"""Timeout for a model at an address, including waits that the endpoint asks for."""
 CONNECT_S = 3.0
-"""Longest wait for a connection to an address that gave no answer."""
+"""Timeout for connecting to an address that gave no answer."""
 TRIES = 2
 REQUESTS = 2
-"""Requests to each model at each address."""
+"""Number of requests to each model at each address."""
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
 _NUMBER = {"type": "number"}
@@ -51,11 +51,11 @@ _TOOL = {
 
 
 def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
-    """Return the models of this configuration with their roles, each at each address once."""
+    """Return the models of this configuration with their roles; each endpoint of a model once."""
     roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
-        if not model.model_provider.model:  # a config that only trains has none
+        if not model.model_provider.model:  # a config that only trains names no model
             continue
         at = model.model_provider
         key = (at.model, at.base_url, at.key)
@@ -65,7 +65,7 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
-    """Return how many requests `look_at_models` makes, when nothing goes wrong."""
+    """Return the number of requests that `look_at_models` sends if nothing goes wrong."""
     return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
 
 
@@ -75,15 +75,16 @@ async def look_at_models(
     """Check how each endpoint answers: addresses in parallel, models at one address in turn.
 
     Args:
-        models: As `models_of` has them.
-        prices: What is known of what they cost.
-        key: Where the configuration would say what a model costs.
-        tools: Whether the student calls tools: then it has to take them.
+        models: Roles and models, from `models_of`.
+        prices: Known prices of models.
+        key: Configuration key that sets prices, for hints.
+        tools: Whether the student calls tools, so that its endpoint has to support them.
     """
     turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
     async def asked(role: str, model: ModelConfig) -> list[Finding]:
-        # A server that answers one request after another would seem slow, or cut its answers.
+        # Parallel requests to a server that handles one at a time would make it look slow, or
+        # run into the timeout.
         async with turns[place(model.model_provider.base_url)]:
             return await _model(role, model, prices, key, tools=tools and "student" in role)
 
@@ -127,10 +128,12 @@ async def _model(
                 return [*found, warning(role, text, hint)]
             return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
         except (EndpointError, EndpointRefusedError) as e:
-            # Whatever the error, an endpoint that does not answer once would end a run.
+            # Any error counts as a refusal: an endpoint that fails here would also end a run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
-    if "max_tokens" not in params and role != "teacher":  # see `ReplyBound`
+    if (
+        "max_tokens" not in params and role != "teacher"
+    ):  # the teacher's replies are limited by `ReplyBound`
         text = "max_tokens is not set: a reply may run to the end of the context"
         found.append(warning(role, text, "set max_tokens under its model_settings"))
     found += [warning(role, text) for text in notices]
@@ -139,13 +142,13 @@ async def _model(
 
 
 async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-    """Return the reply, or raise TimeoutError when the time that is left ends."""
+    """Return the reply; raise TimeoutError at the deadline `until`."""
     async with asyncio.timeout_at(until):
         return await client.send(request, limit_s=limit_s)
 
 
 async def _listens(url: str) -> bool:
-    """Return whether something takes connections at the address."""
+    """Return whether a server accepts connections at the address."""
     at = urlsplit(url)
     port = at.port or (443 if at.scheme == "https" else 80)
     try:
@@ -158,7 +161,7 @@ async def _listens(url: str) -> bool:
 
 
 async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
-    """Check that a request with a tool is answered: an agent with toolkits needs that."""
+    """Check that a request with a tool is answered, which an agent with toolkits needs."""
     try:
         reply = await answer
     except TimeoutError:
@@ -214,7 +217,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
 
 async def _resolved(role: str, url: str) -> list[Finding]:
     if environment_proxy(url):
-        return []  # the proxy looks the name up
+        return []  # the proxy resolves the name; this machine may be unable to
     try:
         await asyncio.to_thread(socket.getaddrinfo, host(url), None)
     except (OSError, UnicodeError) as e:

@@ -1,4 +1,4 @@
-"""Checks of this machine: Python, SQLite, the database's place, who may read it."""
+"""Checks of this machine: Python, SQLite, and the location and permissions of the database."""
 
 import os
 import shutil
@@ -13,14 +13,14 @@ from grpo_practice.store import Store
 from grpo_practice.store.migrate import VERSION
 
 OLDEST_SQLITE = (3, 37, 0)
-"""First version with STRICT tables."""
+"""First SQLite version with STRICT tables."""
 LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
 WAL_RESET_FIXED = (3, 51, 3)
-"""First version whose write-ahead log loses nothing when two connections reset it (wal.html)."""
+"""First version that loses nothing if two connections reset the write-ahead log (wal.html)."""
 WAL_RESET_MENDED = ((3, 44, 6), (3, 50, 7))
-"""First patches of older lines with that fix."""
+"""First patch releases of older lines that include the fix."""
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")
-"""Beginnings of file system types that do not share memory, which the database needs."""
+"""Prefixes of file system types without the shared memory that the database needs."""
 
 
 def look_here(database: Path, env: Environment) -> list[Finding]:
@@ -58,7 +58,7 @@ def _programs() -> list[Finding]:
 
 
 def wal_reset_bug(version: tuple[int, ...]) -> bool:
-    """Return whether two connections that reset the write-ahead log can lose a part of it."""
+    """Return whether this version can lose log entries if two connections reset the log."""
     mended = any(version[:2] == since[:2] and version >= since for since in WAL_RESET_MENDED)
     return version < WAL_RESET_FIXED and not mended
 
@@ -74,6 +74,7 @@ def _database(path: Path) -> list[Finding]:
             return [problem("database", e)]
         text = f"{path}, schema {VERSION}"
     found = [ok("database", text)]
+    # Include `-wal` and `-shm`, and backups: they hold the same data.
     beside = sorted(path.parent.glob(f"{path.name}*"))
     for file in beside:
         if file.is_file() and file.stat().st_mode & 0o077:
@@ -83,7 +84,7 @@ def _database(path: Path) -> list[Finding]:
 
 
 def current(path: Path) -> bool:
-    """Return whether the database can be read as it is: it is ours, and not empty."""
+    """Return whether the database can be read as it is: not empty, and of the current schema."""
     try:
         Store(path, "look").close()
     except StoreError:
@@ -92,13 +93,14 @@ def current(path: Path) -> bool:
 
 
 def _place(folder: Path) -> list[Finding]:
-    """Check the folder that the database is in, or will be in."""
+    """Check the folder that holds the database, or will hold it."""
     while not folder.is_dir():
         folder = folder.parent
     found = []
     if not os.access(folder, os.W_OK):
         error = StoreError(f"{folder} cannot be written", hint="name another place with --db")
         found.append(problem("folder", error))
+    # With the sticky bit, as in /tmp, others cannot replace files that are not theirs.
     if folder.stat().st_mode & 0o022 and not folder.stat().st_mode & 0o1000:
         text = f"others can replace the files in {folder}"
         found.append(warning("folder", text, f"chmod go-w {folder}"))
@@ -116,7 +118,7 @@ def _place(folder: Path) -> list[Finding]:
 
 
 def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """Return the type of file system a folder is on; None where the system does not say."""
+    """Return the type of the file system that holds a folder; None if the system does not say."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:
@@ -124,6 +126,6 @@ def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None
     kinds = {}
     for line in lines:
         point, kind = line.split(" ")[1:3]
-        kinds[Path(point.encode().decode("unicode_escape"))] = kind  # spaces stand as \040
+        kinds[Path(point.encode().decode("unicode_escape"))] = kind  # a space is written as \040
     here = folder.resolve()
     return next((kinds[place] for place in (here, *here.parents) if place in kinds), None)

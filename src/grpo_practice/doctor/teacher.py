@@ -1,4 +1,4 @@
-"""A check of the teacher: one tiny comparison, read as a practice reads it."""
+"""A check of the teacher: one tiny comparison, parsed in the same way as during practice."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from grpo_practice.text import count
 from grpo_practice.types import Group, Library, Rollout, Sample, Trajectory, Verdict
 
 COMPARISON_S = 120.0
-"""Longest wait for a reply; it is far longer than those to the other tiny requests."""
+"""Timeout for a reply, far longer than for the other tiny requests."""
 _ANSWERS = ("2 + 3 * 4 = 2 + 12 = 14. The answer is 14.", "2 + 3 = 5, 5 * 4 = 20. It is 20.")
 
 
@@ -33,10 +33,10 @@ async def look_at_teacher(
     prices: Prices,
     notice: Callable[[str], None],
 ) -> tuple[list[Finding], int]:
-    """Check that the teacher's comparison of two tiny attempts can be read.
+    """Check that the teacher's comparison of two tiny attempts can be parsed.
 
     Returns:
-        The finding, and how many requests were made; none of a simulated teacher.
+        The findings, and the number of requests sent; a simulated teacher gets no request.
     """
     if config.teacher.model_provider.simulated:
         return [], 0

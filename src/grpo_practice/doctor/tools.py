@@ -1,4 +1,4 @@
-"""Checks of the agent's toolkits: each is opened, and no tool is called."""
+"""Checks of the agent's toolkits: each is opened, but no tool is called."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -32,15 +32,15 @@ from grpo_practice.types import Trajectory
 
 _SYSTEM = "Answer with the number alone."
 PLAY_S = 30.0
-"""Limit for a question that the user's own agent is given."""
+"""Timeout for a question to the user's own agent."""
 
 
 async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
-    """Check what each toolkit gives, or that an agent of the user's own can be had.
+    """Check the tools of each toolkit, or check that the user's own agent can be started.
 
     Args:
         agent: The agent.
-        folder: What paths in its config are relative to.
+        folder: Folder to which paths in its configuration are relative.
         run: Whether the programs that it names may be run.
     """
     if agent.type != "simple":
@@ -85,7 +85,7 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
         text = f"{what} answered a made-up question without a request"
         return [*found, warning("agent", text, UNASKED)]
     if played.outcome == "error":
-        # It may be right to refuse a reply that no model gave.
+        # A warning, not a problem: an agent may rightly reject a made-up reply.
         return [*found, warning("agent", f"to a made-up question and reply: {played.error}")]
     asked = count(played.turns, "request")
     if not (agent.ignores_system or is_sent(_SYSTEM, played)):
@@ -95,9 +95,9 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
 
 
 async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> list[Finding]:
-    """Check from where the agent's address is reached: from here, and from each node of a cluster.
+    """Check that the agent's address can be reached from here and from each node of a cluster.
 
-    The stack keeps all of it open, since the agent plays next.
+    The stack keeps the proxy and the cluster open, because the agent plays next.
     """
     found = list[Finding]()
     proxy = await stack.enter_async_context(open_proxy(agent.proxy, folder))
@@ -107,6 +107,7 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             found.append(ok("agent.proxy.url", f"{url} leads here ({1000 * took_s:.0f} ms)"))
         except AgentError as e:
             text = f"{url} does not lead here, asked from this machine: {e}"
+            # Only a warning: the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":
         from grpo_practice.app.ray_agent import open_ray
@@ -133,7 +134,7 @@ async def _played(agent: AgentConfig, folder: Path) -> Trajectory:
 
 
 class _MadeUp:
-    """A model that gives one and the same reply (an `AgentChat`)."""
+    """A model that always gives the same reply (an `AgentChat`)."""
 
     model = "made-up"
     params: Mapping[str, Any] = {}
@@ -142,25 +143,25 @@ class _MadeUp:
         self.asked = list[Message]()
 
     async def __call__(self, messages: Sequence[Message], **_: Any) -> Reply:
-        """Return the reply."""
+        """Return the fixed reply."""
         self.asked += messages
         await asyncio.sleep(0)
         return Reply({"role": "assistant", "content": "42"})
 
     def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
-        """Return itself: every model is made up."""
+        """Return the same object, because every model is made up."""
         return self
 
 
 def _by_place(tools: Sequence[Tool]) -> str:
-    """Return the tools as text, by where they run."""
+    """Return the tools as text, grouped by the place in which they run."""
     places = dict.fromkeys(tool.runs_in for tool in tools)
     named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
 def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
-    """Check that tools that are to end a rollout exist, where all there are is known."""
+    """Check that `stop_at_tool_names` names existing tools, if every toolkit could be opened."""
     if problems(found):
         return []
     known = {tool.name for tool in tools}
@@ -182,7 +183,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
-    """Return a stand-in for a model that nothing here asks."""
+    """Return a stand-in for a model that is never called here."""
     await asyncio.sleep(0)
 
     def ask(scope: Scope) -> Chat:

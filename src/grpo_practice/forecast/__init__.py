@@ -1,1 +1,1 @@
-"""Calls, tokens, money and time that a run still takes."""
+"""Calls, tokens, money and time that a run still needs."""

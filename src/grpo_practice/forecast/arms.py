@@ -11,13 +11,13 @@ from grpo_practice.llm.prices import Prices
 
 
 def forecast_arms(job: ArmsJob) -> Forecast:
-    """Return what is left of all arms, each line under its arm's name."""
+    """Return the remaining work of all arms; each line names its arm."""
     store, direct = job.session.store, job.direct
     if direct is not None:
-        # Its library is not there, and will be as long as that of `full`.
+        # The library of `direct` is not written yet. Assume that it will be as long as `full`.
         stand_in = job.evaluations["direct"]
         spec = replace(stand_in.spec, name=f"{stand_in.spec.name}/direct")
-        # `again`: else the answers with the library of `full` would be counted as there.
+        # `again`, because the stored answers with the library of `full` do not count for it.
         afresh = replace(job.session, again=True)
         stand_in = replace(stand_in, spec=spec, session=afresh)
         evaluations = {**job.evaluations, "direct": stand_in}

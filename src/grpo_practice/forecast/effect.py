@@ -1,4 +1,4 @@
-"""The forecast of a measurement of experiences: its calls, and how exact it will be."""
+"""The forecast of an effect measurement: its calls, and its expected precision."""
 
 from dataclasses import replace
 
@@ -12,7 +12,7 @@ from grpo_practice.store.records import EFFECT
 
 
 def forecast_effect(job: EffectJob) -> Forecast:
-    """Return what is left of a measurement, and the standard error that it will have."""
+    """Return the remaining work of a measurement, and its expected standard error."""
     measured = job.evaluations[EFFECT]
     k = measured.config.pass_k
     planned = planned_effect(

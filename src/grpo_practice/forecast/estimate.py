@@ -1,4 +1,4 @@
-"""The rest of a run in calls, tokens, money and time; each a range, and what it rests on."""
+"""The remaining calls, tokens, money and time of a run, as ranges with their evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,16 +23,18 @@ from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Pilo
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
-"""Most tokens of one experience in a prompt: a name and a sentence."""
+"""Upper bound on the tokens of one experience in a prompt: a label and a sentence."""
 TURN_TOKENS = 1_000
-"""Most tokens that a tool call and its result add to the next request, where none was made yet."""
+"""Upper bound on the tokens that a tool call and its result add to the next request, if no such
+call was made yet.
+"""
 ASSUMED_SECONDS = Range(2, 30)
-"""Seconds of one call, where none was made yet."""
+"""Seconds of one call, assumed if no such call was made yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageCalls:
-    """Calls of one stage that are still to be made."""
+    """The remaining calls of one stage."""
 
     part: str
     """`practice` or `evaluation`."""
@@ -40,21 +42,21 @@ class StageCalls:
     model: ModelConfig
     calls: Range
     at_once: int
-    """Most calls in flight at once."""
+    """Maximum number of calls in flight."""
     chars: float = 0.0
-    """Characters of one request, where that is known beforehand; else 0."""
+    """Characters of one request, if they are known in advance; else 0."""
     held: int = 0
-    """Experiences in those characters."""
+    """Number of experiences included in those characters."""
     experiences: float = 0.0
-    """Most experiences in the prompts of these calls; the mean over them."""
+    """Upper bound on the number of experiences in the prompts, averaged over these calls."""
     system: bytes = b""
-    """sha256 of the system prompt that is followed."""
+    """SHA-256 of the system prompt of these calls."""
     turns: Range = ONE
-    """Calls that follow each other in one rollout."""
+    """Consecutive calls in one rollout."""
     transcripts: int = 0
-    """Attempts that one prompt may show as they are."""
+    """Maximum number of attempts that one prompt may show verbatim."""
     reads: float = 0.0
-    """Most tokens that these have together."""
+    """Upper bound on the total tokens of these attempts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +70,17 @@ class Line:
     tokens_in: Range
     tokens_out: Range
     cost_usd: Range | None
-    """Dollars; None when the price is unknown."""
+    """Dollars; None if the price is unknown."""
     call_s: Range
     """Seconds of one call."""
     seconds: Range
     """Total seconds at full concurrency."""
     history: int
-    """Calls that the numbers rest on; 0: they are assumed."""
+    """Number of past calls behind these numbers; 0 if the numbers are assumed."""
     of: Likeness = "run"
-    """Calls that the numbers rest on: of this run, of the same prompt, or of the model."""
+    """Source of these past calls: the same run, the same prompt, or the same model."""
     turns: Range = ONE
-    """Calls that follow each other in one rollout."""
+    """Consecutive calls in one rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ class Total:
     tokens_in: Range
     tokens_out: Range
     cost_usd: Range | None
-    """None if one of the models has no price."""
+    """Dollars; None if one of the models has no price."""
     seconds: Range
 
 
@@ -98,7 +100,7 @@ Reached = Literal["no", "maybe", "yes"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCap:
-    """A cap that is set, and whether the run would reach it."""
+    """A configured cap, and whether the run would reach it."""
 
     flag: str
     cap: float
@@ -107,7 +109,7 @@ class PlannedCap:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Forecast(Report):
-    """The rest of a run, by stage and in sum."""
+    """The remaining work of a run, by stage and in total."""
 
     schema: ClassVar = "grpo-practice.forecast/1"
     in_document: ClassVar = (
@@ -119,31 +121,31 @@ class Forecast(Report):
     simulated: bool
     stages: Sequence[Line]
     account: Account
-    """Caps, and what was spent under them."""
+    """Caps, and the spending that counts against them."""
     waits: int = 0
-    """Times that a practice waits for the slowest of its groups: once in every step."""
+    """Number of times that practice waits for the slowest of its groups: once per step."""
     share: Range | None = None
-    """Share of the groups that teach; None where nothing is distilled."""
+    """Share of the groups that teach; None for a run without distillation."""
     groups: int = 0
-    """Groups that the share was counted in; 0: it is assumed."""
+    """Number of groups in which the share was counted; 0 if the share is assumed."""
     learnable: int = 0
-    """Most experiences that may yet be learnt; later prompts are longer by them."""
+    """Upper bound on the number of experiences still to be learnt, which lengthen later prompts."""
     experience_tokens: int = EXPERIENCE_TOKENS
-    """Tokens assumed for each of these."""
+    """Tokens assumed for each new experience."""
     turns: RolloutRequests | None = None
-    """Requests of a rollout; None where it takes one."""
+    """Requests per rollout; None if every rollout takes exactly one."""
     pilot: int | None = None
-    """Questions to be played first, in a pilot."""
+    """Number of questions in the pilot."""
     piloted: Piloted | None = None
     """Totals of the pilot."""
     power: PlannedPower | None = None
-    """Difference that the evaluation could find; None for a practice without one."""
+    """Difference that the evaluation could detect; None for practice without an evaluation."""
     effect: PlannedEffect | None = None
-    """Standard error of an experience's effect; None for a run that measures none."""
+    """Standard error of an experience's effect; None for a run that measures no effects."""
 
     @property
     def total(self) -> Total:
-        """Sums over all stages; without dollars if one of the models has no price."""
+        """Sums over all stages; the cost is None if one of the models has no price."""
         calls, tokens_in, tokens_out = (
             total(getattr(line, what) for line in self.stages).whole()
             for what in ("calls", "tokens_in", "tokens_out")
@@ -153,19 +155,19 @@ class Forecast(Report):
 
     @property
     def unpriced(self) -> list[str]:
-        """Models that are still to be asked and have no price."""
+        """Models with remaining calls and without a price."""
         return sorted({x.model for x in self.stages if x.cost_usd is None and x.calls.high > 0})
 
     @property
     def _seconds(self) -> Range:
-        """Seconds in all; at most, every wait is for a call of each stage."""
+        """Total seconds; at the upper end, each wait takes one call of every stage."""
         chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
         work = total(line.seconds for line in self.stages)
         return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[PlannedCap]:
-        """Caps that are set, and whether they would be reached."""
+        """Configured caps, and whether the run would reach them."""
         total = self.total
         usd = total.cost_usd or Range()
         needs = {
@@ -185,7 +187,7 @@ class Forecast(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return what is left by stage, and in sum."""
+        """Return the remaining calls by stage, and the total cost and time."""
         usd, seconds = self.total.cost_usd, self.total.seconds
         cost = "unknown" if usd is None else f"${usd.low:.4f} to ${usd.high:.4f}"
         return [
@@ -202,9 +204,9 @@ class Forecast(Report):
 def forecast_line(
     store: Store, prices: Prices, run: str, left: StageCalls, identity: Identity | None = None
 ) -> Line:
-    """Return the forecast of one stage, from the calls so far that are most like those to come.
+    """Return the forecast of one stage, based on the most similar past calls.
 
-    The run's `identity` says which agent plays: calls of another one are not like those to come.
+    The run's `identity` names the agent that plays; calls of another agent are not similar.
     """
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
@@ -215,12 +217,13 @@ def forecast_line(
         _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
     )
     shown = known.experiences if known else left.held
-    # What may yet be learnt makes later prompts longer; it counts at the upper end only.
+    # Experiences still to be learnt make later prompts longer. They may not be learnt, so they
+    # count only at the upper end.
     longer = EXPERIENCE_TOKENS * max(left.experiences - shown, 0.0)
     tokens_in = tokens_in.plus(Range(0, longer))
     price = endpoint.price(model, endpoint.base_url)
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
-    calls = left.calls.whole()  # once, here: what is printed then adds up
+    calls = left.calls.whole()  # round once, here, so that printed numbers add up
     work = calls.times(call_s)
     return Line(
         part=left.part,
@@ -239,9 +242,9 @@ def forecast_line(
 
 
 def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
-    """Return tokens in and out, and seconds, of one call as they were so far."""
+    """Return tokens in, tokens out and seconds of one call, based on past calls."""
     figures = (known.tokens_in, known.tokens_out, known.seconds)
-    if known.of == "model" or known.calls < ENOUGH:  # prompts of another length, or too few
+    if known.of == "model" or known.calls < ENOUGH:  # prompts differ in length, or too few calls
         tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
         if known.of == "model" and (left.chars or left.reads):
             by_text = _by_text(left) if left.chars else _assumed_in(left)
@@ -261,24 +264,24 @@ def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]
 
 
 def _assumed_in(left: StageCalls) -> Range:
-    """Return the tokens of a prompt of which nothing is known; its transcripts may be short."""
+    """Return the tokens of a prompt of unknown length; its transcripts may be short."""
     return Range(*STAGES[left.stage].tokens_in).plus(Range(0, left.reads))
 
 
 def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
-    """Return the tokens of one rollout's transcript, at most, where none is known."""
+    """Return an upper bound on the tokens of one rollout's transcript, if none was stored yet."""
     reply, most = STAGES["play"].tokens_out[1], endpoint_of(agent)[0].get("max_tokens")
     reply = min(reply, most) if isinstance(most, int) else reply
     return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 
 
 def _by_text(left: StageCalls) -> Range:
-    longer = TURN_TOKENS * (left.turns.high - 1) / 2  # the mean over its requests
+    longer = TURN_TOKENS * (left.turns.high - 1) / 2  # mean over the requests of a rollout
     return Range(left.chars / SPARSE_CHARS_PER_TOKEN, left.chars / DENSE_CHARS_PER_TOKEN + longer)
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:
-    """Return the dollars of one call; at least, as much of it is cached as was so far."""
+    """Return the dollars of one call; the lower end assumes the cached share of past calls."""
     cached = int(tokens_in.low * (known.cached_share if known else 0.0))
     least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
     most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))

@@ -1,4 +1,4 @@
-"""The difference that a planned evaluation could find, before it is paid for."""
+"""The difference that a planned evaluation could detect, computed before it costs anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,17 +27,21 @@ from grpo_practice.types import Library
 
 @dataclass(frozen=True, slots=True)
 class PlannedPower:
-    """Smallest difference that a comparison with as large an evaluation finds in 4 cases of 5."""
+    """Smallest difference that two evaluations of this size detect in four of five cases."""
 
     questions: int
     k: int
-    """Rollouts for each question, in both evaluations."""
+    """Rollouts per question, in both evaluations."""
     finds: Range | None
-    """The difference, as a share; None below 10 questions."""
+    """The difference, as a share; None with fewer than 10 questions."""
     measured: bool
-    """Whether it rests on earlier evaluations alone; else on what is usual, in part."""
+    """Whether the estimate rests only on earlier evaluations; if not, it also uses typical
+    values.
+    """
     effective_clusters: float
-    """Number of families of one size that would tell as much; `questions` where each is its own."""
+    """Number of equally large families with the same statistical power; equal to `questions` if
+    each question is its own family.
+    """
 
 
 def planned_power(
@@ -48,19 +52,21 @@ def planned_power(
     family_sizes: Sequence[int] = (),
     level: float = FIRST,
 ) -> PlannedPower:
-    """Return the difference that so many questions find, by what the experiment has measured.
+    """Return the detectable difference, based on earlier evaluations of the experiment.
 
-    The noise within a question comes from its evaluations, else 0.05 to 0.20; how much the true
-    difference varies between questions from their differences to `EXP/eval`, else 0.05 to 0.15.
-    Questions of a family differ like any others at best, and all of them alike at worst.
+    The noise within a question is taken from the experiment's evaluations, or assumed as 0.05 to
+    0.20. The variation of the true difference between questions is taken from their differences to
+    `EXP/eval`, or assumed as 0.05 to 0.15. At best, questions of one family differ like any others;
+    at worst, they all behave alike.
 
     Args:
         store: The database.
         exp_id: Experiment.
-        questions: Questions that are asked.
-        k: Rollouts for each.
-        family_sizes: Questions of each family; empty where each is one of its own. Shape: [C].
-        level: Chance of a verdict without a difference; see `Look.level`.
+        questions: Number of questions to play.
+        k: Rollouts per question.
+        family_sizes: Number of questions in each family; empty if each question is its own family.
+            Shape: [C].
+        level: Probability of a verdict without a true difference; see `Look.level`.
     """
     families = effective_clusters(family_sizes) if family_sizes else float(questions)
     known = _evaluations(store, exp_id)
@@ -79,31 +85,35 @@ def planned_power(
 
 @dataclass(frozen=True, slots=True)
 class PlannedEffect:
-    """Standard error that the effect of one experience will have."""
+    """Expected standard error of the effect of one experience."""
 
     se: Range
-    """The standard error, as a share; the larger the more an effect differs between questions."""
+    """The standard error, as a share; it grows with the variation of the effect between
+    questions.
+    """
     rollouts: int
     measured: bool
-    """Whether it rests on earlier runs of the experiment alone; else on what is usual, in part."""
+    """Whether the estimate rests only on the experiment's earlier runs; if not, it also uses
+    typical values.
+    """
 
 
 def planned_effect(
     store: Store, exp_id: str, library: Library, questions: int, k: int
 ) -> PlannedEffect:
-    """Return how exactly these rollouts measure an effect.
+    """Return the precision with which these rollouts measure an effect.
 
-    The plan rests on the experiment's latest measurement of experiences, else on its
-    evaluations of the baseline and of this library. Their difference D on a question may be due to
-    all experiences alike or to one alone: the variances of the m effects add up to between
-    Var(D) / m and E(D²).
-    If D is not known, effects may be the same for all questions, or as different as rewards from 0
-    to 1 allow.
+    The estimate uses the experiment's latest effect measurement; without one, it uses the
+    evaluations of the baseline and of this library. Their difference D on a question may be caused
+    by all experiences equally or by a single one, so the variances of the m effects add up to
+    between Var(D) / m and E(D²). If D is unknown, effects may be equal for all questions, or vary
+    as much as rewards from 0 to 1 allow.
     """
     m, rollouts = len(library), questions * k
     if (before := _measured_effects(store, exp_id)) is not None:
         errors, planned = before
-        # Noise and differences between questions change with k and m by different factors.
+        # Noise and variation between questions scale differently with k and m, and their shares
+        # in the earlier errors are unknown, so the range covers both scales.
         scales = [
             planned_se(*part, m, questions, k) / planned_se(*part, *planned)
             for part in ((1, 0), (0, 1))
@@ -139,9 +149,9 @@ def _with_library(store: Store, baseline: str, library: Library) -> str | None:
 def _measured_effects(
     store: Store, exp_id: str
 ) -> tuple[Sequence[float], tuple[int, int, int]] | None:
-    """Return the standard errors of the latest effects, then experiences, questions and k.
+    """Return the latest standard errors of effects, and the number of experiences, questions and k.
 
-    None where the experiment has no complete measurement of experiences with enough questions.
+    Returns None if the experiment has no complete effect measurement with enough questions.
     """
     for run in reversed(store.read(runs.all_runs)):
         if run.exp_id == exp_id and run.purpose == EFFECT and run.steps == run.steps_closed > 0:
@@ -153,15 +163,15 @@ def _measured_effects(
 
 
 def _within(known: dict[str, list[Question]]) -> tuple[float, float] | None:
-    """Return the range of the variance within a question, where an evaluation tells it."""
+    """Return the range of the variance within a question; None if no evaluation measures it."""
     found = [s for of in known.values() if (s := sigma2_within(of)) is not None]
     return (min(found), max(found)) if found else None
 
 
 def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
-    """Return the tallies of the experiment's evaluations that tell the noise within a question.
+    """Return the tallies of the experiment's evaluations that measure the noise within a question.
 
-    An evaluation need not be complete: one that grows keeps what it has measured.
+    Incomplete evaluations count as well, because a growing evaluation keeps its measurements.
     """
     found = dict[str, list[Question]]()
     for run in store.read(runs.all_runs):

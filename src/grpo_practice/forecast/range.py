@@ -1,4 +1,4 @@
-"""From the least to the most that is likely."""
+"""Ranges of likely values, and arithmetic with them."""
 
 from collections.abc import Iterable
 from functools import reduce
@@ -6,11 +6,11 @@ from math import sqrt
 from typing import NamedTuple
 
 LEAST_SPREAD = 0.25
-"""Least half-width, as a share of the mean: calls to come are never quite like those that were."""
+"""Minimum half-width, as a share of the mean, because future calls never quite match past ones."""
 
 
 class Range(NamedTuple):
-    """The least and the most that is likely."""
+    """A likely range."""
 
     low: float = 0.0
     high: float = 0.0
@@ -24,7 +24,7 @@ class Range(NamedTuple):
         return Range(self.low + other.low, self.high + other.high)
 
     def whole(self) -> "Range":
-        """Return the same in whole numbers, the upper one rounded up."""
+        """Return the range in whole numbers, with the upper end rounded up."""
         return Range(int(self.low), -int(-self.high // 1))
 
 
@@ -37,7 +37,7 @@ def total(ranges: Iterable[Range]) -> Range:
 
 
 def around(mean: float, spread: float, seen: int, to_come: float) -> Range:
-    """Return the likely mean of the calls to come: within two standard errors of this one."""
+    """Return the likely mean of future calls: within two standard errors of the past mean."""
     error = 2 * spread * sqrt(1 / seen + 1 / max(to_come, 1.0))
     width = max(error, LEAST_SPREAD * mean)
     return Range(max(mean - width, 0.0), mean + width)

@@ -1,4 +1,4 @@
-"""The calls that a run has still to make, and the forecast of them."""
+"""The remaining calls of a run, and their forecast."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,15 +35,15 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 SAMPLED = 200
-"""Questions whose mean length stands for all."""
+"""Number of questions whose mean length is taken for all."""
 
 
 def forecast(job: PracticeJob | EvalJob) -> Forecast:
-    """Return what is left of a run, of a practice run with the evaluations on its way.
+    """Return the remaining work of a run, including the evaluations during a practice run.
 
     Nothing is written.
 
-    Raises: what beginning the run does.
+    Raises: The same errors as beginning the run.
     """
     return _of_practice(job) if isinstance(job, PracticeJob) else _of_eval(job)
 
@@ -84,11 +84,12 @@ def _of_eval(job: EvalJob) -> Forecast:
     rows = [row for row in rows if unfinished(row)]
     played = sum(row.plan.rollouts for row in rows if row.played_by is not None)
     missing = _missing(store, branch, rows)
-    # Those of another run are only scored; and what another run asked is not asked again.
+    # Rollouts played by another run are only scored, and requests that another run has sent are
+    # not sent again.
     to_play = 0 if played else missing - _lent(store, branch, rows)
     left = _scored(job.config, job.verify, Range(to_play, to_play), Range(missing, missing))
     library = job.spec.library
-    if job.spec.purpose == EFFECT:  # about as long as the half that an attempt is shown
+    if job.spec.purpose == EFFECT:  # each attempt sees half of the library
         library = replace(library, experiences=library.experiences[::2])
     left = _prompts(store, job.dataset.id, job.config, library, len(library), left)
     turns = rollout_requests(store, spec, job.config.agent, _plays(left))
@@ -113,7 +114,7 @@ def _power(job: EvalJob) -> PlannedPower:
 
 
 def _plays(left: Sequence[StageCalls]) -> float:
-    """Return the most rollouts that are still to be played."""
+    """Return the maximum number of rollouts still to be played."""
     return sum(x.calls.high for x in left if x.stage == "play")
 
 
@@ -124,7 +125,7 @@ def _lines(
     left: Sequence[StageCalls],
     turns: RolloutRequests | None,
 ) -> list[Line]:
-    """Return the forecast of each stage; until here, calls that play are one for each rollout."""
+    """Return the forecast of each stage, after turning rollouts to play into calls."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
     long = transcript_tokens(config.agent.model, each)
     with_turns = (
@@ -142,24 +143,26 @@ def _lines(
 
 @dataclass(frozen=True, slots=True)
 class _Learning:
-    """Growth of the library in the steps that are not closed."""
+    """Growth of the library in the open steps."""
 
     now: Library
     after: dict[int, float]
-    """Step → most experiences after it."""
+    """Upper bound on the number of experiences after each step, by step."""
     shown: float
-    """Most experiences in the prompts of these steps; the mean over their rollouts."""
+    """Upper bound on the number of experiences in the prompts of these steps, averaged over
+    rollouts.
+    """
 
     @property
     def most(self) -> float:
-        """Most experiences at the end of the run."""
+        """Upper bound on the number of experiences at the end of the run."""
         return max(self.after.values(), default=len(self.now))
 
 
 def _learning(
     store: Store, job: PracticeJob, branch: Branch, rows: Sequence[StepRow], share: Range
 ) -> _Learning:
-    """Return the growth where every group that teaches adds as many experiences as lessons."""
+    """Return the growth if every group that teaches adds the maximum number of lessons."""
     closed = [row.library_out for row in rows if row.closed]
     now = store.read(libraries.load, closed[-1]) if closed else branch.library
     after, shown, rollouts = dict[int, float](), 0.0, 0
@@ -182,9 +185,10 @@ def _practice_calls(
     share: Range,
     learning: _Learning,
 ) -> list[StageCalls]:
-    """Return the calls of the steps that are not closed, without those that the ledger has.
+    """Return the calls of the open steps, except those already in the ledger.
 
-    The plan of the branch says how many rollouts a group has: a run keeps the plan it began with.
+    The number of rollouts per group comes from the plan of the branch, because a run keeps the plan
+    it began with.
     """
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
@@ -226,28 +230,28 @@ def _practice_calls(
 def _scored(
     config: EvalConfig, verify: VerifyFunction, rollouts: Range, judged: Range | None = None
 ) -> list[StageCalls]:
-    """Return the calls that play rollouts, and those that judge them if a model does."""
+    """Return the calls that play rollouts, and the calls of a judge if there is one."""
     agent = config.agent.model
     left = [StageCalls("evaluation", "play", agent, rollouts, config.concurrency)]
     if verify.is_judge:
         most = judged or rollouts
-        least = most.low if verify.kind == "judge" else 0.0  # a function of the user's may not ask
+        least = most.low if verify.kind == "judge" else 0.0  # a user's function may ask nothing
         calls, at_once = Range(least, most.high), config.judge_concurrency
         left.append(StageCalls("evaluation", "judge", config.judge, calls, at_once))
     return left
 
 
 def _missing(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
-    """Return how many of the rollouts that these steps plan, at most, are not settled yet."""
+    """Return the maximum number of planned rollouts in these steps that are not settled yet."""
     return sum(row.rollouts - store.read(scores.settled, branch.judge_id, row) for row in rows)
 
 
 def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
-    """Return how many rollouts, not settled yet, another run's answers are there for."""
+    """Return the number of unsettled rollouts whose answers another run has already stored."""
     asked = Counter[int]()
     for lender in branch.reuses:
         lent = store.read(branches.load, lender)
-        # The most of one: what one of them replayed from another is the same answer.
+        # The maximum, not the sum: lenders that replayed from each other hold the same answers.
         asked |= Counter(store.read(scores.settled_counts, lent, unscored=True))
     return sum(min(_missing(store, branch, [row]), asked[row.plan.step]) for row in rows)
 
@@ -255,7 +259,7 @@ def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
 def _evaluations(
     job: PracticeJob, branch: Branch, rows: Sequence[StepRow], learning: _Learning
 ) -> list[StageCalls]:
-    """Return the calls of evaluations of libraries, made and to come; none is made twice."""
+    """Return the remaining calls to evaluate libraries; no evaluation is counted twice."""
     settings = job.config.practice
     rows_left = any(not row.closed for row in rows)
     left = list[StageCalls]()
@@ -280,10 +284,10 @@ def _on_the_way(
     rows: Sequence[StepRow],
     learning: _Learning,
 ) -> list[StageCalls]:
-    """Return the calls that evaluate the libraries of these steps, and first those named.
+    """Return the calls that evaluate the named libraries first, then the library of each step.
 
-    A step may leave the library as it was; then there is nothing to play: the answers are there,
-    maybe from an agent without a library.
+    A step that leaves its library unchanged needs no calls: the answers are already stored,
+    possibly from an agent without a library.
     """
     store, left = job.session.store, list[StageCalls]()
     known = set[str]()
@@ -310,18 +314,18 @@ def _on_the_way(
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
-    """Return how many rollouts the evaluation of this name has still to play."""
+    """Return the number of rollouts that the evaluation of this name still has to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return evaluation_run.wanted_rollouts(job)
     branch = store.read(branches.load, found.head_branch)
     planned = sum(row.rollouts for row in store.read(steps.on_line, branch))
     settled = sum(store.read(scores.settled_counts, branch).values())
-    return max(evaluation_run.wanted_rollouts(job), planned) - settled  # a plan only grows
+    return max(evaluation_run.wanted_rollouts(job), planned) - settled  # plans only grow
 
 
 def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
-    """Return one entry for each stage; its experiences are the mean over all its calls."""
+    """Return one entry per stage, with its number of experiences averaged over all its calls."""
     found = dict[str, StageCalls]()
     for x in left:
         known = found.get(x.stage)
@@ -343,7 +347,7 @@ def _prompts(
     experiences: float,
     left: Sequence[StageCalls],
 ) -> list[StageCalls]:
-    """Return the same with what is known of the prompts: how long they are and may get."""
+    """Return the calls with known facts about their prompts, such as current and future length."""
     lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     prompt = system_prompt(config.agent.agent.instructions, library)
     chars = len(prompt) + sum(lengths) / max(len(lengths), 1)

@@ -1,4 +1,4 @@
-"""Requests of a rollout: one, unless the agent has tools; then nobody knows before."""
+"""Requests per rollout: always one for an agent without tools, measured or assumed otherwise."""
 
 from dataclasses import dataclass
 
@@ -10,28 +10,30 @@ from grpo_practice.store.queries.spending import ENOUGH
 from grpo_practice.store.records import RunSpec
 
 ASSUMED_MOST = 50
-"""Most requests assumed of an agent of the user's own, where none was played yet."""
+"""Upper bound assumed for a user's own agent, if it has played no rollout yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequests:
-    """Requests of one rollout, and what that rests on."""
+    """Requests per rollout, and the evidence for this number."""
 
     each: Range
     rollouts: int
-    """Rollouts in which they were counted; 0: `each` goes from one to what the agent may take."""
+    """Number of rollouts in which requests were counted; if 0, `each` ranges from one to the
+    agent's limit.
+    """
 
 
 def rollout_requests(
     store: Store, spec: RunSpec, agent: AgentConfig, to_come: float
 ) -> RolloutRequests | None:
-    """Return what rollouts of this agent took so far, in any run; None where that is always one.
+    """Return the requests per rollout of this agent so far, in any run; None if always one.
 
     Args:
         store: The database.
-        spec: The run; its identity says what the agent is.
-        agent: The agent of its config.
-        to_come: How many rollouts are still to be played.
+        spec: The run; its identity says which agent plays.
+        agent: The agent of its configuration.
+        to_come: Number of rollouts still to be played.
     """
     if agent.type == "simple" and not agent.toolkits:
         return None

@@ -1,4 +1,4 @@
-"""Shares of a run's groups that teach and that are summarised; how much a teacher reads."""
+"""Shares of a run's groups that teach and that are summarised; the tokens a teacher reads."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -20,22 +20,23 @@ from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.types import Group
 
 ASSUMED_SHARE = Range(0.1, 0.6)
-"""Share of groups that teach, assumed for a run without groups; a score may lower it."""
+"""Share of groups that teach, assumed for a run without groups; the agent's score may lower it."""
 
 
 def share_of(
     store: Store, branch: Branch, rows: Sequence[StepRow], config: PracticeConfig
 ) -> tuple[Range, int]:
-    """Return the share of groups that teach, and in how many groups it was counted.
+    """Return the share of groups that teach, and the number of groups in which it was counted.
 
     Played groups of open steps count too. Without any group, the share is assumed, within the
-    limits that the agent's score before practice sets.
+    limits set by the agent's score before practice.
     """
     truth = config.practice.given_ground_truth
     groups, informative = store.read(spending.informative, branch)
     for row in rows:
         if row.closed or row.status == "planned":
             continue
+        # Transcripts are large, and the status of a group does not depend on them.
         stored = store.read(rollouts.stored, branch, row, transcripts=False)
         played_in_order = (stored[key][1] for key in sorted(stored))
         by_slot = groupby(played_in_order, attrgetter("slot"))
@@ -50,16 +51,16 @@ def share_of(
 
 
 def _by_score(store: Store, config: PracticeConfig) -> Range:
-    """Return the assumed share, cut to what the score of `EXP/eval` allows.
+    """Return the assumed share, limited by the score of `EXP/eval`.
 
-    A group of n attempts at a question that is answered right with the chance p has both right and
-    wrong ones with the chance 1 - p^n - (1 - p)^n. That is concave in p: where the mean of p is the
-    score, the share over all questions is at most this.
+    If a question is answered right with probability p, a group of n attempts contains both right
+    and wrong ones with probability 1 - p^n - (1 - p)^n. This is concave in p, so at the mean score
+    it is an upper bound on the share over all questions.
     """
     run = store.read(runs.find, eval_name(config.exp_id))
     tallies = store.read(scores.questions_of, run) if run else []
     found = score(tallies, 1).ci95
-    if found is None or any(q.total != q.c for q in tallies):  # rewards in between differ anyway
+    if found is None or any(q.total != q.c for q in tallies):  # partial rewards differ anyway
         return ASSUMED_SHARE
     low, high = found
     n, middle = config.practice.grpo_n, min(max(0.5, low), high)
@@ -68,7 +69,7 @@ def _by_score(store: Store, config: PracticeConfig) -> Range:
 
 
 def _interval(n: int, k: int) -> Range:
-    """Return the share that k of n stand for, by Agresti and Coull: right also for k of 0 or n."""
+    """Return the Agresti-Coull interval of a share of k in n, which also holds for k of 0 or n."""
     n += 4
     share = (k + 2) / n
     width = 2 * sqrt(share * (1 - share) / n)
@@ -78,8 +79,8 @@ def _interval(n: int, k: int) -> Range:
 def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
     """Return the share of compared groups whose attempts are summarised.
 
-    With `auto` it is not known before: anything from none to all, as long as no group of this
-    branch was compared.
+    With `auto` the share is unknown in advance: it is anything from 0 to 1 until a group of this
+    branch has been compared.
     """
     if settings.summaries == "always":
         return ONE
@@ -90,6 +91,6 @@ def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -
 
 
 def reads_of(config: PracticeConfig) -> float:
-    """Return the tokens of a prompt that shows attempts, at most."""
+    """Return the maximum number of tokens in a prompt that shows attempts."""
     reply = endpoint_of(config.teacher)[0].get("max_tokens")
     return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN

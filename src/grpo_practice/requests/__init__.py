@@ -1,1 +1,1 @@
-"""Requests for runs: their fields are keywords in Python, and options of commands."""
+"""Requests for runs, with fields that are keywords in Python and options of commands."""

@@ -1,6 +1,6 @@
-"""Runs as they are asked for: each field is a keyword in Python, and most are options of a command.
+"""Base classes of run requests, with fields that are Python keywords and command options.
 
-Nothing here imports the configuration: a command that only reads would wait for it.
+This module does not import the configuration package, which would slow down read-only commands.
 """
 
 import math
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from grpo_practice.llm.budget import Caps
 
 YES_OR_NO = Literal["yes", "no"]
-"""Type, on the command line, of a field that is True by default."""
+"""Command-line type of a field whose default is True."""
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """How a command fills a field."""
+    """Command-line option that fills a field."""
 
     names: Sequence[str] = ()
-    """`--pass-k`, `-k`; empty for the field's own name."""
+    """Option names, such as `--pass-k` and `-k`; empty derives the name from the field."""
     type: Any = str
-    """Type of the value as it is typed."""
+    """Type of the value on the command line."""
     least: float | None = None
     metavar: str | None = None
     stored: Literal["datasets", "runs"] | None = None
-    """Stored names that the shell completes the value with."""
+    """Kind of stored names that the shell offers as completions."""
     blank: bool = False
-    """Whether an empty text gives no value: `--dataset "$UNSET"`."""
+    """Whether an empty text counts as no value, as in `--dataset "$UNSET"`."""
 
 
 def keyword(default: Any, text: str) -> Any:
-    """Return a field that only Python fills; `text` documents it."""
+    """Return a field that can only be set from Python; `text` documents it."""
     metadata = {"text": text}
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
@@ -56,10 +56,11 @@ def option(
     python: str | None = None,
     **how: Any,
 ) -> Any:
-    """Return a field that is an option, too, with `text` as its help; `how` is for `Option`.
+    """Return a field that is also a command option.
 
-    The value is laid over the configuration at the dotted `key`, if it has one. `python` documents
-    the keyword if that is more than the option.
+    `text` is the help of the option, and `how` holds arguments for `Option`. With a dotted `key`,
+    the value overrides that key of the configuration. `python` documents the keyword if `text` does
+    not fit it.
     """
     of = Option(names, **{"blank": key is not None, **how})
     return field(
@@ -73,14 +74,14 @@ def number(text: str, *names: str, least: int = 1, key: str | None = None, **how
 
 
 def option_of(of: "Field[Any]") -> Option | None:
-    """Return how a command fills a field; None for a field that only Python fills."""
+    """Return the command option of a field; None for a field that can only be set from Python."""
     found: Option | None = of.metadata.get("as")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRequest:
-    """The fields that all requests for a run have."""
+    """Fields shared by all requests for a run."""
 
     method: ClassVar[str]
     """Method of `Workspace` that takes the fields as keywords."""
@@ -139,7 +140,7 @@ class RunRequest:
             how, value = option_of(of), getattr(self, of.name)
             if how and how.least is not None and value is not None and how.type is int:
                 check_least(of.name, value, int(how.least))
-        cost: object = self.max_cost  # Python may have given anything
+        cost: object = self.max_cost  # a Python caller may pass any type
         if cost is None:
             return
         if not isinstance(cost, int | float) or not (math.isfinite(cost) and cost >= 0):
@@ -147,7 +148,7 @@ class RunRequest:
 
     @property
     def changes(self) -> "list[Override]":
-        """All that is laid over the configuration, in this order."""
+        """All overrides of the configuration, in the order in which they are applied."""
         keyed = [(of.metadata.get("key"), getattr(self, of.name)) for of in fields(self)]
         return [
             *self.sets,
@@ -164,13 +165,13 @@ class RunRequest:
         return Caps(self.max_requests, self.max_tokens, micro)
 
     def environment(self) -> "Environment":
-        """Return the variables; see `known`."""
+        """Return the variables that the configuration may name; see `known`."""
         from grpo_practice.config.input import known
 
         return known(self.env)
 
     def call(self, database: Path) -> str:
-        """Return the call from Python as it can be made again; a long value goes by its name."""
+        """Return the Python call of this request; a long value appears as its field's name."""
         common = {of.name for of in fields(RunRequest)}
         words = [
             f"{of.name}={shown}" if of.kw_only else shown
@@ -183,12 +184,12 @@ class RunRequest:
 
 
 def keywords(request: RunRequest, kind: type[RunRequest] | None = None) -> dict[str, Any]:
-    """Return the fields of a request, or those that another kind of request has, too."""
+    """Return the fields of a request, or only the fields that another kind of request has, too."""
     return {of.name: getattr(request, of.name) for of in fields(kind or request)}
 
 
 def check_least(name: str, value: int | None, least: int) -> None:
-    """Raise ConfigError if a value is given that is no whole number, or less than `least`."""
+    """Raise ConfigError unless the value is None or a whole number of at least `least`."""
     if value is not None and not isinstance(value, int):
         raise ConfigError(f"{name} {value!r}: should be a whole number")
     if value is not None and value < least:
@@ -196,7 +197,7 @@ def check_least(name: str, value: int | None, least: int) -> None:
 
 
 def check_share(share: float) -> None:
-    """Raise ConfigError unless it is a share of the groups that can be traced."""
+    """Raise ConfigError unless the share of groups to trace is above 0 and at most 1."""
     if not 0 < share <= 1:
         raise ConfigError(f"trace_sample {share:g}: should be above 0, and 1 at most")
 
@@ -214,7 +215,7 @@ def _argument(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRequest(RunRequest):
-    """A run that OpenTelemetry can follow."""
+    """A run that OpenTelemetry can trace."""
 
     trace_content: bool = option(
         True,
@@ -236,6 +237,6 @@ class TracedRequest(RunRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotedRequest(TracedRequest):
-    """A run of which a little can be played first."""
+    """A run that can begin with a pilot of a few questions."""
 
     pilot: int | None = number("Play N questions, keep them, and forecast.", metavar="N")

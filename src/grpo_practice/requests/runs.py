@@ -1,4 +1,4 @@
-"""The request of each command that plays."""
+"""The request class of each command that plays rollouts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -28,7 +28,7 @@ AT_ONCE = "Rollouts in flight at once."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Evaluation(PilotedRequest):
-    """The fields of evaluations; agent, model, verify and library are parts of their names."""
+    """Fields of evaluations; agent, model, verify and library are part of the evaluation's name."""
 
     agent: "str | Path | Callable[..., Any] | None" = option(
         None,
@@ -88,7 +88,7 @@ class EvalRequest(_Evaluation):
 
 @dataclass(frozen=True, slots=True)
 class ArmsRequest(_Evaluation):
-    """Evaluations that are played together and compared; each is as it would be alone."""
+    """Evaluations that are played together and compared; each is stored as if it were run alone."""
 
     method = "evaluate_arms"
     arms: Sequence[str] = keyword(
@@ -105,7 +105,7 @@ class ArmsRequest(_Evaluation):
 
     @property
     def evaluation(self) -> EvalRequest:
-        """The evaluation that each arm is, but for its agent and its library."""
+        """The evaluation that all arms share, apart from agent and library."""
         return EvalRequest(**keywords(self, EvalRequest))
 
 
@@ -140,7 +140,7 @@ class PracticeRequest(PilotedRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Training(RunRequest):
-    """The fields of training, which is not traced."""
+    """Fields of training runs, which are not traced."""
 
     exp_id: str | None = option(None, EXP_ID, key="exp_id")
     dataset: str | None = option(
@@ -162,7 +162,7 @@ class TrainRequest(_Training):
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest(_Training):
-    """A search for better settings of training, by trials or by a population."""
+    """A search for better training settings, by trials or by a population."""
 
     method = "tune"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
@@ -180,7 +180,7 @@ class TuneRequest(_Training):
 
 @dataclass(frozen=True, slots=True)
 class EffectRequest(TracedRequest):
-    """A measurement of what each experience of a library does."""
+    """A measurement of the effect of each experience of a library."""
 
     method = "effects"
     library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
@@ -213,6 +213,6 @@ class EffectRequest(TracedRequest):
 
 
 def _restart_all(request: RunRequest) -> None:
-    """Let `again` alone play all anew: of several runs, nobody names a step of one."""
+    """Make `again` replay everything: these requests cover several runs and name no step."""
     if request.again and request.restart_step is None:
         object.__setattr__(request, "restart_step", 0)
