@@ -1,8 +1,8 @@
-r"""Whether a text gives the answer of a question away.
+r"""Checks whether a text reveals the answer to a question.
 
-An answer that many questions share is a label: naming it teaches, and gives nothing away. One that
-hardly any other question shares is guarded: against the lessons of its own question, and against
-texts that hold it as an answer ("the answer is 714", `\boxed{714}`).
+An answer shared by many questions is a label: naming it teaches something and reveals nothing. An
+answer shared by hardly any other question is guarded in two ways: lessons of its own question
+must not reveal it, and no text may state it as an answer ("the answer is 714", `\boxed{714}`).
 """
 
 import asyncio
@@ -15,34 +15,50 @@ from grpo_practice.practice.answer_text import Key, Said, key_of, numeric, parts
 from grpo_practice.types import Answer, Quarantine
 from grpo_practice.verify.answers import gold_texts
 
-if TYPE_CHECKING:  # slow to import
+if TYPE_CHECKING:  # importing numpy is slow
     import numpy as np
     from numpy.typing import NDArray
 
 FEW = 2
-"""Questions that may share an answer, and it is still one of few …"""
+"""Number of questions that may share an answer before it can be a label; see also the two shares
+below, which replace this number if they allow more questions.
+"""
 FEW_WORDS = 0.01
-"""… or this share of all questions, where that is more …"""
+"""Share of all questions that may have an answer in words before it is a label."""
 FEW_NUMBERS = 0.05
-"""… and of answers with a digit: 5 is the answer of many questions without being a label."""
+"""Share of all questions that may have an answer with a digit before it is a label: 5 answers many
+questions without being a label.
+"""
 LABELS = 0.5
-"""Answers without a digit are labels, the rare ones too, where less than this share of the
-questions have one of their own …"""
+"""Share of the questions below which answers unique to one question may count as labels: if fewer
+questions than this have an answer of their own, all answers without a digit are labels. `RARE` and
+`RARE_AT_LEAST` limit this.
+"""
 RARE = 3
-"""… and these are at most so many for each answer that is shared: 100 names among questions with
-three labels are names …"""
+"""Most unique answers per shared answer for the unique ones to count as labels: 100 different names
+among questions with three labels are names.
+"""
 RARE_AT_LEAST = 5
-"""… but so few tell nothing."""
+"""Number of unique answers that `RARE` always permits, since so few prove nothing."""
 LETTERS = 8
-"""Letters from which an answer is too telling to stand anywhere in a lesson of its question …"""
+"""Number of letters from which an answer reveals too much to appear anywhere in a lesson of its own
+question; the same applies from `WORDS`, `DIGITS` or `SYMBOLS`.
+"""
 WORDS = 3
-"""… and words, or characters in writing without spaces …"""
+"""Number of words, or of characters in scripts without spaces, from which an answer reveals too
+much.
+"""
 DIGITS = 3
-"""… and significant digits: 714 and 3/16, but neither 180 nor 1/2 …"""
+"""Number of significant digits from which an answer reveals too much: 714 and 3/16 do, 180 and 1/2
+do
+not.
+"""
 SYMBOLS = 6
-"""… and symbols of a formula."""
+"""Number of symbols from which a formula reveals too much."""
 RUN = 8
-"""Words in a row that a text shares with a long answer only when it repeats it."""
+"""Number of consecutive words that a text shares with a long answer only if it copies the
+answer.
+"""
 
 _OWN = Quarantine("gives_answer_away", "it gives away the answer of its own question")
 _OTHER = Quarantine("gives_answer_away", "it gives away an answer of this step")
@@ -50,11 +66,11 @@ _DICTATED = Quarantine("dictates_answer", "it dictates an answer")
 
 
 class AnswerGuard:
-    """Knows which answers of a run's dataset are labels, and which would be given away.
+    """Decides which answers of a run's dataset are labels and which must not be revealed.
 
     Args:
-        answers: The answers of the whole dataset, each with how many questions have it.
-        told: What the agent is told anyway; a label that stands there is no secret.
+        answers: Answers of the whole dataset, each with the number of questions that have it.
+        told: Text that the agent receives anyway; a label in this text is no secret.
     """
 
     def __init__(self, answers: Iterable[tuple[Answer, int]], told: str = "") -> None:
@@ -74,8 +90,10 @@ class AnswerGuard:
         """Return the guard of one step. Index of `answers` = slot."""
         texts = [(slot, text) for slot, gold in enumerate(answers) for text in gold_texts(gold)]
         parts = {text: parts_of(text) for _, text in texts}
+        # Answers of one or two letters ("a", "no") occur in any instructions, so their presence
+        # proves nothing.
         words = {p: p for found in parts.values() for p in found if len("".join(p)) > 2}
-        # Answers in words that the agent is told anyway.
+        # Answers in words that the agent's instructions contain anyway.
         told = {p for *_, p in self._told.runs(words) if not numeric(p)}
         golds, labels = dict[Key, _Gold](), dict[Key, Key]()
         for slot, text in texts:
@@ -87,17 +105,17 @@ class AnswerGuard:
         return StepGuard(golds, labels)
 
     def _is_label(self, part: Key) -> bool:
-        """Return True when more than a few questions share the answer, or most share theirs."""
+        """Return True if more than a few questions share the answer, or most answers are shared."""
         return hash(part) in self._labels or (
             self._all_numbers if numeric(part) else self._all_words
         )
 
 
 class LazyGuard:
-    """A guard that is made when a step first asks for it.
+    """Builds the guard when a step first requests it.
 
     Args:
-        make: Reads and counts the answers of the whole dataset: seconds, where it is large.
+        make: Reads and counts the answers of the whole dataset, which takes seconds if it is large.
     """
 
     def __init__(self, make: Callable[[], AnswerGuard]) -> None:
@@ -114,18 +132,18 @@ class LazyGuard:
 
 
 class _Shares:
-    """Counts questions by answer, of which it keeps a hash: there may be a million answers."""
+    """Counts questions per answer; keeps only hashes, since there may be a million answers."""
 
     def __init__(self) -> None:
         self._hashes, self._questions = array("q"), array("q")
 
     def add(self, part: Key, questions: int) -> None:
-        """Count the questions that have the answer."""
+        """Add the number of questions that have the answer."""
         self._hashes.append(hash(part))
         self._questions.append(questions)
 
     def counted(self) -> "_Counted":
-        """Return the counts of different answers."""
+        """Return the counts per distinct answer."""
         import numpy as np
 
         order = np.argsort(hashes := np.frombuffer(self._hashes, np.int64))
@@ -136,45 +154,45 @@ class _Shares:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Different answers, and how many questions have each."""
+    """Distinct answers and the number of questions that have each."""
 
     hashes: "NDArray[np.int64]"
     questions: "NDArray[np.int64]"
-    """Same index as `hashes`."""
+    """Number of questions per answer, with the index of `hashes`."""
 
     @property
     def total(self) -> int:
-        """Sum over the answers."""
+        """Sum of `questions` over all answers."""
         return int(self.questions.sum())
 
     @property
     def different(self) -> int:
-        """Number of different answers."""
+        """Number of distinct answers."""
         return len(self.hashes)
 
     @property
     def rare(self) -> int:
-        """Number of answers of one question alone."""
+        """Number of answers that only one question has."""
         return int((self.questions == 1).sum())
 
     def shared(self, share: float) -> frozenset[int]:
-        """Return the hashes of the answers of more than a few questions."""
+        """Return the hashes of the answers that more than a few questions share."""
         most = max(FEW, share * self.total)
         return frozenset(self.hashes[self.questions > most].tolist())
 
 
 @dataclass(frozen=True, slots=True)
 class _Gold:
-    """One answer that is guarded."""
+    """A guarded answer."""
 
     key: Key
     parts: Sequence[Key]
     slots: set[int] = field(default_factory=set)
-    """The questions of the step that have it."""
+    """Slots of the step's questions that have this answer."""
 
     @property
     def telling(self) -> bool:
-        """True when its mere standing in a lesson of its question gives it away."""
+        """True if a lesson of its own question reveals the answer by merely mentioning it."""
         words = [t for t in self.key if t[0].isalpha() and (len(t) > 1 or not t.isascii())]
         return (
             sum(map(len, words)) >= LETTERS
@@ -185,12 +203,12 @@ class _Gold:
 
     @property
     def formula(self) -> bool:
-        """True for numbers, symbols and single letters: they may be part of a larger formula."""
+        """True if it has numbers, symbols or single letters, as parts of larger formulas do."""
         return any((len(t) == 1 and t.isascii()) or not t[0].isalpha() for t in self.key)
 
 
 class StepGuard:
-    """Says of a text whether it gives an answer of a step away."""
+    """Checks whether a text reveals an answer of the step."""
 
     def __init__(self, golds: Mapping[Key, _Gold], labels: Mapping[Key, Key]) -> None:
         self._golds, self._labels = golds, labels
@@ -201,9 +219,9 @@ class StepGuard:
                 self._runs.setdefault(key[i : i + RUN], set()).update(gold.slots)
 
     def why_not(self, text: str, own: Collection[int]) -> Quarantine | None:
-        """Return what is wrong with the text of an experience; None when it gives nothing away.
+        """Return the fault of an experience's text; None if the text reveals no answer.
 
-        `own` are the slots of the questions that it was learnt from.
+        `own` are the slots of the questions that the experience was learnt from.
         """
         said, own = Said(text), set(own)
         for first, end, gold in said.runs(self._golds):
@@ -219,7 +237,10 @@ class StepGuard:
         return _DICTATED if dictated else None
 
     def _repeated(self, said: Said, own: set[int]) -> bool:
-        """Return True for all parts of a list in any order, and for a piece of a long answer."""
+        """Return True if the text has all parts of a list or a piece of a long answer.
+
+        The parts of a list may be in any order.
+        """
         if any(slots & own for _, _, slots in said.runs(self._runs)):
             return True
         mine = [gold for gold in self._lists if gold.slots & own]

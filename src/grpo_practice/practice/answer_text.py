@@ -1,7 +1,7 @@
-r"""How an answer stands in a text: as what comes out, as a label for all questions, in passing.
+r"""Determines how a text uses an answer: as a result, as a label for all questions, or in passing.
 
-Texts and answers are read as words, numbers and operators, so that case, quotes, spaces, layout and
-the spelling of a number (7,919 and 7919, `\dfrac{3}{16}` and 3/16) make no difference.
+Texts and answers are split into words, numbers and operators, so that differences in case, quotes,
+spaces, layout and the spelling of a number (7,919 and 7919, `\dfrac{3}{16}` and 3/16) are ignored.
 """
 
 import re
@@ -14,13 +14,15 @@ from grpo_practice.text import CJK
 
 T = TypeVar("T")
 Key = tuple[str, ...]
-"""An answer as its words, numbers and operators: case, quotes, spaces, layout do not count."""
+"""An answer as its words, numbers and operators; case, quotes, spaces and layout are ignored."""
 
 BEFORE = 120
-"""Characters in front of an answer in which it is looked up how the answer is said."""
+"""Number of characters before an answer that are searched for phrases such as "the answer is"."""
 
 _JOINED = rf"{CJK}\uac00-\ud7af"
-"""Writing whose words are not divided by spaces alone: Korean joins particles to a name."""
+"""Characters of scripts in which spaces do not separate all words: Korean joins particles to a
+name.
+"""
 _SPELLED = str.maketrans(
     {"\u3002": ". "}
     | {"\u00b2": "^2", "\u00b3": "^3", "\u00d7": "*", "\u00b7": "*", "\u00f7": "/", "\u00b0": ""}
@@ -31,7 +33,7 @@ _SPELLED = str.maketrans(
 _EMPHASIS = re.compile(
     r"(?<![\w)\]}*])(\*{1,3}(?!\*)|_{1,3}(?!_))(?=\S)([^\n]{0,200}?\S)\1(?![\w(\[{*])"
 )
-"""Marks of Markdown around a word or a phrase: neither `2*3`, `(a)*(b)` nor `snake_case`."""
+"""Markdown emphasis around a word or a phrase; does not match `2*3`, `(a)*(b)` or `snake_case`."""
 _FRACTION = re.compile(
     r"\\[dtc]?frac\s{0,9}(?:\{([^{}]*)\}|(\d))\s{0,9}(?:\{([^{}]*)\}|(\d))", re.IGNORECASE
 )
@@ -45,7 +47,7 @@ _TOKEN = re.compile(
 )
 _SAME = {"\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\fbox": "\\boxed"}
 _UNSAID = frozenset(["the", "and", "or"])
-"""Words that an answer may be said with or without."""
+"""Words that make no difference to an answer, present or not."""
 _PARTS = re.compile(r"\s*(?:[,;|/&+\n\u3001\uff0c\uff1b]|\b(?:and|or)\b)\s*", re.IGNORECASE)
 
 _QUOTED = r"[\s*_$\"'`(\[{\u3008\u300a\u300c\u300e\u3010]*"
@@ -59,7 +61,7 @@ _STRICT = re.compile(
     rf"|\\boxed\s*\{{)(?:\s+(?:the|an?)\b)?{_QUOTED}(?:\\boxed\s*\{{{_QUOTED})?$",
     re.IGNORECASE,
 )
-"""In front of an answer that is given away, whichever question it belongs to."""
+"""Text before an answer that reveals it, no matter which question the answer belongs to."""
 _CLAIM = re.compile(
     r"(?:\b(?:is|are|was|were|be|been|equals?|gives?|gave|giving|yields?|yielding|gets?|got|getting"
     r"|obtains?|returns?|produces?|becomes?|remains?|leaves?|leaving|makes?|making|totals?|has|have"
@@ -71,13 +73,13 @@ _CLAIM = re.compile(
     rf"{_QUOTED}$",
     re.IGNORECASE,
 )
-"""In front of an answer that a lesson of its own question states."""
+"""Text before an answer that a lesson of its own question states as the result."""
 _LOOSE = re.compile(
     r"\b(?:in|by|of|to|than|from|at|over|under|above|below|between|and|mod|modulo|base|step|case|round)"
     rf"(?:\s+(?:the|an?))?{_QUOTED}$",
     re.IGNORECASE,
 )
-"""In front of a number that belongs to the method: "divide by 2", "than 10"."""
+"""Text before a number that belongs to the method: "divide by 2", "than 10"."""
 _AFTER = re.compile(
     r"[\s*_$\"'`)\]}.,]*(?:is|was|are|were|as|being)\s+(?:(?:the|your|its|an?)\s+)?"
     r"(?:\w+\s+){0,2}?(?:answers?|results?|solutions?|correct|right)\b",
@@ -111,12 +113,12 @@ _ALWAYS = re.compile(
     rf"\s*:?{_QUOTED}$",
     re.IGNORECASE,
 )
-"""In front of a label that is to be the answer of all questions."""
+"""Text before a label that makes it the answer to all questions."""
 _ALWAYS_FIRST = re.compile(rf"(?:常に|いつも|必ず|항상|언제나|무조건){_QUOTED}$")
 _ANSWERED = re.compile(
     rf"{_UNQUOTED}(?:と|を|で|이?라고|으?로)\s*(?:答え|回答|出力|選|대답|답|출력|선택)"
 )
-"""Behind a label, where the verb stands last."""
+"""Text after a label, in languages whose verb comes last."""
 _ANSWERS = re.compile(rf"{_REPLY}(?:\s+the)?{_QUOTED}$", re.IGNORECASE)
 _WHATEVER = re.compile(
     rf"[\s*_$\"'`)\]}},]*(?:whatever|regardless|no matter|every time|{_ANY})", re.IGNORECASE
@@ -130,14 +132,14 @@ class _Token(NamedTuple):
 
 
 class Said:
-    """A text, read for answers in it."""
+    """A text that is searched for answers."""
 
     def __init__(self, text: str) -> None:
         self._text = _plain(text)
         self._tokens = _tokens(self._text)
 
     def runs(self, wanted: Mapping[Key, T]) -> Iterator[tuple[int, int, T]]:
-        """Yield each wanted run of tokens: its first token, the one after its last, its value."""
+        """Yield each wanted run of tokens as (index of the first, index after the last, value)."""
         firsts = dict[str, set[int]]()
         for key in wanted:
             firsts.setdefault(key[0], set()).add(len(key))
@@ -149,7 +151,7 @@ class Said:
                     yield i, i + n, wanted[key]
 
     def goes_on(self, first: int, end: int) -> bool:
-        """Return True for a piece of a larger formula or word: `x^2`, `20-sided`."""
+        """Return True if the run is part of a larger formula or word: `x^2`, `20-sided`."""
         return self._goes_on_before(first) or self._goes_on_after(end)
 
     def _goes_on_before(self, first: int) -> bool:
@@ -174,16 +176,16 @@ class Said:
         return (self._glued(end) and after not in "=<>") or after.startswith("\\sqrt")
 
     def _glued(self, i: int) -> bool:
-        """Return True when nothing but braces stands between a token and the one before."""
+        """Return True if nothing but braces separates a token from the previous one."""
         gap = self._text[self._tokens[i - 1].end : self._tokens[i].start]
         return not gap.strip("{}")
 
     def as_answer(self, first: int) -> bool:
-        """Return True when it is said to be an answer: "the answer is …", a box."""
+        """Return True if the text marks the run as an answer: "the answer is …", a box."""
         return bool(_STRICT.search(self._before(first)))
 
     def states(self, first: int, end: int) -> bool:
-        """Return True when a lesson of its own question states it as what comes out."""
+        """Return True if a lesson of the answer's own question states it as the result."""
         if self.as_answer(first) or self._name(first, end):
             return True
         if _AFTER.match(self._text, self._tokens[end - 1].end):
@@ -197,27 +199,27 @@ class Said:
         if _LOOSE.search(before) or self.conditional(first, clause=True):
             return False
         if len(key) == len(key[0]) == 1 and end < len(self._tokens):
-            # A digit that counts the next word: "there are 2 cases".
+            # A digit may count the next word: "there are 2 cases".
             following = self._tokens[end]
             if self._text[behind : following.start].isspace() and following.text.isalpha():
                 return False
         return bool(_CLAIM.search(before) or _STOPS.match(self._text, behind))
 
     def _name(self, first: int, end: int) -> bool:
-        """Return True for a name: written with a capital where no sentence begins."""
+        """Return True for a name: a capitalised word that does not begin a sentence."""
         start = self._tokens[first].start
         word = self._text[start : self._tokens[end - 1].end]
         capital = word[0].isupper() and len(word) > 2 and not self._text.isupper()
         return capital and not _BEGINS.search(self._text[max(0, start - BEFORE) : start])
 
     def conditional(self, first: int, *, clause: bool = False) -> bool:
-        """Return True when its sentence, or only its clause, says for which case it holds."""
+        """Return True if its sentence, or with `clause` only its clause, names a condition."""
         before, ends = self._before(first), _CLAUSE if clause else _SENTENCE
         begin = max((match.end() for match in ends.finditer(before)), default=0)
         return bool(_CONDITION.search(before, begin))
 
     def dictates(self, first: int, end: int) -> bool:
-        """Return True when the tokens are to be the answer whatever is asked."""
+        """Return True if the text tells the reader to answer any question with these tokens."""
         if self.conditional(first):
             return False
         before, behind = self._before(first), self._tokens[end - 1].end
@@ -233,13 +235,13 @@ class Said:
 
 
 def key_of(text: str) -> Key:
-    """Return the answer as a key; empty when it has neither a word nor a number nor an operator."""
+    """Return the answer as a key; empty if it contains no word, number or operator."""
     tokens = [t for t in (token.text for token in _tokens(_plain(text))) if t != "\\boxed"]
     return tuple(tokens)
 
 
 def parts_of(text: str) -> list[Key]:
-    """Return the answers in a list of labels or names; the answer itself where it is no list."""
+    """Return the answers in a list of labels or names; if it is not a list, the answer itself."""
     whole, pieces = key_of(text), _PARTS.split(" ".join(text.split()))
     if len(pieces) == 1 or numeric(whole):
         return [whole]
@@ -247,15 +249,17 @@ def parts_of(text: str) -> list[Key]:
 
 
 def _plain(text: str) -> str:
-    """Return the text in one spelling, its case apart."""
+    """Normalise the spelling of a text, but not its case."""
     if text.isascii() and text.isalnum():
         return text
-    if "*" in text or "_" in text:  # while a product may still be written with another sign
-        for _ in range(2):  # **_both_**
+    # Remove emphasis first: once other signs of multiplication become `*`, they look like
+    # emphasis.
+    if "*" in text or "_" in text:
+        for _ in range(2):  # nested, as in **_both_**
             text = _EMPHASIS.sub(r"\2", text)
     text = unicodedata.normalize("NFKC", text.translate(_SPELLED)).translate(_SPELLED)
     if "\\" in text:
-        for _ in range(3):  # one in another; what is deeper stays as it is
+        for _ in range(3):  # nested fractions; deeper ones stay as they are
             text = _FRACTION.sub(r"\1\2/\3\4", text)
         text = _LAYOUT.sub("", text).replace("**", "^")
     return text
@@ -276,7 +280,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _hyphen(found: Sequence[_Token], i: int) -> bool:
-    """Return True when a word stands directly behind the hyphen, as one stands before it."""
+    """Return True if a word follows the hyphen directly, as one directly precedes it."""
     if i + 1 >= len(found):
         return False
     behind = found[i + 1]
@@ -284,7 +288,7 @@ def _hyphen(found: Sequence[_Token], i: int) -> bool:
 
 
 def _spelled(token: str) -> str:
-    """Return a token in one spelling: 7,919 is 7919, .50 is 0.5."""
+    """Normalise the spelling of a token: 7,919 becomes 7919, .50 becomes 0.5."""
     if token[0].isdigit() or (token[0] == "." and len(token) > 1):
         whole, _, part = token.replace("{,}", "").replace(",", "").partition(".")
         part = part.rstrip("0")
@@ -293,12 +297,12 @@ def _spelled(token: str) -> str:
 
 
 def numeric(key: Key) -> bool:
-    """Return True when a digit stands in the answer."""
+    """Return True if the answer contains a digit."""
     return any(c.isdigit() for token in key for c in token)
 
 
 def significant(key: Key) -> str:
-    """Return the significant digits of all its numbers: 18 for 1800, 5 for 0.05."""
+    """Return the significant digits of all numbers in the key: 18 for 1800, 5 for 0.05."""
     numbers = (token for token in key if token[0].isdigit())
     return "".join(
         n.replace(".", "").strip("0") if "." not in n or n.startswith("0") else n.replace(".", "")

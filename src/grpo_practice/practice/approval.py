@@ -1,4 +1,4 @@
-"""Approval by a person: held operations become edits of the library as it is by then."""
+"""Approval by a person: turns held operations into edits of the library as it is on approval."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +15,18 @@ HELD = "held until a person approves it"
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """Approved texts that a library takes, and why it does not take the others."""
+    """The approved texts that a library accepts, and the reason for each text it refuses."""
 
     approvals: Approvals
     refused: Mapping[str, str]
-    """`H12` → reason."""
+    """Label of a held operation, such as `H12` → reason."""
 
 
 def admitted(library: Library, approved: Iterable[Held]) -> Admission:
-    """Return what approved operations make of a library that may have changed since.
+    """Apply approved operations to a library that may have changed since they were held.
 
-    A text whose experience is gone meanwhile is added under a new label.
+    If the experience of an update has been removed in the meantime, its text is added under a new
+    label.
     """
     taken, refused = list[Held](), dict[str, str]()
     operations, after = list[Operation](), library
@@ -48,9 +49,10 @@ def admitted(library: Library, approved: Iterable[Held]) -> Admission:
 
 
 def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:
-    """Return the merged operations, with every new text held until a person approves it.
+    """Return the merged operations, holding every new text until a person approves it.
 
-    Texts `outside` are held already, or a person rejected them: nobody is asked twice.
+    Texts in `outside` are already held or were rejected; these are refused, so that nobody has to
+    decide twice.
     """
     held = list(merged)
     for i, op in enumerate(merged):

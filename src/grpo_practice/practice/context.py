@@ -1,4 +1,4 @@
-"""The parts that a practice run works with."""
+"""The objects that a practice run works with."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
@@ -16,34 +16,36 @@ from grpo_practice.store.records import Branch
 from grpo_practice.types import Library, PlannedStep
 
 AfterStep = Callable[[PlannedStep, Library], Awaitable[None]]
-"""Evaluates the library that a closed step has made, where that is due."""
+"""Evaluates the library that a closed step has produced, if an evaluation is due."""
 
 
 @dataclass(frozen=True, slots=True)
 class Practice:
-    """A run, its models, and how its steps are played."""
+    """A run, its models, and the settings for playing its steps."""
 
     branch: Branch
     store: Store
     emit: Emit
     player: Player
     later: Player
-    """Player of the early groups: its requests queue behind all others."""
+    """Player for early groups; its requests have lower priority than all others."""
     teacher: Teacher
     settings: PracticeSettings
     land: Land
     after_step: AfterStep
-    """Awaited for every closed step, also for those an earlier invocation closed."""
+    """Callback awaited for every closed step, including steps that an earlier invocation closed."""
     page_tools: Collection[str]
-    """Names of the agent's tools whose results are web pages."""
+    """Names of the agent's tools that return web pages."""
     check: SystemCheck | None = None
-    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
+    """Check that the agent sends its system prompt; None if the agent may omit it."""
     guard: LazyGuard | None = None
-    """Check that no experience gives an answer away; None where `answer_guard` is off."""
+    """Check that no experience reveals an answer; None if `answer_guard` is off."""
     pilot: int | None = None
-    """Number of groups of the next step to play, with no step closed; None plays all steps."""
+    """Number of groups that a pilot plays of the next step, without closing it; None plays all
+    steps.
+    """
 
     @property
     def policy(self) -> GroupPolicy:
-        """The choice among the groups of a step."""
+        """Policy that chooses which groups of a step are played, and when."""
         return group_policy(self.settings)

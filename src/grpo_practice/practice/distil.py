@@ -1,8 +1,8 @@
-"""A group's comparison: read the attempts, compare them, propose edits of the library.
+"""Distils one group: reads its attempts, compares them and proposes edits of the library.
 
 Source: Training-Free GRPO (arXiv 2510.08191), "group advantage computation". Unlike the published
-code, the comparison sees the library, so that it can say which experience misled; and attempts
-that fit into one request are compared as they are, without summaries.
+code, the comparison is given the library, so that it can name an experience that misled; and
+attempts that fit into one request are compared in full, without summaries.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -41,32 +41,34 @@ from grpo_practice.types import (
 
 T = TypeVar("T")
 INSTRUCTIONS = 2_000
-"""Characters of the agent's instructions that a comparison shows."""
+"""Length in characters to which the agent's instructions are shortened in a comparison."""
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A group that is distilled: where, and with what in front of the teacher."""
+    """A group to distil, its place in the run, and the inputs that the teacher is given."""
 
     teacher: Teacher
     group: Group
     library: Library
-    """The library that is edited."""
+    """Library that the proposals edit."""
     shown: Library
-    """Library the attempts were played with; an earlier one for an early group."""
+    """Library the attempts were played with; for an early group, that of an earlier step."""
     at: GroupKey
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt as the comparison shows it."""
+    """An attempt as the comparison prompt shows it."""
 
     rollout: Rollout
     kind: Literal["summary", "attempt"]
-    """`attempt`: the transcript itself. Also the label of its fence in the prompt."""
+    """Form of `text`; `attempt` is the transcript itself. Also the label of its fence in the
+    prompt.
+    """
     text: Transcript
     cut: int = 0
-    """Characters of the transcript that the summary does not know of."""
+    """Number of characters of the transcript that were cut before it was summarised."""
 
 
 async def distil(
@@ -78,11 +80,12 @@ async def distil(
     shown: Library | None = None,
     gives_away: GivesAway = lambda op: None,
 ) -> Distilled:
-    """Return what an informative group teaches, as edits of `library`.
+    """Distil an informative group into edits of `library`.
 
-    `shown` is what its attempts were played with, where that is an earlier one. A stage that fails
-    for good makes the group `failed`, with the reason; nothing else stops. A summary that fails
-    costs its attempt alone, as long as there is something better and something worse without it.
+    `shown` is the library that the attempts were played with, if it is an earlier one. A stage that
+    fails permanently marks the group as `failed`, with the reason; everything else continues. A
+    failed summary excludes only its own attempt, provided that the rest still have different
+    scores.
     """
     task = Task(teacher, group, library, library if shown is None else shown, at)
     attempts, unread = await read_attempts(task)
@@ -110,18 +113,19 @@ def _kind(error: StepError) -> TeacherFailure:
 
 
 def _differ(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """Return True when there is something to compare among these attempts alone."""
+    """Return True if these attempts alone differ enough to be compared."""
     left = replace(task.group, rollouts=[attempt.rollout for attempt in attempts])
     return status_of(left, truth=task.teacher.truth) == "scored"
 
 
 async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
-    """Return the teachable attempts as they are to be compared, and what failed of summaries.
+    """Return the teachable attempts for the comparison and the errors of failed summaries.
 
-    With `auto` they are summarised where their transcripts do not fit into one prompt.
+    With `summaries: auto`, attempts are summarised only if their transcripts do not fit into one
+    prompt.
     """
     whole = [Attempt(r, "attempt", transcript_of(r)) for r in task.group.teachable]
-    # By what is stored alone, so that whoever goes on with the run decides the same.
+    # Decide only from stored data, so that a resumed run makes the same choice.
     if task.teacher.summaries == "never" or (
         task.teacher.summaries == "auto" and _fit(task, whole)
     ):
@@ -130,27 +134,27 @@ async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """Return True when the transcripts fit into one prompt as they are, or no summaries would."""
+    """Return True if the full transcripts fit into one prompt, or if not even summaries would."""
     frame = _comparison(task, attempts, [""] * len(attempts))
     left = _left(task, frame, [a.text for a in attempts])
     return left <= 0 or sum(a.text.chars for a in attempts) <= left
 
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
-    """Return how many characters of such texts a prompt has room for, beside the frame."""
+    """Return how many characters of such texts fit into a prompt in addition to the frame."""
     said = [str(message["content"]) for message in frame]
     written = "".join([*said, *(without_marks(text.text) for text in texts)])
     return chars_in(task.teacher.room, written) - chars_of(frame)
 
 
 async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
-    """Ask for a summary of each teachable rollout at once; all are waited for: they are paid."""
+    """Summarise all teachable rollouts concurrently; wait for all, since each is paid for."""
 
     async def settled(rollout: Rollout) -> Attempt | StepError:
         try:
             return await summarise(task, rollout)
         except StepError as e:
-            # Not raised: an error would cancel its siblings, whose summaries are paid.
+            # Do not raise: an error would cancel the other summaries, which are paid for.
             return e
 
     async with task_group() as tasks:
@@ -163,11 +167,11 @@ async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 async def summarise(task: Task, rollout: Rollout) -> Attempt:
-    """Ask what was done at each step of one attempt, and which experience helped or hurt there.
+    """Ask for a summary of one attempt: each step, and which experience helped or hurt in it.
 
     Raises:
-        ReplyError: The model said nothing, three times.
-        EndpointError: There was no reply.
+        ReplyError: The model gave three empty or cut-off replies.
+        EndpointError: The endpoint did not reply.
     """
     teacher, text = task.teacher, transcript_of(rollout)
 
@@ -189,23 +193,24 @@ async def summarise(task: Task, rollout: Rollout) -> Attempt:
 
 
 def words_for(chars: int) -> int:
-    """Return the most words of a summary of so many characters; 300 of what has 15,000."""
+    """Return the word limit of a summary for a transcript of `chars` characters; 300 for 15,000."""
     return min(150 + round(chars, -3) // 100, 900)
 
 
 async def compare(
     task: Task, attempts: Sequence[Attempt]
 ) -> tuple[tuple[Lesson, ...], tuple[int, ...]]:
-    """Ask what the better attempts did that the worse ones did not.
+    """Ask for the differences between the better and the worse attempts.
 
-    The attempts are shown best first where the truth may be, else in their order.
+    If the teacher may see the truth, the attempts are shown best first; otherwise in attempt order.
 
     Returns:
-        At most `limit` lessons; and of each transcript, how many characters nobody read.
+        At most `limit` lessons, apart from confirmations; and for each transcript, the number of
+        characters that were cut.
 
     Raises:
-        ReplyError: No reply could be read.
-        EndpointError: There was no reply.
+        ReplyError: No reply could be parsed.
+        EndpointError: The endpoint did not reply.
     """
     teacher = task.teacher
     chat = teacher.open(task.at, "compare", task.group.sample)
@@ -228,9 +233,9 @@ async def _ask(
     *,
     keep: bool = False,
 ) -> tuple[T, list[int]]:
-    """Ask with texts that are shortened to fit; if that is too long, ask again with shorter ones.
+    """Ask with texts shortened to fit; if the prompt is still too long, retry once, shorter.
 
-    Returns what was read of the reply, and how many characters of each text were left out.
+    Returns the parsed reply and the number of characters cut from each text.
     """
     frame = write([""] * len(texts))
 
@@ -239,30 +244,30 @@ async def _ask(
         return fit, write([one.text for one in fit])
 
     left = _left(task, frame, texts)
-    # Where a long question alone leaves no room, cutting attempts would only hide them.
+    # If a long question alone fills the prompt, cutting the attempts would only hide them.
     fit, messages = fitted(left if left > 0 else sum(text.chars for text in texts))
     try:
         return await task.teacher.ask(chat, messages, read, keep=keep), [one.cut for one in fit]
     except ContextOverflowError as e:
         fit, less = fitted(_most(task, messages, e.limit) - chars_of(frame))
-        # Nothing was left to cut: the same request would fail again, for money.
+        # With nothing left to cut, the same request would fail again and cost money.
         if less == messages:
             raise
     return await task.teacher.ask(chat, less, read, keep=keep), [one.cut for one in fit]
 
 
 def _most(task: Task, messages: Sequence[Message], limit: int | None) -> int:
-    """Return how many characters a prompt may have that overflowed a context of `limit` tokens."""
+    """Return the length to which to cut a prompt that overflowed a context of `limit` tokens."""
     chars, most = chars_of(messages), 0
     if limit is not None:
         text = "".join(str(message["content"]) for message in messages)
         most = chars_in(room_of(limit, task.teacher.reply), text)
-    # Half where the error does not say how much was too much, or names more than this took.
+    # Use half if the error does not give the limit, or gives one above this prompt's length.
     return most if 0 < most < chars else chars // 2
 
 
 def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -> list[Message]:
-    """Render the prompt that shows the attempts with these texts, in attempt order."""
+    """Render the comparison prompt with these texts, which are in attempt order."""
     teacher, group = task.teacher, task.group
     ids = []
     for experience in task.shown.experiences:
@@ -276,7 +281,7 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
             "shown": told,
             "kind": attempt.kind,
             "text": text,
-            "summary": text,  # as prompts of before call it
+            "summary": text,  # older prompts use this name
         }
         for attempt, text in zip(attempts, texts, strict=True)
     ]
@@ -297,9 +302,10 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
 def _ranked(
     attempts: Sequence[dict[str, object]], rollouts: Sequence[Rollout]
 ) -> list[dict[str, object]]:
-    """Return the attempts with what the truth says of them, by falling advantage.
+    """Add reward, rank and judgement to the attempts and sort them by falling advantage.
 
-    Equal ones keep their order. A summary has taken up the judgement, a transcript has not.
+    Attempts with equal advantage keep their order. A summary already includes the judgement; only a
+    full transcript is shown together with it.
     """
     worth = group_advantages(rollouts)
     order = sorted(range(len(worth)), key=lambda i: -worth[i])
@@ -315,10 +321,11 @@ def _ranked(
 
 
 def judgement(rollout: Rollout) -> str | None:
-    """Say why an attempt has its reward, as far as the verify function does.
+    """Explain the reward of an attempt, if the verify function gave a critique.
 
-    No function was asked about one that was cut off before it answered: the reason on record is
-    written for the user, and may name settings.
+    An attempt that was cut off before it answered was never passed to a verify function. The
+    recorded
+    reason is addressed to the user and may name settings, so the teacher is given another text.
     """
     if not rollout.played.answered:
         return f"There is no answer: {how_it_ended(rollout.played) or rollout.played.outcome}."
@@ -326,7 +333,7 @@ def judgement(rollout: Rollout) -> str | None:
 
 
 def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
-    """Return a vote for each experience that a lesson confirms. That takes no call."""
+    """Return a vote for each experience that a lesson confirms, which needs no call."""
     return tuple(
         Operation("NONE", lesson.experience, call_id=lesson.call_id, finding="confirmed")
         for lesson in lessons
@@ -335,7 +342,7 @@ def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
 
 
 def answer_text(answer: Answer) -> str | None:
-    """Return a gold answer as text for a person or a model; None when there is none."""
+    """Return a gold answer as text for a person or a model; None if the sample has no answer."""
     if answer is None:
         return None
     if isinstance(answer, list):

@@ -1,9 +1,10 @@
-"""Evidence for and against an experience: lessons and rewards, over the whole run.
+"""Evidence for and against each experience: lessons and rewards over the whole run.
 
-A teacher errs about single groups. So no single comparison changes what others have confirmed:
-each question has a vote for or against an experience, from what its comparisons found; and once it
-was played both without and with the experience, its reward speaks too, which no teacher can get
-wrong. Simulated with a teacher that is wrong about three groups in ten: `bench/learning.py`.
+A teacher misjudges individual groups, so no single comparison overrides earlier confirmations by
+others. Each question has one vote for or against an experience, based on its comparisons. Once
+a question was played both without and with the experience, the change of its reward counts too,
+and no teacher can get that wrong. `bench/learning.py` simulates a teacher that is wrong about
+three groups in ten.
 """
 
 from collections import Counter
@@ -16,42 +17,44 @@ from grpo_practice.text import count
 from grpo_practice.types import Library, Operation, one_vote
 
 REWARD_WEIGHT = 4.0
-"""Votes that a change of a question's mean reward by 1 weighs: a quarter of it is one lesson."""
+"""Votes that equal a change of 1 in a question's mean reward: a change of 0.25 equals one
+lesson.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Evidence for one experience, and against it."""
+    """Evidence for and against one experience."""
 
     votes: Mapping[int, int] = field(default_factory=dict)
-    """Sample id → its votes for the experience less those against it."""
+    """Sample id → number of its votes for the experience minus those against."""
     changes: Mapping[int, float] = field(default_factory=dict)
-    """Sample id → its mean reward with the experience, less that before."""
+    """Sample id → mean reward with the experience minus mean reward without it."""
 
     @property
     def supporting(self) -> int:
-        """Number of questions that led to it or confirmed it."""
+        """Number of questions whose votes are for the experience."""
         return sum(vote > 0 for vote in self.votes.values())
 
     @property
     def opposing(self) -> int:
-        """Number of questions that spoke against it."""
+        """Number of questions whose votes are against the experience."""
         return sum(vote < 0 for vote in self.votes.values())
 
     @property
     def change(self) -> float | None:
-        """Mean change of reward over the questions that were played without and with it."""
+        """Mean change of reward over the questions played both without and with the experience."""
         return fmean(self.changes.values()) if self.changes else None
 
     @property
     def support(self) -> float:
-        """Weight of all that speaks for it, less all that speaks against it, in votes."""
+        """Total weight of the evidence, in votes; negative if most is against the experience."""
         return self.supporting - self.opposing + REWARD_WEIGHT * sum(self.changes.values())
 
     @property
     def stays(self) -> bool:
-        """False when more speaks against it than for it."""
-        return round(self.support, 9) >= 0  # a tie is not decided by how floats add up
+        """False if the evidence against the experience outweighs the evidence for it."""
+        return round(self.support, 9) >= 0  # float rounding must not decide a tie
 
 
 def evidence_on(
@@ -62,11 +65,13 @@ def evidence_on(
     *,
     rewards: bool = True,
 ) -> dict[str, Evidence]:
-    """Return what there is on each experience of a library, by its id.
+    """Return the evidence on each experience of a library, by its id.
 
-    `past` is what closed steps hold on them; `cast` are the proposals of the step that is being
-    closed, each with the sample it is of, and `plays` its groups. Rewards may not be looked at
-    where the run is to learn without the truth.
+    `past` is the evidence stored in closed steps. `cast` are the proposals of the step that is
+    being
+    closed, each with its sample id, and `plays` are that step's groups. Set `rewards` to False if
+    the
+    run must learn without ground truth.
     """
     votes = {e.id: Counter(past.votes.get(e.id, {})) for e in library.experiences}
     said = {e.id: Counter[int]() for e in library.experiences}
@@ -74,18 +79,19 @@ def evidence_on(
         if op.target in said:
             said[op.target][sample_id] += op.vote
     for name, of in said.items():
-        # A question has one vote a step, however often it says so; Counter.update() adds it to the
-        # votes of the steps before.
+        # Each question has one vote per step, however many of its lessons agree.
+        # Counter.update() adds it to the votes of earlier steps.
         votes[name].update({sample_id: one_vote(total) for sample_id, total in of.items()})
-    # A reward is the truth, too: a run without ground truth must not learn from it.
+    # Rewards are ground truth as well: a run without ground truth must not learn from them.
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 
 
 def evidence_text(evidence: Evidence, numbers: Mapping[int, int] | None = None) -> str:
-    """Return the evidence as a sentence for a person.
+    """Describe the evidence in a sentence for a person.
 
-    `numbers`, sample id → number of its question in the dataset, names the questions that voted.
+    With `numbers` (sample id → number of the question in the dataset), the sentence lists the
+    questions that voted.
     """
     for_, against = evidence.supporting, evidence.opposing
     even = len(evidence.votes) - for_ - against
@@ -102,7 +108,7 @@ def evidence_text(evidence: Evidence, numbers: Mapping[int, int] | None = None) 
 
 
 def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> str:
-    """Return ` (14, 24)`: the questions whose votes come to 1, -1 or 0; '' without numbers."""
+    """Return the questions that voted `side` (1, -1 or 0) as ` (14, 24)`; '' without `numbers`."""
     ids = [sample for sample, vote in evidence.votes.items() if one_vote(vote) == side]
     if numbers is None or not ids:
         return ""
@@ -114,7 +120,7 @@ def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> 
 def _changes(
     name: str, votes: Mapping[int, int], played: Sequence[Play], past: Past
 ) -> dict[int, float]:
-    """Return by how much the reward of each question that voted has changed with the experience.
+    """Return the change in reward of each question that voted, with the experience versus without.
 
     Shape of the result: one entry for each question played both without and with it.
     """
@@ -125,8 +131,8 @@ def _changes(
         if name in past.shown.get(play.library_id or 0, ()):
             since.setdefault(play.sample_id, []).append(play.reward)
         else:
-            # A question votes because its attempts differed, which they did partly by luck: one
-            # more attempt at the step's mean takes that luck out of the comparison.
+            # A question votes because its attempts differed, partly by luck. Adding one attempt
+            # at the step's mean removes that luck from the comparison.
             total = play.reward * play.scored + play.mean
             before[play.sample_id] = total / (play.scored + 1)
     return {q: fmean(since[q]) - before[q] for q in before.keys() & since.keys()}

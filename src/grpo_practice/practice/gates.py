@@ -1,7 +1,7 @@
-"""Gates: what a merge has made passes each of them, in order, before the step is closed.
+"""Gates that a merge passes, in order, before the step is closed.
 
-A gate refuses operations, or adds removals: an async function of a `Merge` and a `Change`
-that returns the `Change` the next gate sees; a new one is written here and named in `GATES`.
+A gate refuses operations or adds removals. Each is an async function of a `Merge` and a `Change`
+that returns the `Change` for the next gate. Define a new gate in this file and list it in `GATES`.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from grpo_practice.types import Group, Library, Operation, Quarantine
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of a library on its way from the merge to the record."""
+    """A change of the library on its way from the merge to the record."""
 
     merged: tuple[Operation, ...] = ()
-    """Operations of the merge, refused ones included."""
+    """Operations of the merge, including refused ones."""
     removed: tuple[Operation, ...] = ()
-    """Removals that no merge asked for."""
+    """Removals added by a gate, not by the merge."""
 
     @property
     def operations(self) -> tuple[Operation, ...]:
@@ -40,16 +40,16 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The facts that a gate may look at, beside the change itself."""
+    """The inputs available to a gate in addition to the change itself."""
 
     job: Practice
     step: int
     library: Library
-    """The library that is changed."""
+    """Library before the change."""
     groups: Mapping[int, Group]
-    """Slot → group, of all that were played."""
+    """Slot → group, for all groups that were played."""
     proposed: Sequence[Proposal]
-    """The proposals, as the merge prompt numbers them."""
+    """Proposals in the order in which the merge prompt numbers them."""
     evidence: Mapping[str, Evidence]
     """Evidence for and against each experience of the library."""
     guard: StepGuard | None = None
@@ -59,7 +59,7 @@ Gate = Callable[[Merge, Change], Awaitable[Change]]
 
 
 async def quarantine_unsafe(step: Merge, change: Change) -> Change:
-    """Quarantine texts that lint refuses, or that give away an answer."""
+    """Quarantine texts that the lint rules refuse or that reveal an answer."""
 
     def gives_away(op: Operation) -> Quarantine | None:
         behind = [step.proposed[i].slot for i in op.from_ops if i < len(step.proposed)]
@@ -71,23 +71,23 @@ async def quarantine_unsafe(step: Merge, change: Change) -> Change:
 def answer_given_away(
     guard: StepGuard | None, op: Operation, slots: Collection[int]
 ) -> Quarantine | None:
-    """Return why an operation learnt from these groups gives an answer away, or None."""
+    """Return why an operation learnt from these groups reveals an answer; None if it does not."""
     return guard.why_not(op.text or "", slots) if guard else None
 
 
 async def quarantine_one_site(step: Merge, change: Change) -> Change:
-    """Quarantine text of one web site alone, unless the site is trusted or a person decides."""
+    """Quarantine text from a single web site, unless the site is trusted or a person decides."""
     tools, settings = step.job.page_tools, step.job.settings
     groups = [Source(said, read_in(step.groups[i], tools)) for i, said in _proposed(step).items()]
     check = partial(supported, trusted=settings.trusted_sites, hold=settings.approve)
-    # In a thread: 20 MB of pages take a second, and rollouts are being played meanwhile.
+    # Run in a thread: 20 MB of pages take a second, and rollouts are being played in parallel.
     return replace(
         change, merged=await asyncio.to_thread(check, change.merged, groups, _own_texts(step))
     )
 
 
 async def quarantine_repeated(step: Merge, change: Change) -> Change:
-    """Quarantine sentences of an attempt that only comparisons which read it came to."""
+    """Quarantine sentences copied from an attempt, unless an independent comparison agrees."""
     proposed = _proposed(step)
 
     def check() -> tuple[Operation, ...]:
@@ -102,7 +102,7 @@ async def quarantine_repeated(step: Merge, change: Change) -> Change:
 
 
 def _proposed(step: Merge) -> Mapping[int, Sequence[str]]:
-    """Return the proposed texts by slot, '' for an operation without text."""
+    """Return the proposed texts by slot; '' for an operation without text."""
     texts = defaultdict[int, list[str]](list)
     for proposal in step.proposed:
         texts[proposal.slot].append(proposal.operation.text or "")
@@ -110,7 +110,7 @@ def _proposed(step: Merge) -> Mapping[int, Sequence[str]]:
 
 
 def _own_texts(step: Merge) -> list[str]:
-    """Return the texts that anybody may repeat: questions, instructions, the library."""
+    """Return the texts that anyone may repeat: questions, instructions and the library."""
     teacher = step.job.teacher
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]
@@ -118,12 +118,12 @@ def _own_texts(step: Merge) -> list[str]:
 
 
 async def refuse_outvoted(step: Merge, change: Change) -> Change:
-    """Refuse what the evidence is against."""
+    """Refuse operations that the evidence contradicts."""
     return replace(change, merged=without_outvoted(change.merged, step.proposed, step.evidence))
 
 
 async def hold_for_approval(step: Merge, change: Change) -> Change:
-    """Hold what is new until a person approves it, where the config says so."""
+    """Hold new texts until a person approves them, if the config requires approval."""
     job = step.job
     if not job.settings.approve:
         return change
@@ -132,17 +132,17 @@ async def hold_for_approval(step: Merge, change: Change) -> Change:
 
 
 async def remove_disproved(step: Merge, change: Change) -> Change:
-    """Remove experiences that more speaks against than for, where the merge left them alone."""
+    """Remove experiences that the evidence contradicts, unless the merge changes them."""
     return replace(change, removed=pruned(step.library, change.merged, step.evidence))
 
 
 async def refuse_without_room(step: Merge, change: Change) -> Change:
-    """Refuse additions for which the library has no room."""
+    """Refuse additions beyond the maximum size of the library."""
     return replace(change, merged=fitting(step.library, change.merged, change.removed))
 
 
 async def keep_within_tokens(step: Merge, change: Change) -> Change:
-    """Refuse and remove what the fewest questions support, where the library gets too long."""
+    """Shrink a library that exceeds its token limit, least supported texts first."""
     most = step.job.settings.max_library_tokens
     if most is None:
         return change
@@ -152,9 +152,10 @@ async def keep_within_tokens(step: Merge, change: Change) -> Change:
     return Change(merged, removed)
 
 
-# The order is part of the method: a quarantined text must not win a vote, nobody is asked about
-# what is refused anyway, what is held neither saves an experience that goes nor takes its room,
-# removals make room for additions, and what one gate has refused the next ones leave refused.
+# The order is part of the method. Quarantine comes before voting, so that a quarantined text
+# wins no vote, and nobody is asked to approve a refused text. A held operation neither saves an
+# experience from removal nor takes up space. Removals come before additions because they free
+# space. No gate revises the refusal of an earlier one.
 GATES: Sequence[Gate] = (
     quarantine_unsafe,
     quarantine_one_site,

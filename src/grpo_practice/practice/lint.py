@@ -1,10 +1,10 @@
-r"""Refuses text that may not become an experience: it acts instead of teaching.
+r"""Refuses text that must not become an experience because it gives orders instead of teaching.
 
-An experience stands in the instructions of every later rollout, and what is in it came out of a
-model that read answers, web pages and tool results. So a text that talks to a model or that a
-program would take for more than words is set aside, with the reason, for a person to look at; so
-is one that gives an answer away (`practice/answer_guard.py`). Templates need no rule of their own
-(`{{` is ordinary LaTeX): an experience is never rendered, only shown as it is.
+An experience is part of the instructions of every later rollout, and it was written by a model
+that read answers, web pages and tool results. Text that addresses a model, or that a program would
+interpret as more than words, is therefore set aside for a person to review, with the reason; so is
+text that reveals an answer (`practice/answer_guard.py`). Template syntax needs no rule (`{{` is
+ordinary LaTeX), because an experience is never rendered as a template.
 """
 
 import re
@@ -16,7 +16,7 @@ from functools import cache
 from grpo_practice.types import Operation, Quarantine, QuarantineRule
 
 GivesAway = Callable[[Operation], Quarantine | None]
-"""Says why the text of an operation gives an answer away; None when it does not."""
+"""Returns why the text of an operation reveals an answer; None if it does not."""
 
 _TAGS = (
     "a|b|br|button|code|div|em|embed|form|h[1-6]|head|html|i|iframe|img|input|li|link|meta|object|"
@@ -28,7 +28,7 @@ _DOMAINS = (
     "de|uk|fr|ru|cn|jp|br|nl|eu|us|ca|au|ch"
 )
 _NOT = r"(?<!not )(?<!never )(?<!cannot )(?<!n't )"
-"""Openings of a prohibition, not a request: "never ignore the instructions of the task"."""
+"""Excludes text that follows a negation, such as "never ignore the instructions of the task"."""
 _WHICH = (
     "all|any|every|the|these|those|your|my|its|of|previous|prior|above|earlier|preceding|other|and|"
     "system|developer|user|original|initial|safety|hidden"
@@ -44,7 +44,7 @@ _FOLLOW = (
     r"(?:follow|obey|comply with|adhere to|listen to|heed|stick to|abide by)(?:ing)?"
 )
 _VALUE = r"[\"'$(`*]*(?:\\boxed\{)?(?:[-+]?\d[\d.,/]*|[a-e]|yes|no|true|false)(?!\w|'\w)[\"'$)`*}]*"
-"""An answer that is no more than a number, a letter or a word."""
+"""An answer that consists only of a number, a letter or a word."""
 _REPLY = rf"\b(?:answer|reply|respond|say|output|guess|give|return|submit)(?:\s+with)?\s+{_VALUE}"
 _ALL = (
     r"(?:(?:in|for|to|on|at|with) (?:every|any|each|all)(?: (?:the|of the|these|single))? "
@@ -54,7 +54,7 @@ _ALWAYS = rf"(?:{_ALL}|(?:whatever|regardless|always|everywhere|every time|each 
 _PLAINLY = (
     r"(?:^|[.!?;:])(?:(?!\b(?:when|if|where|unless|once|whenever|not|never|cannot)\b|n't)[^.!?;:])*"
 )
-"""The beginning of a sentence up to here: it names no condition."""
+"""The beginning of a sentence up to this point, provided it states no condition."""
 
 _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     (
@@ -163,22 +163,23 @@ _SHOUTED = re.compile(
     r"(?:with\s+)?[\"'*`(\u201c]*(?:IN)?CORRECT\b"
 )
 _NAME = re.compile(r"[^.!?:\uff1a]{1,60}(?:: |\uff1a)")
-"""Name of an experience, in front of its sentences."""
+"""The name of an experience, before its sentences."""
 _SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?] )(?=[^\W\d_a-z])|(?<=[\u3002\uff01\uff1f])")
-"""Beginnings of sentences; `e.g. Paris` has none."""
+"""Positions between two sentences; there is no such position in `e.g. Paris`."""
 _TWO_SCRIPTS = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]")
 _QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
 _BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
-"""Letters and marks that show nothing."""
+"""Letters and marks that are displayed as blank."""
 
 
-@cache  # they take 30 ms to compile, and most commands check nothing
+@cache  # compiling takes 30 ms, and most commands check no text
 def _patterns() -> list[tuple[Quarantine, re.Pattern[str]]]:
     return [(Quarantine(rule, said), re.compile("|".join(found))) for rule, said, found in _RULES]
 
 
 def why_not(text: str) -> Quarantine | None:
-    """Return what is suspicious about a text; None when nothing is."""
+    """Return why a text is suspicious; None if it is not."""
+    # Check the original text: split() below removes some hidden characters, such as U+2028.
     hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
     if hidden:
         seen = ", ".join(dict.fromkeys(hidden))
@@ -188,6 +189,8 @@ def why_not(text: str) -> Quarantine | None:
     for why, pattern in _patterns():
         if pattern.search(shown):
             return why
+    # Needs the original case: "answer CORRECT" is meant for a grader, "answer correct" need not
+    # be.
     if _SHOUTED.search(text):
         return Quarantine("talks_to_grader", "it talks to whoever grades")
     if _TWO_SCRIPTS.search(shown):
@@ -196,9 +199,9 @@ def why_not(text: str) -> Quarantine | None:
 
 
 def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[Operation, ...]:
-    """Return the operations, in order; those whose text may not be kept are refused.
+    """Refuse the operations whose text must not be kept; all are returned, in order.
 
-    A text that gives an answer away is kept without the sentences that do so.
+    A text that reveals an answer is kept without the sentences that reveal it.
     """
 
     def fault(op: Operation) -> Quarantine | None:
@@ -209,12 +212,13 @@ def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[
         why, rest = fault(op), op
         if why and why.rule == "gives_answer_away":
             rest = _without_answer(op, gives_away)
+        # Check the shortened text again: the rest may break another rule.
         checked.append(op.set_aside(why) if why and (not rest.text or fault(rest)) else rest)
     return tuple(checked)
 
 
 def _without_answer(op: Operation, gives_away: GivesAway) -> Operation:
-    """Return the operation without the sentences that give an answer away; '' if all of them do."""
+    """Remove the sentences that reveal an answer; the text becomes '' if all of them do."""
     text = op.text or ""
     name = found[0] if (found := _NAME.match(text)) else ""
     sentences = [one for one in _SENTENCES.split(text[len(name) :]) if one.strip()]
@@ -223,10 +227,11 @@ def _without_answer(op: Operation, gives_away: GivesAway) -> Operation:
 
 
 def _hidden(text: str, i: int) -> bool:
-    """Return True for a character that shows nothing or changes how others show.
+    """Return True for a character that is invisible or changes how others are displayed.
 
-    Joiners are spelling in Persian, in Indian languages and in emoji: between two characters that
-    are not Latin they pass, and so does one variation selector behind such a character.
+    Joiners are part of the spelling in Persian, in Indian languages and in emoji, so one between
+    two
+    non-Latin characters is allowed, and so is one variation selector after such a character.
     """
     char, before, after = text[i], text[i - 1 : i], text[i + 1 : i + 2]
     if char in "\u200c\u200d":

@@ -1,4 +1,4 @@
-"""The loop: every step after the other, each with the library that the one before has made."""
+"""The main loop: runs the steps in order, each with the library that the previous step produced."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from grpo_practice.store.records import StepRow
 
 
 async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
-    """Close every step of `rows`, in order; closed ones are only read.
+    """Close every step of `rows`, in order; closed steps are only read.
 
-    With `job.overlap`, the first groups of a step may be played while the one before is finished:
-    nobody waits for its slowest rollouts then, and they do not know yet what it teaches. In a
-    pilot, the first groups of the next step are played and distilled, and that is all.
+    With `job.overlap`, the first groups of a step may be played while the previous step is being
+    finished. Nothing then waits for the slowest rollouts, but these early groups are played without
+    that step's lessons. A pilot plays and distils the first groups of the next step and ends there.
 
     Raises:
-        RunFailedError: Too many rollouts of a step failed, or no comparison of a pilot was of use.
-        PausedError: No comparison of a step was of use.
-        EndpointRefusedError: The endpoint refuses us.
+        RunFailedError: Too many rollouts of a step failed, or a pilot had only useless comparisons.
+        PausedError: All comparisons of a step were useless.
+        EndpointRefusedError: The endpoint rejected our requests.
     """
     store, library, before = job.store, job.branch.library, None
     ahead: PracticeStep | None = None
@@ -29,7 +29,7 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                 before = store.read(libraries.load, row.library_in)
                 library = store.read(libraries.load, row.library_out or library.id)
             else:
-                # The one that has played early groups already, or they would be played again.
+                # Reuse the step that has played early groups, or these would be played again.
                 step = ahead or PracticeStep(job, tasks, row, before)
                 if job.pilot is not None:
                     await step.pilot(library, job.pilot)
@@ -39,6 +39,6 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                     ahead = PracticeStep(job, tasks, following, library)
                 made = await step.run(library, ahead=ahead)
                 before, library = library, store.read(libraries.load, made)
-            # Only here, after the step is closed: before, its library is no stored version.
+            # Not before the step is closed: until then its library has no stored version.
             if job.pilot is None:
                 await job.after_step(row.plan, library)

@@ -1,4 +1,4 @@
-"""All proposals of a step become one consistent list of operations, and the next library.
+"""Merges all proposals of a step into one consistent list of operations and the next library.
 
 Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modify, Keep over all
 proposals of the batch.
@@ -21,23 +21,23 @@ NO_EVIDENCE = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change of the library that one group proposes."""
+    """A change of the library proposed by one group."""
 
     operation: Operation
     slot: int
     sample_id: int
     ordinal: int = 0
-    """Place among the operations of its group."""
+    """Position among the operations of its group."""
 
 
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
-    """Return every proposal that can be taken, confirmations too, in slot order.
+    """Return every proposal that was not refused, including confirmations, in slot order.
 
-    `samples` are ids. Index = slot.
+    `samples` are sample ids. Index = slot.
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)
-        # By slot: the numbering stands in the merge's prompt, and so in its hash.
+        # Sort by slot: the numbering is part of the merge prompt, and so of its hash.
         for done in sorted(distilled, key=lambda d: d.slot)
         for n, op in enumerate(done.operations)
         if op.refused is None
@@ -45,9 +45,9 @@ def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Propos
 
 
 def changes(cast: Iterable[Proposal]) -> list[Proposal]:
-    """Return the proposals that the merge prompt shows; their order is their numbering.
+    """Return the proposals that the merge prompt shows; their order defines their numbers.
 
-    The prompt's `P1`, `from_ops` and the record all follow the place in this list.
+    The prompt's `P1`, `from_ops` and the record all refer to positions in this list.
     """
     return [p for p in cast if p.operation.applies]
 
@@ -59,11 +59,11 @@ async def merge(
     evidence: Mapping[str, Evidence],
     at: GroupKey,
 ) -> tuple[Operation, ...]:
-    """Return the operations that the proposals come to. No proposal that may pass, no call.
+    """Merge the proposals into one list of operations; make no call if no proposal could pass.
 
     Raises:
-        ReplyError: No reply could be read.
-        EndpointError: There was no reply.
+        ReplyError: No reply could be parsed.
+        EndpointError: The endpoint did not reply.
     """
     if not any(_may_pass(p.operation, evidence) for p in proposed):
         return ()
@@ -75,7 +75,8 @@ async def merge(
         size=_size_slot(library, teacher.most_library_tokens),
     )
     chat = teacher.open(at, "merge", None)
-    limit = len(proposed) + len(library)  # a model may well say NONE of what is to stay
+    # A model may well return a NONE for each experience to keep.
+    limit = len(proposed) + len(library)
     return await teacher.ask(
         chat, messages, lambda r: read_operations(r, library, limit=limit, proposals=len(proposed))
     )
@@ -86,17 +87,19 @@ def _size_slot(library: Library, most: int | None) -> dict[str, int] | None:
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
-    """Return True when a proposal adds, replaces what goes, or says more clearly what stays."""
+    """Return True if a proposal adds, replaces a failing experience or sharpens a good one."""
     if op.target is None or not evidence[op.target].stays:
         return True
     return op.op == "UPDATE" and op.finding in HOLDS
 
 
 def _with_sources(op: Operation, proposed: Sequence[Proposal]) -> Operation:
-    """Return the operation with the proposals it stands for, where the reply does not name any.
+    """Fill in the proposals that an operation is based on, if the reply does not name any.
 
-    These are all that touch the same experience; of additions only those in its own words, or the
-    one most like it: all of them would lend it votes that are about other things.
+    These are all proposals about the same experience. For an addition, they are only the proposals
+    with the same words, or else the most similar one: taking all additions would credit it with
+    votes
+    that are about other things.
     """
     if op.from_ops or op.op == "NONE":
         return op
@@ -118,9 +121,11 @@ def _likeness(one: str, other: str) -> float:
 def _by_experience(
     library: Library, proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
 ) -> list[tuple[str, list[dict[str, str | None]]]]:
-    """Return the numbered proposals (`P1` …) by what they touch, new experiences first.
+    """Group the numbered proposals (`P1` …) by the experience they concern, new experiences first.
 
-    An experience that goes is shown also without a proposal, so that nothing new is dropped for it.
+    An experience that the evidence removes is listed even without a proposal, so that the model
+    does
+    not reject a new one as its duplicate.
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -144,12 +149,13 @@ def _evidence_slots(evidence: Evidence) -> dict[str, object]:
 def without_outvoted(
     merged: Iterable[Operation], proposed: Sequence[Proposal], evidence: Mapping[str, Evidence]
 ) -> tuple[Operation, ...]:
-    """Return the merged operations, refused where the evidence is against them.
+    """Refuse the merged operations that the evidence contradicts.
 
-    An experience that stays may be made clearer or wider; one that goes, replaced or removed. An
-    update that only takes in proposals of new experiences may turn round what its target says, so
-    the questions behind these count against the target. Nor does an addition bring in by another
-    door what was proposed against an experience that stays.
+    An experience that the evidence supports may only be made clearer or wider; any other may be
+    replaced or removed. An update that is based only on proposals of new experiences might reverse
+    the
+    meaning of its target, so the questions behind these count against the target. An addition based
+    only on proposals against a supported experience is refused as well.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)
@@ -164,7 +170,8 @@ def _voted(
     if op.target is not None:
         found = evidence[op.target]
         named = any(one.target == op.target for one in asked)
-        # Who asks for something new asks nothing of what stands, unless that is all there is.
+        # A proposal of something new does not count against existing experiences, unless the
+        # update has no other basis.
         alone = op.op == "UPDATE" and not named
         taken_in = len({p.sample_id for p in behind if alone and p.operation.target is None})
         passes = found.stays if sharpens(op, asked) else found.support < taken_in
@@ -180,7 +187,7 @@ def _voted(
 def pruned(
     library: Library, merged: Sequence[Operation], evidence: Mapping[str, Evidence]
 ) -> tuple[Operation, ...]:
-    """Return the removals of what more speaks against than for, where the merge left it alone."""
+    """Return removals of experiences that the evidence contradicts and the merge left alone."""
     changed = {op.target for op in merged if op.refused is None and op.op != "NONE"}
     return tuple(
         Operation("DELETE", e.id, why=evidence_text(evidence[e.id]))
@@ -192,8 +199,8 @@ def pruned(
 def fitting(
     library: Library, merged: Sequence[Operation], removed: Sequence[Operation]
 ) -> tuple[Operation, ...]:
-    """Return the merged operations, additions refused for which the library has no room."""
-    # A place is free only where a removal is sure: it may itself have been refused.
+    """Return the merged operations; additions that exceed the library's size are refused."""
+    # Count a removal only if it is certain; it may itself have been refused.
     taken = [op for op in (*merged, *removed) if op.refused is None]
     room = LIBRARY_SIZE - len(library) + sum(op.op == "DELETE" for op in taken)
     made = list[Operation]()
@@ -214,10 +221,10 @@ def within(
     proposed: Sequence[Proposal],
     evidence: Mapping[str, Evidence],
 ) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-    """Return the operations such that the library takes at most so many tokens.
+    """Return the operations, adjusted so that the library has at most `most` tokens.
 
-    The fewest questions decide what goes first, then the youngest label. A new text is refused
-    then, and an experience of the library removed.
+    Texts supported by the fewest questions are dropped first, and among equals the newest label. A
+    new text is refused; an experience already in the library is removed.
     """
     merged, made = list(merged), edits(library, merged, removed, proposed)
     added = {e.label: i for i, e in enumerate(made) if e.operation.op == "ADD" and e.label}
@@ -247,11 +254,11 @@ def edits(
     removed: Iterable[Operation] = (),
     proposed: Sequence[Proposal] = (),
 ) -> tuple[Edit, ...]:
-    """Return the operations, in order, with what each does: the one place that gives labels.
+    """Turn operations into edits, in order; only this function assigns labels.
 
-    Refused operations and NONE have none. `proposed` is what `from_ops` numbers.
+    Refused operations and NONE get no label. `from_ops` holds positions in `proposed`.
     """
-    # Not the highest label + 1, which would be used twice where its experience is gone.
+    # Not the highest label + 1, which would reuse the label of a removed experience.
     next_label, made = library.next_label, list[Edit]()
     for pruned, op in [*((False, op) for op in merged), *((True, op) for op in removed)]:
         label = int(op.target[1:]) if op.target else None
@@ -266,5 +273,5 @@ def edits(
 
 
 def apply(library: Library, operations: Iterable[Operation]) -> Library:
-    """Return the library after the operations, in order."""
+    """Return the library after the operations are applied in order."""
     return edited(library, edits(library, operations))

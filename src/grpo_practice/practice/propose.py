@@ -22,14 +22,14 @@ async def propose(
     at: GroupKey,
     gives_away: GivesAway = lambda op: None,
 ) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for; make no call if they only confirm something.
+    """Ask which edits the lessons call for; make no call if all lessons are confirmations.
 
-    Edits that give an answer away are asked for once more. If no further reply can be used, the
-    first one counts.
+    If an edit reveals an answer, the teacher is asked once more. If no later reply is usable, the
+    first one is used.
 
     Raises:
-        ReplyError: No reply could be read.
-        EndpointError: There was no reply.
+        ReplyError: No reply could be parsed.
+        EndpointError: The endpoint did not reply.
     """
     lessons = [lesson for lesson in lessons if lesson.finding != "confirmed"]
     if not lessons:
@@ -44,20 +44,20 @@ async def propose(
 
     def read(reply: Reply) -> None:
         readable.append(read_operations(reply, library, limit=2 * len(lessons)))
-        # Without `truth`, the teacher must not see the answer, which the complaint would tell.
+        # The complaint reveals the answer, which the teacher must not see without `truth`.
         if len(readable) == 1 and teacher.truth:
             _refuse_answers(readable[0], gives_away)
 
     try:
         await teacher.ask(chat, messages, read)
-    except (ReplyError, ContextOverflowError, ContentFilterError):  # they would come again
+    except (ReplyError, ContextOverflowError, ContentFilterError):  # a retry would fail too
         if not readable:
             raise
     return tuple(_with_finding(op, lessons, library) for op in readable[-1])
 
 
 def _refuse_answers(operations: Sequence[Operation], gives_away: GivesAway) -> None:
-    """Raise ReplyError for the first text that gives an answer away."""
+    """Raise ReplyError for the first text that reveals an answer."""
     for n, op in enumerate(operations):
         if op.text and (why := gives_away(op)) and why.rule == "gives_answer_away":
             what = f"operations.{n}.text: {why.sentence}, in: {brief(op.text, PIECE_CHARS)}"
@@ -65,9 +65,9 @@ def _refuse_answers(operations: Sequence[Operation], gives_away: GivesAway) -> N
 
 
 def _with_finding(op: Operation, lessons: Sequence[Lesson], library: Library) -> Operation:
-    """Return the operation with what was found of its target; the comparison knows best.
+    """Add the finding on the operation's target, preferring the comparison's finding.
 
-    An addition of what the library says word for word is a vote for that.
+    An addition whose text is already in the library counts as a vote for that experience.
     """
     same = [e.id for e in library.experiences if op.op == "ADD" and e.text == op.text]
     if same:
@@ -75,14 +75,14 @@ def _with_finding(op: Operation, lessons: Sequence[Lesson], library: Library) ->
     about = [x.finding for x in lessons if x.experience == op.target and op.target]
     found = "misled" if "misled" in about else next(iter(about), None) or op.finding
     if op.op == "NONE" and found is not None and found != "confirmed":
-        return replace(op, target=None)  # nothing is to change; that confirms nothing
+        return replace(op, target=None)  # no change is requested, which confirms nothing
     if op.op == "DELETE":
         found = "misled"
     return replace(op, finding=found if op.target else None)
 
 
 def _lesson_line(lesson: Lesson) -> str:
-    """Return a lesson as the teacher is shown it: with the experience it is about."""
+    """Format a lesson for the teacher, naming the experience it is about."""
     if lesson.experience is None:
         return lesson.text
     finding = f": {lesson.finding.replace('_', ' ')}" if lesson.finding else ""

@@ -1,4 +1,4 @@
-"""How much a teacher reads in one request."""
+"""How much text a teacher is given in one request."""
 
 from collections.abc import Sequence
 
@@ -7,33 +7,35 @@ from grpo_practice.practice.transcript import Shortened, Transcript, levels
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_CONTEXT = 32_768
-"""Tokens of a request and its reply, for a model of which nothing is known."""
+"""Context size in tokens, prompt and reply together, assumed for an unknown model."""
 MOST_CONTEXT = 131_072
-"""The same by default for models that take more: they read less well what is longer, and several
-providers charge more for it."""
+"""Default limit of the context in tokens for models that accept more: they read long prompts less
+reliably, and several providers charge more for them.
+"""
 
 _SIZES = tuple(
     (size, bytes(range(low, high)))
     for size, low, high in ((4, 0xF0, 0x100), (3, 0xE0, 0xF0), (2, 0xC0, 0xE0), (1, 0, 0x80))
 )
-"""Bytes of a character in UTF-8, most first, with the bytes that such characters begin with."""
+"""Bytes per character in UTF-8, most first, with the lead bytes of such characters."""
 
 
 def room_of(context: int, reply: int | None) -> int:
     """Return the UTF-8 bytes that a prompt may have.
 
-    Prompt and reply share the tokens of the `context`; without a configured `reply`, a quarter is
-    its.
+    Prompt and reply share the tokens of the `context`. If no `reply` limit is configured, a quarter
+    is
+    reserved for the reply.
     """
     kept = context // 4 if reply is None else min(reply, 3 * context // 4)
     return (context - kept) * DENSE_CHARS_PER_TOKEN
 
 
 def chars_in(room: int, text: str) -> int:
-    """Return how many characters of `text` fit into `room` bytes, whichever of them stay.
+    """Return how many characters of `text` fit into `room` bytes, whichever characters are kept.
 
-    Shortening removes one kind of writing before another, so a mean over the whole text would not
-    do: those that take most bytes are counted first.
+    Shortening removes text in one script before text in another, so an average over the whole text
+    would be wrong; the characters with the most bytes are counted first.
     """
     data = text.encode("utf-8", "surrogatepass")
     if len(data) <= room:
@@ -50,7 +52,7 @@ def chars_in(room: int, text: str) -> int:
 
 
 def chars_of(messages: Sequence[Message]) -> int:
-    """Return the length of a prompt."""
+    """Return the length of a prompt in characters."""
     return sum(len(message["content"]) for message in messages)
 
 

@@ -1,8 +1,8 @@
-"""Sentences that an attempt holds word for word: a teacher that repeats one has compared nothing.
+"""Detects sentences copied word for word from an attempt, which shows that nothing was compared.
 
-An answer or a tool's result may ask for a sentence to be learnt, and a teacher may obey. So a
-sentence stays out until a comparison whose attempts do not hold it comes to it as well. As for
-pages (`web_provenance`), nothing here rests on the sources that a merge claims.
+An answer or a tool's result may ask for a sentence to be learnt, and a teacher may obey. Such a
+sentence is therefore kept out until a comparison of attempts without it proposes it as well. As
+for web pages (`web_provenance`), the sources that a merge claims are ignored.
 """
 
 import re
@@ -18,11 +18,11 @@ from grpo_practice.practice.web_provenance import (
 from grpo_practice.types import Operation, Quarantine
 
 LEAST = 6
-"""Words of a sentence that is looked at. A shorter one may stand anywhere."""
+"""Fewest words of a sentence that is checked; a shorter one may appear anywhere."""
 RUN = 16
-"""Words in a row of a longer sentence that are no coincidence: methods are named in fewer."""
+"""Consecutive words that show that a longer sentence was copied; names of methods are shorter."""
 UNSPACED = 2
-"""Characters that count as one word in writing without spaces."""
+"""Number of characters that count as one word in scripts without spaces."""
 
 _SENTENCE = re.compile(r"(?<=[.!?;])\s+|(?<=[\u3002\uff01\uff1f\uff1b])")
 _NAME_END = re.compile(r":\s|\uff1a")
@@ -37,10 +37,11 @@ def without_repeated(
     *,
     hold: bool = False,
 ) -> tuple[Operation, ...]:
-    """Quarantine texts with a sentence of an attempt that no other comparison came to.
+    """Quarantine texts with a sentence from an attempt that no independent comparison proposed.
 
-    `attempts` and `proposed` are texts by slot; those of our `own` may be repeated: questions,
-    instructions, the library. With `hold`, an operation gets the reason but is not quarantined.
+    `attempts` and `proposed` are texts by slot. Texts in `own` (questions, instructions, the
+    library)
+    may be repeated. With `hold`, the reason is recorded but the operation is not quarantined.
     """
     runs = {op.text: _runs(op.text) for op in merged if op.text and op.refused is None}
     wanted = set[Phrase]().union(*runs.values())
@@ -64,10 +65,11 @@ def _found(texts: Iterable[str], wanted: Set[Phrase]) -> set[Phrase]:
 
 
 def _runs(text: str) -> list[Phrase]:
-    """Return the runs of words by which the sentences of an experience can be known again."""
+    """Return the runs of words by which an experience's sentences are recognised in a text."""
     found = list[Phrase]()
-    # The name of an experience is the teacher's, and so may be any clause before a colon; but a
-    # copied sentence may also hold colons between parts that are too short to look at.
+    # The teacher may put its own name, or a clause and a colon, before a copied sentence, so
+    # each clause is checked. But a copied sentence may itself contain colons between parts too
+    # short to check, so whole sentences after the name are checked too.
     after_name = _NAME_END.split(text, maxsplit=1)[-1]
     for part in (*_SENTENCE.split(after_name), *_CLAUSE.split(text)):
         words = words_of(part)

@@ -1,4 +1,4 @@
-"""A teacher's reply becomes lessons or operations, or a `ReplyError` that says what is wrong."""
+"""Parses a teacher's reply into lessons or operations, or raises `ReplyError` with the problem."""
 
 import re
 import unicodedata
@@ -17,18 +17,22 @@ from grpo_practice.text import brief, cut
 from grpo_practice.types import Lesson, LessonFinding, Library, Operation, OpKind, RefusedRule
 
 LESSON_CHARS = 600
-"""A longer text is no lesson: it is never one sentence."""
+"""Maximum length of a lesson, in characters; a longer text is certainly not one sentence."""
 EXPERIENCE_CHARS = 500
-"""A longer text is refused: every rollout pays for it. The record keeps as much of it."""
+"""Maximum length of an experience, in characters. A longer text is refused, because every rollout
+pays for it, and is recorded up to this length.
+"""
 ID_CHARS = 40
-"""Characters of an unknown id in the reason that names it."""
+"""Maximum length of an unknown id in an error message, in characters."""
 BEYOND = 50
-"""Operations beyond the limit that are kept, as refused; more say nothing."""
+"""Number of operations beyond the limit that are recorded as refused; the rest are dropped."""
 LIBRARY_SIZE = 200
-"""The most experiences of a library: some 10,000 tokens in front of every rollout, and several
-times what the published libraries hold. Beyond it nothing is added before something goes."""
+"""Maximum number of experiences in a library: about 10,000 tokens in the prompt of every rollout,
+and
+several times the size of published libraries. A full library accepts additions only after removals.
+"""
 FULL = f"the library is full ({LIBRARY_SIZE} experiences)"
-"""The reason that refuses an addition then."""
+"""Reason for refusing an addition to a full library."""
 
 LESSONS = Form(
     wrapper="lessons",
@@ -51,7 +55,9 @@ def _operations_form(sources: str = "") -> Form:
         text="text",
         signs=frozenset(_OP_KEYS),
         plain=False,
-        whole=True,  # without its last operations, a merge keeps what it meant to delete
+        # A merge cut off before its last operations would keep experiences that it meant to
+        # delete.
+        whole=True,
         example=f'<operations><operation op="ADD"{sources}>Short name: one sentence.</operation>'
         f'<operation op="UPDATE" id="E3"{sources}>Short name: one sentence.</operation>\n'
         f'<operation op="DELETE" id="E4"{sources}/><operation op="NONE" id="E2"{sources}/>'
@@ -62,7 +68,7 @@ def _operations_form(sources: str = "") -> Form:
 PROPOSED = _operations_form()
 MERGED = _operations_form(' from="P1 P4"')
 
-# Digits are bounded: int() raises, but no ReplyError, for more than 4,300 of them.
+# Bound the digits: above 4,300 of them int() raises an error that is not a ReplyError.
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
 _BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
 _PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")
@@ -91,7 +97,7 @@ _FINDINGS: dict[str, LessonFinding] = {
 
 
 def read_summary(reply: Reply) -> str:
-    """Return the summary; raise ReplyError where there is none."""
+    """Return the summary; raise ReplyError if the reply has no text."""
     text = answer_of(reply.content)
     if not text:
         if reply.ended_early:
@@ -101,18 +107,19 @@ def read_summary(reply: Reply) -> str:
 
 
 def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson, ...]:
-    """Return at most `limit` lessons, strongest first, each on one line; too long ones left out.
+    """Return at most `limit` lessons, strongest first, each on one line, dropping long ones.
 
-    One that confirms an experience comes on top of these, once for each experience.
-
-    A lesson about an experience that is not in the library is about none. One that names an
-    experience without a finding that is known says only which experience it is about.
+    Confirmations do not count towards `limit`; there is at most one per experience. A lesson about
+    an
+    unknown experience is treated as a general one. A lesson that names an experience with an
+    unknown
+    finding keeps only the experience.
 
     Raises:
-        ReplyError: It cannot be read, or each lesson is too long.
+        ReplyError: The reply cannot be parsed, or every lesson is too long.
     """
     found = [item for item in _read(reply, LESSONS) if not _confirms_nothing(item, library)]
-    if any(map(_says_something, found)):  # one that is empty does not cost the others
+    if any(map(_says_something, found)):  # an empty lesson does not invalidate the others
         found = [item for item in found if _says_something(item)]
     lessons = [_lesson(item, library, reply.call_id) for item in found]
     kept = [lesson for lesson in lessons if len(lesson.text) <= LESSON_CHARS]
@@ -120,7 +127,8 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
     new = [lesson for lesson in kept if lesson.finding != "confirmed"][:limit]
-    # Reversed, since the last entry of a dict stays: the first one for each experience.
+    # Reversed, because a dict keeps the last value of a key: this keeps the first lesson per
+    # experience.
     confirmed = {x.experience: x for x in reversed(kept) if x.finding == "confirmed"}.values()
     return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
 
@@ -131,7 +139,7 @@ def _says_something(item: Item) -> bool:
 
 
 def _confirms_nothing(item: Item, library: Library) -> bool:
-    """Return True for a bare confirmation of an experience that the library does not hold."""
+    """Return True for a confirmation of an unknown experience, without text of its own."""
     held = library.get(_about(item) or "")
     confirms = held is None and _finding(item) == "confirmed"
     return confirms and not _first_text(item, "lesson", "text", "content")
@@ -144,28 +152,29 @@ def _lesson(item: Item, library: Library, call_id: int) -> Lesson:
     if about is not None:
         finding = _finding(item)
         if finding == "confirmed":
-            text = text or about.text  # it says nothing else
+            text = text or about.text  # a confirmation needs no text of its own
     if not text:
         raise item.error("lesson", "it has no text")
     return Lesson(text, call_id, about.id if about else None, finding)
 
 
 def _about(item: Item) -> str | None:
-    """Return the experience a lesson names; operations call it `id`, and so do some lessons."""
+    """Return the experience that a lesson names; operations and some lessons call it `id`."""
     return _id(item.fields.get("experience", item.fields.get("id")))
 
 
 def read_operations(
     reply: Reply, library: Library, *, limit: int, proposals: int = 0
 ) -> tuple[Operation, ...]:
-    """Return the operations in order, each that cannot be taken marked `refused` with the reason.
+    """Return the operations in order, marking unacceptable ones as `refused` with the reason.
 
-    An UPDATE of an experience that is not in the library is an ADD: its text says it all. A DELETE
-    of one is refused, and a NONE confirms nothing. So are operations beyond `limit`; `from` may
-    name as many `proposals` (`P1` …).
+    An UPDATE of an unknown experience becomes an ADD, since its text is complete. A DELETE of an
+    unknown experience is refused, and a NONE about one confirms nothing. Operations beyond `limit`
+    are
+    refused. `from` may name up to `proposals` proposals (`P1` …).
 
     Raises:
-        ReplyError: It cannot be read.
+        ReplyError: The reply cannot be parsed.
     """
     edits = _Edits(library, limit)
     return tuple(
@@ -176,12 +185,12 @@ def read_operations(
 
 @dataclass(frozen=True, slots=True)
 class _Edit:
-    """An operation as it is asked for."""
+    """An operation as requested, before it is checked."""
 
     op: OpKind
     target: str | None
     text: str | None
-    """Whole; None where the operation takes none."""
+    """The full text; None if the operation takes no text."""
     finding: LessonFinding | None = None
 
 
@@ -215,7 +224,7 @@ def _finding(item: Item) -> LessonFinding | None:
 
 
 def _kind(item: Item) -> OpKind:
-    """Return the kind of an operation; raise ReplyError where there is none, or it is unknown."""
+    """Return the kind of an operation; raise ReplyError if it is missing or unknown."""
     key = next((key for key in _OP_KEYS if key in item.fields), None)
     if key is None:
         raise item.error("op", "it is missing")
@@ -241,7 +250,7 @@ def _operation(edit: _Edit, edits: "_Edits", call_id: int, sources: tuple[int, .
 
 
 def _sources(item: Item, proposals: int) -> tuple[int, ...]:
-    """Return the positions of the proposals that an operation names, from 0."""
+    """Return the positions, from 0, of the proposals that an operation names."""
     named = item.fields.get("from")
     listed = named if isinstance(named, list) else [named]
     numbers = [int(n) for one in listed for n in _PROPOSAL.findall(_half_width(str(one)))]
@@ -249,7 +258,7 @@ def _sources(item: Item, proposals: int) -> tuple[int, ...]:
 
 
 class _Edits:
-    """Decides which operations of a list can be taken, one after another."""
+    """Decides in order which operations of a list can be accepted."""
 
     def __init__(self, library: Library, limit: int) -> None:
         self._library, self._left, self._limit = library, limit, limit
@@ -258,7 +267,7 @@ class _Edits:
         self._room = LIBRARY_SIZE - len(library)
 
     def refusal(self, edit: _Edit) -> _Refusal | None:
-        """Return why the next operation cannot be taken; None when it is."""
+        """Return why the next operation cannot be accepted; None if it can."""
         refused = self._bad_target(edit) or self._bad_text(edit.text)
         if refused is None and self._left == 0:
             refused = _Refusal("beyond_limit", f"more than {self._limit} operations")
@@ -296,10 +305,10 @@ class _Edits:
 
 
 def _first_text(item: Item, *keys: str) -> str:
-    """Return an item's text on one line, without what Markdown or our own lists put around it.
+    """Return an item's text on one line, without the Markdown or list marks around it.
 
     Raises:
-        ReplyError: It is a number or the like.
+        ReplyError: The value is not a string.
     """
     key = next((key for key in keys if key in item.fields), None)
     if key is None:
@@ -314,7 +323,7 @@ def _first_text(item: Item, *keys: str) -> str:
 
 
 def _id(named: object) -> str | None:
-    """Return `E3` for `[E3]`, `e3`, `E03`, `3`; other text as it is; None for none."""
+    """Return `E3` for `[E3]`, `e3`, `E03` or `3`; other text unchanged; None for an empty id."""
     text = _half_width(str(named)).strip() if named is not None else ""
     found = _ID.search(text) or _BARE_ID.fullmatch(text)
     return f"E{found[1]}" if found else text or None
@@ -325,10 +334,10 @@ def _half_width(text: str) -> str:
 
 
 def _read(reply: Reply, form: Form) -> Sequence[Item]:
-    """Return the items of the last list in the reply, whichever form it has.
+    """Return the items of the last list in the reply, in any of its forms.
 
     Raises:
-        ReplyError: There is none, or not all of it.
+        ReplyError: The reply has no list, or an incomplete one.
     """
     text, thinking = visible(reply)
     cut_off = reply.ended_early
@@ -346,7 +355,8 @@ def _read(reply: Reply, form: Form) -> Sequence[Item]:
         return _repaired(broken, cut_off=cut_off)
     goes_on = block and block is marked[-1] and not block.closed and block.end == ends
     if cut_off and left and not (goes_on and left.startswith(("<", "\uff1c"))):
-        raise form.cut_off()  # what stands before was a draft or a quotation
+        # The list before the remaining text was a draft or a quotation.
+        raise form.cut_off()
     if value and value.end == ends:
         return items(value.raw, form)
     return _complete(block, marked, form, cut_off=cut_off)
@@ -366,10 +376,10 @@ def _repaired(broken: Broken, *, cut_off: bool) -> Sequence[Item]:
 def _complete(
     block: Block | None, marked: Sequence[Block], form: Form, *, cut_off: bool
 ) -> Sequence[Item]:
-    """Return the items of a block, of one that is not closed what is complete.
+    """Return the items of a block; if it is not closed, only the complete ones.
 
     Raises:
-        ReplyError: There is no such block, or it must not be taken in part.
+        ReplyError: There is no such block, or a partial one is not acceptable.
     """
     tag = f"<{form.wrapper}>"
     if block is None:

@@ -1,4 +1,4 @@
-"""The forms that a teacher may answer in, and what is read from any of them."""
+"""The forms in which a teacher may answer, and the items parsed from any of them."""
 
 import re
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from grpo_practice.errors import ReplyError, ReplyFailure
 from grpo_practice.text import brief, strip_think
 
 PIECE_CHARS = 80
-"""Characters of the offending piece that an error shows."""
+"""Number of characters of the faulty piece that an error quotes."""
 
 CUT = "it was cut off by the token limit"
 SHORTER = "Be shorter."
@@ -25,29 +25,29 @@ _FINAL = "<|channel|>final<|message|>"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """One kind of list, in tags or in JSON."""
+    """One kind of list, written as tags or as JSON."""
 
     wrapper: str
-    """The tag around all items, and the JSON key they stand under."""
+    """Tag around all items, and the JSON key of the list."""
     item: str
-    """The tag of one item."""
+    """Tag of one item."""
     text: str
-    """The JSON key of an item's text; in tags, the text is what stands between them."""
+    """JSON key of an item's text; in the tag form, the text is the content of the tag."""
     signs: frozenset[str]
-    """JSON keys that show an item where the list stands alone."""
+    """JSON keys that identify an item in a list without a wrapper."""
     plain: bool
-    """True when a JSON string in place of an object is the item's text."""
+    """True if a JSON string instead of an object is accepted as the item's text."""
     whole: bool
-    """True when the list must not be taken in part."""
+    """True if a partial list must not be accepted."""
     example: str
-    """The form in two lines, repeated when a reply could not be read."""
+    """Example of the form in two lines, repeated to the model after an unreadable reply."""
 
     def error(self, what: str, kind: ReplyFailure = "unreadable") -> ReplyError:
-        """Return the error of a reply, with the form as its hint."""
+        """Return the error for a reply, with the form as its hint."""
         return ReplyError(what, hint=f"The form asked for:\n\n{self.example}", kind=kind)
 
     def cut_off(self) -> ReplyError:
-        """Return the error of a reply that the token limit ended too early."""
+        """Return the error for a reply that the token limit cut off."""
         error = self.error(CUT, "cut")
         error.hint = f"{SHORTER} {error.hint}"
         return error
@@ -55,25 +55,25 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One item as written: its fields by lower-case name, without those that are null."""
+    """One item as written: its fields by lower-case name, without null values."""
 
     form: Form
     place: int
-    """Place in the list, from 0."""
+    """Position in the list, from 0."""
     fields: Mapping[str, object]
     source: str
-    """The piece of the reply it was read from."""
+    """The part of the reply that the item was parsed from."""
 
     def error(self, field: str, what: str) -> ReplyError:
-        """Return the error of one field of this item: place, what is wrong, the piece itself."""
+        """Return the error for one field of this item: position, problem and source text."""
         where = f"{self.form.wrapper}.{self.place}.{field}"
         return self.form.error(f"{where}: {what}, in: {brief(self.source, PIECE_CHARS)}")
 
 
 def visible(reply: Reply) -> tuple[str, bool]:
-    """Return the reply's text after its thinking, and whether the thinking is never closed.
+    """Return the reply's text after its thinking, and whether the thinking is left open.
 
-    Thinking that is never closed is the text itself: the answer may stand at its end.
+    If the thinking is never closed, its text is returned, because the answer may be at its end.
     """
     text = reply.content.rpartition(_FINAL)[2]
     outside = strip_think(text)

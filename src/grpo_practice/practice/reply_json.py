@@ -1,8 +1,8 @@
-r"""Reads the JSON form of a reply, `{"lessons": [{"lesson": "…"}]}` and its like, also broken.
+r"""Parses the JSON form of a reply, `{"lessons": [{"lesson": "…"}]}` or similar, even if broken.
 
-LaTeX is mended before anything is decoded: `\theta` in a JSON string is a tab and `heta`, and a
-decoder accepts that. Text that no decoder accepts goes to `json_repair`, when it is small enough:
-that library takes four times as long for twice the braces.
+LaTeX is repaired before decoding: a decoder accepts `\theta` in a JSON string and makes a tab and
+`heta` of it. Text that cannot be decoded is passed to `json_repair` if it is small enough, since
+that library takes four times as long for twice as many braces.
 """
 
 import json
@@ -18,13 +18,13 @@ from grpo_practice.practice.reply_form import PIECE_CHARS, Form, Item
 from grpo_practice.text import brief
 
 MISSES = 500
-"""Values that cannot be decoded, before the others are given up: each costs a look ahead."""
+"""Number of undecodable values after which parsing stops, because each costs a scan ahead."""
 LOOK = 3
-"""How many times the reply's length is looked at in values that cannot be decoded."""
+"""Limit of characters scanned in undecodable values, as a multiple of the reply's length."""
 REPAIR_CHARS = 20_000
-"""The longest text that is repaired."""
+"""Length of the longest text that is repaired, in characters."""
 REPAIR_BRACKETS = 200
-"""The most opening brackets of a text that is repaired: half a second at the worst."""
+"""Maximum number of opening brackets in a text that is repaired: half a second at worst."""
 
 _LATEX_NAMES = (
     "nabla natural ncong ne nearrow neg neq newcommand newline newpage nexists ngeq ngtr nleq nless"
@@ -39,40 +39,41 @@ _LATEX_NAMES = (
     " triangleleft trianglelefteq triangleq triangleright trianglerighteq tt twoheadrightarrow"
 )
 _LATEX = frozenset(_LATEX_NAMES.split())
-r"""LaTeX commands that begin like the JSON escapes `\n`, `\r` and `\t`. No English word follows
-such an escape and makes one of these, but `\tan` and `\top`, after a tab that nobody types."""
+r"""LaTeX commands that begin like the JSON escapes `\n`, `\r` and `\t`. None is also such an escape
+followed by the rest of an English word, except `\tan` and `\top`, whose tab nobody types.
+"""
 
 _BACKSLASH = re.compile(r"""\\(?:(u[0-9a-fA-F]{4}|["'\\/])|([A-Za-z]+)|)""")
 _START = re.compile(r'\{\s*"|\[\s*\{')
 _COMPLETE = re.compile(r"""(?:["'”]|]|\bnull|,)\s*[}\]]""")
-"""The end of an object or a list: LaTeX in a text closes its braces otherwise."""
+"""The end of an object or a list, as opposed to a closing brace of LaTeX in a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """Value that stands in place of the list of items."""
+    """A value found in place of the list of items."""
 
     raw: object
     start: int
     end: int
-    """Offsets at which the JSON begins and ends in the reply."""
+    """Offsets of the beginning and end of the JSON in the reply."""
 
 
 class Mended:
-    """A reply whose LaTeX survives decoding; knows where each character stood before."""
+    """A reply whose LaTeX survives decoding; maps its characters to their original positions."""
 
     def __init__(self, text: str) -> None:
         self._added = list[int]()
         self.text = _BACKSLASH.sub(self._escape, text)
 
     def place(self, at: int) -> int:
-        """Return where the character at `at` stands in the reply as it came."""
+        """Return the position in the original reply of the character at `at`."""
         return at - bisect_left(self._added, at)
 
     def _escape(self, match: re.Match[str]) -> str:
-        r"""Return the escape, doubled where JSON has no such or would turn LaTeX into a character.
+        r"""Return the escape, doubled if it is not JSON or would turn LaTeX into another character.
 
-        `\b` and `\f` are always doubled: a lesson holds no backspace and no form feed, but `\beta`,
+        `\b` and `\f` are always doubled: a lesson contains no backspace or form feed, but `\beta`,
         `\frac` and the `\b` of a regex.
         """
         known, word = match.groups()
@@ -83,7 +84,7 @@ class Mended:
 
 
 def last_value(mended: Mended, form: Form) -> Value | None:
-    """Return the last list of items that can be decoded; None when there is none."""
+    """Return the last list of items that can be decoded; None if there is no such list."""
     found, end = None, 0
     for start, raw, end in _values(mended.text):
         held = _held(raw, form)
@@ -93,7 +94,7 @@ def last_value(mended: Mended, form: Form) -> Value | None:
 
 
 def _values(text: str) -> Iterator[tuple[int, object, int]]:
-    """Yield the objects, and lists of objects, that stand in the text on their own."""
+    """Yield the outermost objects, and lists of objects, in the text."""
     decoder, end, misses, looked = json.JSONDecoder(strict=False), 0, 0, 0
     for start in (match.start() for match in _START.finditer(text)):
         if start < end:
@@ -110,7 +111,7 @@ def _values(text: str) -> Iterator[tuple[int, object, int]]:
 
 
 def _held(value: object, form: Form, depth: int = 2) -> tuple[object] | None:
-    """Return the list of items in a JSON value, which may be null; None when it holds none."""
+    """Return the list of items (which may be null) in a JSON value, or None if there is no list."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key.lower() == form.wrapper:
@@ -129,16 +130,16 @@ def _held(value: object, form: Form, depth: int = 2) -> tuple[object] | None:
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """JSON that begins as the form asked for does."""
+    """Undecodable JSON that begins in the requested form."""
 
     form: Form
     start: int
-    """Offset at which it begins in the reply."""
+    """Offset in the reply at which it begins."""
     text: str
-    """From there on, beginning with the bracket of the list."""
+    """Text from there to the end, beginning with the bracket of the list."""
 
     def error(self) -> ReplyError:
-        """Return what the decoder says, and where."""
+        """Return the error with the decoder's message and the text at its position."""
         what = f'its JSON with "{self.form.wrapper}" cannot be read'
         try:
             json.JSONDecoder(strict=False).raw_decode(self.text)
@@ -150,19 +151,20 @@ class Broken:
         return self.form.error(what)
 
     def repaired(self, *, cut: bool) -> object:
-        """Return the list as `json_repair` makes it out; of a cut one, what is complete.
+        """Return the list repaired by `json_repair`, or its complete part if it was cut off.
 
         Raises:
-            ReplyError: It is too long, or nothing can be made of it.
+            ReplyError: The text is too long or cannot be repaired.
         """
-        import json_repair  # 50 ms, and hardly a reply needs it
+        import json_repair  # takes 50 ms, and few replies need it
 
         text = self.text
         if cut:
             end = max((match.end() for match in _COMPLETE.finditer(text)), default=0)
             left = text[end:].strip(" \n`,]}")
             text = text[:end]
-            if left and left[0] not in "{\"'\u201c":  # prose: the list was a quotation in it
+            # If prose follows the list, the list was a quotation in that prose.
+            if left and left[0] not in "{\"'\u201c":
                 raise self.error()
         brackets = text.count("{") + text.count("[")
         if not text or len(text) > REPAIR_CHARS or brackets > REPAIR_BRACKETS:
@@ -177,7 +179,7 @@ class Broken:
 
 
 def last_broken(mended: Mended, form: Form) -> Broken | None:
-    """Return the last piece that begins like the form asked for; None when there is none."""
+    """Return the last piece that begins in the requested form; None if there is no such piece."""
     key, sign = re.escape(form.wrapper), "|".join(sorted(form.signs))
     begins = re.compile(
         rf"""(?:["'“]{key}\\?["'”]|\{{\s*{key})\s*[:\uff1a]\s*(?=[\[{{])"""
@@ -186,17 +188,17 @@ def last_broken(mended: Mended, form: Form) -> Broken | None:
     )
     for found in deque(begins.finditer(mended.text), maxlen=1):
         text = mended.text[found.end() :]
-        if '\\"' in found[0]:  # an object written as the inside of a string
+        if '\\"' in found[0]:  # the object was written inside a string
             text = text.replace('\\"', '"')
         return Broken(form, mended.place(found.start()), text)
     return None
 
 
 def items(raw: object, form: Form) -> list[Item]:
-    """Return the items of a decoded list; one object stands for a list of one, null for none.
+    """Return the items of a decoded list; a single object counts as a list of one, null as empty.
 
     Raises:
-        ReplyError: It is no list, or something in it is no item.
+        ReplyError: The value is not a list, or an entry is not an item.
     """
     listed = [raw] if isinstance(raw, dict) else [] if raw is None else raw
     if not isinstance(listed, list):

@@ -1,7 +1,8 @@
-"""Reads the tag form of a reply: `<lessons><lesson …>text</lesson></lessons>` and its like.
+"""Parses the tag form of a reply, `<lessons><lesson …>text</lesson></lessons>` or similar.
 
-No XML parser: text stands in the tags as it is, with `x < 3`, `&` and LaTeX in it. Every tag costs
-a look at `TAG_CHARS` characters at most, so that the work is linear in the reply's length.
+This is not an XML parser, because the text in the tags is unescaped: it contains `x < 3`, `&` and
+LaTeX. At most `TAG_CHARS` characters are scanned per tag, so the work is linear in the reply's
+length.
 """
 
 import html
@@ -14,9 +15,9 @@ from grpo_practice.fences import REPLY_TAG
 from grpo_practice.practice.reply_form import Form, Item
 
 TAG_CHARS = 1500
-"""The most characters of a tag's attributes; one may hold the text of an experience."""
+"""Maximum length of a tag's attributes, in characters; one may contain an experience's text."""
 CHILDREN = 40
-"""The most `<` of an item that is looked through for elements inside it."""
+"""Maximum number of `<` in an item that is searched for child elements."""
 
 _TAG = re.compile(REPLY_TAG, re.IGNORECASE)
 _REST = re.compile(r"""((?:"[^"\n]*"|'[^'\n]*'|[^<>\uff1c\uff1e])*+)[>\uff1e]""")
@@ -29,7 +30,8 @@ _CHILD = re.compile(
     r"<(text|content|experience|finding|problem|op|id|from)\s*>(.*?)</\s*\1\s*>", re.I | re.S
 )
 _CDATA = re.compile(r"\s*<!\[CDATA\[(.*)]]>\s*", re.S)
-# Without the semicolon, `R&D` and `a&nothing` would be changed (`&not` is an entity of old HTML).
+# Require the semicolon, or `R&D` and `a&nothing` would be changed (`&not` is an old HTML
+# entity).
 _ENTITY = re.compile(r"&(?:#\d{1,7}|#x[0-9a-f]{1,6}|[a-z]{2,31});", re.IGNORECASE)
 _NOTHING = re.compile(
     r"[\W_]*(?:none|nothing|empty|n/a|no (?:new )?(?:lessons?|operations?))?[\W_]*"
@@ -48,34 +50,34 @@ class _Tag(NamedTuple):
 
 @dataclass(slots=True)
 class Block:
-    """Items that stand together, in their wrapper or without one."""
+    """Consecutive items, with or without their wrapper."""
 
     form: Form
     wrapped: bool
     end: int
-    """Offset at which the last tag ends that was taken."""
+    """Offset of the end of the last tag that belongs to the block."""
     items: list[Item] = field(default_factory=list)
     closed: bool = False
-    """True when the wrapper is closed: nothing is missing."""
+    """True if the wrapper is closed, so that nothing is missing."""
     unfinished: bool = False
-    """True when the last item is never closed."""
+    """True if the last item is never closed."""
     empty: bool = True
-    """True unless there is text between the tags of a closed wrapper without items."""
+    """False if a closed wrapper without items contains other text."""
 
     @property
     def readable(self) -> bool:
-        """True when it has items, or says that there are none."""
+        """True if the block has items or explicitly states that there are no items."""
         return bool(self.items) or (self.closed and self.empty)
 
     def add(self, text: str, opened: _Tag, until: int, end: int) -> None:
-        """Take the item whose text stands between its opening tag and `until`."""
+        """Add the item whose text extends from its opening tag to `until`."""
         fields = _fields(self.form, opened.attributes, text[opened.end : until])
         self.items.append(Item(self.form, len(self.items), fields, text[opened.start : end]))
         self.end = end
 
 
 def blocks(text: str, form: Form) -> list[Block]:
-    """Return the blocks of a reply, in order. In a wrapper, the next tag ends an item left open."""
+    """Return the blocks of a reply, in order; in a wrapper, the next tag closes an open item."""
     found, block = list[Block](), Block(form, wrapped=False, end=0)
     opened: _Tag | None = None
     for tag in _tags(text, form):
@@ -112,7 +114,7 @@ def _tags(text: str, form: Form) -> Iterator[_Tag]:
 
 
 def _fields(form: Form, attributes: str, content: str) -> dict[str, object]:
-    """Return the fields of an item: its attributes, elements inside it, and its text."""
+    """Return the fields of an item: its attributes, its child elements and its text."""
     fields: dict[str, object] = {
         name.lower(): _unescaped("".join(values)).strip()
         for name, *values in _ATTRIBUTE.findall(attributes)
@@ -126,9 +128,11 @@ def _fields(form: Form, attributes: str, content: str) -> dict[str, object]:
 
 
 def _unescaped(text: str) -> str:
-    """Replace the entities in a text, once: `&amp;lt;` is `&lt;`.
+    """Unescape the entities in a text once: `&amp;lt;` becomes `&lt;`.
 
-    A text that holds a `<` or `&` as it is was not escaped: an entity in it is what it is about.
+    A text with a literal `<` or `&` was not escaped, so its entities are left alone: they are part
+    of
+    its subject.
     """
     if "<" in text or "&" in _ENTITY.sub("", text):
         return text

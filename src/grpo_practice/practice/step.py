@@ -1,4 +1,4 @@
-"""One step: groups are played and distilled as they end; then merge, gates, close."""
+"""Runs one step: plays its groups, distils each as it ends, merges, applies gates and closes."""
 
 import asyncio
 from collections.abc import Sequence
@@ -33,13 +33,13 @@ from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
 class PracticeStep:
-    """One step under way: its groups as they finish, and what they teach.
+    """A step in progress: its groups as they finish, and the lessons distilled from them.
 
     Args:
         job: The run.
-        tasks: The group that the step's tasks belong to: an error in one ends the run.
-        row: The step as it stands.
-        before: The library of the step before; None for the first one.
+        tasks: Task group of the step's tasks; an error in one of them ends the run.
+        row: The step as stored.
+        before: The library of the previous step; None for the first step.
     """
 
     def __init__(
@@ -51,9 +51,9 @@ class PracticeStep:
         self._sample_ids = [sample.id for sample in samples]
         self._answers = [sample.answer for sample in samples]
         self._guard: StepGuard | None = None
-        """The guard of the step's answers, once an operation was to be checked."""
+        """Guard of the step's answers; created when the first operation is checked."""
         self._library: Library | None = None
-        """The library that the step starts from and edits; set by `open`."""
+        """Library that the step starts from and edits; set by `open`."""
         self._rollouts = StepRollouts(job, tasks, row, samples, before, self._on_group)
         self._groups = dict[int, Group]()
         self._teaching = list[asyncio.Task[None]]()
@@ -62,18 +62,20 @@ class PracticeStep:
     async def open(
         self, library: Library, *, ahead: "PracticeStep | None" = None, groups: int | None = None
     ) -> None:
-        """Play and distil the groups, or the first `groups` of them, starting from the library.
+        """Play and distil all groups, or the first `groups` of them, starting from the library.
 
-        The early groups of the step `ahead` may begin meanwhile.
+        The early groups of the step `ahead` may begin in the meantime.
         """
         await self._rollouts.open(library)
-        # After the store knows that the step is open: from here on groups
+        # Set this only after the store has recorded that the step is open: from now on, groups
         # are distilled as they end.
         self._library = library
-        for group in [*self._groups.values()]:  # early ones that ended before there was a library
+        # Early groups may have ended before the library was known.
+        for group in [*self._groups.values()]:
             self._teach(group, library)
         await self._rollouts.play(ahead=ahead._rollouts if ahead else None, most=groups)
-        # No gather(): the task group owns them, and ends all of them at the first error.
+        # Not gather(): the task group owns these tasks and cancels all of them on the first
+        # error.
         for task in self._teaching:
             await task
 
@@ -81,18 +83,20 @@ class PracticeStep:
         """Play and distil the first groups.
 
         Raises:
-            RunFailedError: No comparison was of use.
+            RunFailedError: All comparisons were useless.
         """
         await self.open(library, groups=groups)
         await self._check_use(Change())
 
     async def run(self, library: Library, *, ahead: "PracticeStep | None" = None) -> int:
-        """Play, distil, merge, pass the gates, close; return the id of the next library.
+        """Play, distil, merge, apply the gates and close; return the id of the next library.
 
-        Meanwhile the step ahead may have begun to play its early groups; from here on it waits.
+        Until the step is closed, the step ahead may begin to play its early groups; after that it
+        begins
+        no others until it is opened.
 
         Raises:
-            PausedError: No comparison was of use.
+            PausedError: All comparisons were useless.
         """
         await self.open(library, ahead=ahead)
         distilled = self._by_slot()
@@ -101,8 +105,8 @@ class PracticeStep:
         try:
             merged = await merge(teacher, library, step.proposed, step.evidence, self._key())
         except StepError as e:
-            # Errors that stop a run are no StepError. A merge that failed
-            # leaves the library as it is.
+            # Errors that stop a run are not StepErrors. If only the merge failed, the library
+            # stays unchanged.
             failed = e
         else:
             step, change = replace(step, guard=await self._step_guard()), Change(merged)
@@ -115,13 +119,13 @@ class PracticeStep:
         return library_id
 
     def _by_slot(self) -> list[Distilled]:
-        # Not as they ended: what the merge is shown must not depend on who was faster.
+        # Not in order of completion: the merge prompt must not depend on timing.
         return [done for _, done in sorted(self._distilled.items())]
 
     async def _check_use(self, change: Change) -> None:
-        """Raise if no comparison was of use; store the pause if the next command repeats them."""
+        """Raise if all comparisons were useless; store a pause if they should be repeated."""
         job, row, distilled = self._job, self._rollouts.row, self._by_slot()
-        # A pilot is small, and is asked for to find just this.
+        # A pilot is small, and its purpose is to find exactly this.
         least = LEAST if job.pilot is None else 1
         if not are_useless(distilled, change.operations, least):
             return
@@ -129,6 +133,7 @@ class PracticeStep:
         kind = PausedError if job.pilot is None else RunFailedError
         error = useless_error(step, distilled, change.operations, kind)
         if are_repeated(distilled, change.operations):
+            # The next command takes the number of pauses as its round, and thus sends new seeds.
             await job.store.pause_step(job.branch, step, row.pauses + 1)
         await job.land(error)
         raise error
@@ -165,14 +170,16 @@ class PracticeStep:
         )
         plan, informative = self._rollouts.row.plan, sum(row.informative for row in rows)
         finished = partial(StepFinished, plan.step, mean, informative, len(after), why)
-        # A task of its own, and wait(): a cancellation of this one must not reach the closing.
+        # Use a separate task and wait(), so that cancelling this coroutine does not cancel the
+        # closing.
         closing = asyncio.ensure_future(
             self._job.store.close_practice(self._job.branch, plan.step, result)
         )
         try:
             await asyncio.wait([closing])
         except asyncio.CancelledError:
-            # The writer closes the step all the same, so the event must not be lost with us.
+            # The writer closes the step even if this task is cancelled, so the event must still
+            # be emitted.
             await asyncio.wait([closing])
             if closing.exception() is None:
                 self._job.emit(finished())
@@ -183,7 +190,7 @@ class PracticeStep:
         return library_id
 
     def _approvals(self, library: Library) -> Approvals | None:
-        """Return what was approved while the step was under way, as edits of the merged library."""
+        """Return the approvals given during the step, as edits of the merged library."""
         job, step = self._job, self._rollouts.row.plan.step
         found = job.store.read(held, job.branch.id, until=step)
         approvals = admitted(library, [one for one in found if one.approved]).approvals
@@ -197,7 +204,7 @@ class PracticeStep:
             self._teach(group, self._library)
 
     def _teach(self, group: Group, library: Library) -> None:
-        """Distil the group at once, where it is informative: no barrier between the groups."""
+        """Start to distil a group if it is informative, without waiting for other groups."""
         if self._status(group) == "scored":
             self._teaching.append(begin(self._tasks, self._distil(group, library)))
         else:
@@ -216,7 +223,8 @@ class PracticeStep:
 
         teacher = self._teacher
         done = await distil(teacher, group, library, key, shown=shown, gives_away=gives_away)
-        # Before it is stored or proposed: the merge must not see a text that gives an answer away.
+        # Check before storing and proposing: the merge must not see a text that reveals an
+        # answer.
         checked = quarantine(done.operations, gives_away)
         self._distilled[slot] = done = replace(done, operations=checked)
         self._job.emit(
@@ -228,18 +236,18 @@ class PracticeStep:
         self._job.emit(GroupStored(self._job.branch.run, self._rollouts.row.plan.step, slot))
 
     async def _step_guard(self) -> StepGuard | None:
-        """Return the guard of the step's answers; None when it is off."""
+        """Return the guard of the step's answers; None if it is off."""
         if self._guard is None and self._job.guard is not None:
             self._guard = await self._job.guard.of(self._answers)
         return self._guard
 
     def _merge_of(self, distilled: Sequence[Distilled], library: Library) -> Merge:
-        """Return what is proposed, and what this step and those before hold for and against it."""
+        """Collect the proposals and the evidence from this step and earlier ones."""
         cast = votes(distilled, self._sample_ids)
         step, asked = self._rollouts.row.plan.step, {p.sample_id for p in cast}
         store, branch = self._job.store, self._job.branch
         past = store.read(past_votes.past, branch, library, asked, end=step)
-        # A group that was not played with an experience has no say against it, only for it.
+        # A group played without an experience may vote for it, but not against it.
         named = [
             (p.sample_id, p.operation)
             for p in cast

@@ -1,4 +1,4 @@
-"""Plays the groups of a step: some may begin early, and some may be left out."""
+"""Plays the groups of a step; some may begin early, and some may be left out."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -18,18 +18,19 @@ from grpo_practice.types import Group, Library, Rollout, Sample
 
 
 class StepRollouts:
-    """The groups of one step; each is handed on when its last attempt is scored.
+    """The groups of one step; each is passed on as soon as its last attempt is scored.
 
-    Early groups may be played before the step is opened, while the one before is finished. Their
-    prompt always shows the library of that step.
+    Early groups may be played before the step is opened, while the previous step is being finished.
+    Their prompt always contains that step's library.
 
     Args:
         job: The run.
-        tasks: The group that the playing tasks belong to: an error in one ends the run.
-        row: The step as it stands.
+        tasks: Task group of the playing tasks; an error in one of them ends the run.
+        row: The step as stored.
         samples: The samples of the step. Index = slot.
-        before: The library of the step before; None for the first one, which has no early groups.
-        on_group: Takes a group whose attempts have all ended; early ones before `open`.
+        before: Library of the previous step; None for the first step, which has no early groups.
+        on_group: Called with each group whose attempts have all ended; for an early group, this
+            may be before `open`.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class StepRollouts:
         self._selection = Selection()
         self._systems = dict[int, SystemPrompt]()
         self._jobs = self._group_jobs()
-        """Groups to play, those left out included until the step is opened."""
+        """Groups to play; until the step is opened, this includes groups that will be left out."""
         self._begun = set[int]()
         """Slots of the early groups that began before the step was opened."""
         self._may_begin_early = True
@@ -66,18 +67,18 @@ class StepRollouts:
 
     def library_of(self, slot: int) -> Library:
         """Return the library that a group is played with."""
-        # By the slot, also where no time was left to begin early: the library that a group is
-        # played with has to follow from the plan, not from timing.
+        # Decide by slot, even if there was no time to begin early: the library that a group is
+        # played with must follow from the plan, not from timing.
         library = self._before if slot < self._early else self._library
         assert library is not None, "only early groups are played before the step is opened"
         return library
 
     def weight(self, slot: int) -> float:
-        """Return how often a group counts in a mean: also for those like it that are left out."""
+        """Return the weight of a group in a mean; it also covers groups left out in its place."""
         return self._selection.weights.get(slot, 1.0)
 
     async def open(self, library: Library) -> None:
-        """Choose the groups to play, and record that the step is under way."""
+        """Choose the groups to play, and record that the step is open."""
         job, plan, planned = self._job, self.row.plan, self.row.rollouts
         self._selection = job.policy.select(job.store, job.branch, self.row, self._samples)
         self.row = replace(self.row, left_out=self._selection.left_out)
@@ -100,22 +101,25 @@ class StepRollouts:
         self._library, self._may_begin_early = library, False
 
     async def play(self, *, ahead: "StepRollouts | None" = None, most: int | None = None) -> None:
-        """Play the groups, or the first `most` of them, and wait until they have ended.
+        """Play all groups, or only the first `most` of them, and wait until they have ended.
 
-        A worker with nothing left to start here begins the early groups of the step `ahead`, and
-        may not have finished them yet.
+        A worker with no group left to start here begins the early groups of the step `ahead`; these
+        may
+        still be running when this method returns.
         """
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)
         steps = {one.row.plan.step: one for one in (self, ahead) if one}
-        # Those that began early are under way, and would be played and paid twice.
+        # Skip the early groups that are already in progress: they would be played and paid for
+        # twice.
         own = [group for group in groups if group.slot not in self._begun]
-        # Not awaited: it may still play early groups of the next step when these have ended.
+        # Not awaited: it may still be playing early groups of the next step when these have
+        # ended.
         begin(
             self._tasks,
             play_groups(
-                # Read as it is needed: an early group begins only when
-                # nothing is left to start here.
+                # A lazy iterator, so that an early group begins only when no other is left to
+                # start here.
                 chain(own, ahead._early_jobs() if ahead else ()),
                 lambda key: steps[key.step]._attempt(key),
                 concurrency=self._job.settings.rollout_concurrency,
@@ -126,18 +130,20 @@ class StepRollouts:
             await self._ended[group.slot].wait()
 
     def hold_early_groups(self) -> None:
-        """Begin no other group until the step is opened."""
+        """Start no more early groups until the step is opened."""
         self._may_begin_early = False
 
     def _early_jobs(self) -> Iterator[GroupJob]:
         for group in self._jobs[: self._early]:
-            if not self._may_begin_early:  # read anew for each: it changes between two groups
+            # It may change between two groups, so read it for each.
+            if not self._may_begin_early:
                 return
             self._begun.add(group.slot)
             yield group
 
     async def _attempt(self, key: AttemptKey) -> Rollout:
-        # Until the step is opened nobody waits for it: its requests go behind all others.
+        # Before the step is opened, nothing waits for this attempt: its requests have lower
+        # priority.
         player = self._job.later if self._library is None else self._job.player
         library = self.library_of(key.slot)
         system = self._systems.get(library.id)
@@ -148,7 +154,7 @@ class StepRollouts:
         return await self._attempts.play(key, player, system, self.weight(key.slot))
 
     async def _group_ended(self, group: GroupJob) -> None:
-        # Before the event: who waits for that reads the groups.
+        # Call this before setting the event: the waiting task reads the groups.
         self._on_group(group.group)
         self._ended[group.slot].set()
 

@@ -1,4 +1,4 @@
-"""Sums that a step leaves of its distillation, so that no report has to read operations."""
+"""Totals of a step's distillation, stored so that reports need not read its operations."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,10 +20,11 @@ def distillation(
     removed: Sequence[Operation],
     experiences: int,
 ) -> Distillation:
-    """Return the counts of a step that is closed.
+    """Return the counts of a closed step.
 
-    `distilled` is in slot order; `removed` are removals that no merge asked for, and `experiences`
-    is the size of the library that the step made.
+    `distilled` is in slot order; `removed` are removals added by a gate, and `experiences` is the
+    size
+    of the library that the step produced.
     """
     groups = list(distilled)
     asked = [op for done in groups for op in done.operations]
@@ -53,9 +54,10 @@ def distillation(
 
 
 def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
-    """Count the proposals of which nothing is left because of a refusal or a quarantine.
+    """Count the proposals that had no effect because they were refused or quarantined.
 
-    A NONE makes nothing of a proposal. All proposals are lost where all that a merge makes is.
+    A NONE of the merge uses up no proposal. If everything that a merge produces is lost, so are all
+    proposals.
     """
     made = [op for op in merged if op.op != "NONE"]
     if made and all(map(_is_lost, made)):

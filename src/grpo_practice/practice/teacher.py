@@ -1,4 +1,4 @@
-"""The teacher: how every stage of distillation asks it, and asks again."""
+"""The teacher: sends the requests of all distillation stages and retries unreadable replies."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -19,14 +19,14 @@ from grpo_practice.types import Sample, Summaries
 T = TypeVar("T")
 
 ASKS = 3
-"""How often a reply that cannot be read is asked for, the first time included."""
+"""Number of requests for a reply that cannot be parsed, including the first one."""
 SAID_CHARS = 200
-"""Characters of a refusal, or of a reply that cannot be read, in the reason that shows it."""
+"""Number of characters of a refusal, or of an unreadable reply, that a reason quotes."""
 
 
 @dataclass(frozen=True, slots=True)
 class GroupKey:
-    """Which group's distillation, of which step."""
+    """The group, and its step, that a distillation belongs to."""
 
     branch_id: int
     step: int
@@ -36,34 +36,34 @@ class GroupKey:
 
 @dataclass(frozen=True, slots=True)
 class Teacher:
-    """Settings that the stages of distillation have in common."""
+    """Settings shared by the stages of distillation."""
 
     chat: Callable[[Scope], Chat]
     prompts: Mapping[str, Prompt]
     agent_objective: str | None
     learning_objective: str | None
     truth: bool
-    """False: neither answer, reward nor critique reaches the model."""
+    """Whether the model may see ground truth: answer, reward and critique."""
     limit: int
-    """The most lessons of one group."""
+    """Maximum number of lessons per group."""
     run_seed: int
     instructions: str = ""
-    """The agent's own, without experiences."""
+    """The agent's own instructions, without experiences."""
     summaries: Summaries = "always"
-    """Whether attempts are summarised before they are compared."""
+    """When attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)
     """UTF-8 bytes of the longest prompt that shows attempts."""
     reply: int | None = None
     """Configured limit of a reply, in tokens."""
     most_library_tokens: int | None = None
-    """Most tokens of the library in a prompt; None for no limit."""
+    """Maximum tokens of the library in a prompt; None for no limit."""
     fences: Fences = field(default_factory=Fences.with_new_key)
-    """Fences of the run, for what students, judges and models before it wrote."""
+    """Fences of the run, around text written by students, judges and earlier models."""
     round: int = 0
-    """Times that the step was paused since no comparison was of use; each has new seeds."""
+    """Number of times the step was paused for useless comparisons; each round has new seeds."""
 
     def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
-        """Open the conversation of one stage about one sample (None: about the whole step)."""
+        """Open the conversation of one stage about a sample; None means the whole step."""
         slot = at.slot if sample else -1
         address = Address(at.branch_id, at.step, slot, attempt, stage)
         return self.chat(Scope(address, self.run_seed, sample.sha if sample else "", at.epoch))
@@ -72,7 +72,7 @@ class Teacher:
         """Render the messages of a stage.
 
         Raises:
-            ConfigError: The prompt, a file of the user's, shows something that is not there.
+            ConfigError: The user's prompt file refers to a value that does not exist.
         """
         try:
             return self.prompts[stage].render(
@@ -94,16 +94,19 @@ class Teacher:
         *,
         keep: bool = False,
     ) -> T:
-        """Return what `read` makes of the reply; one it cannot read is asked for again.
+        """Request a reply and parse it with `read`; request it again if that fails.
 
-        Asked again, the model sees its reply (unless it was cut off), what is wrong with it and the
-        form asked for, and has another seed. At temperature 0 it is the new messages that make a
-        new answer likely: a temperature is part of the model's settings, which belong to the run
-        and not to one ask. With `keep`, a readable reply of an earlier round is taken.
+        In a repeated request, the model sees its reply (unless it was cut off), the problem and the
+        form
+        asked for, and the seed is new. At temperature 0, only the added messages make a different
+        answer
+        likely: the temperature belongs to the model's settings, which are fixed for the run. With
+        `keep`,
+        a readable reply of an earlier round is reused.
 
         Raises:
-            ReplyError: It could not be read `ASKS` times.
-            EndpointError: There was no reply.
+            ReplyError: No reply of `ASKS` requests could be parsed.
+            EndpointError: The endpoint did not reply.
         """
         for earlier in range(self.round if keep else 0):
             with suppress(ReplyError):
@@ -127,9 +130,10 @@ class Teacher:
 
 
 def _for_user(error: ReplyError, reply: Reply) -> ReplyError:
-    """Return the error of the last reply with the teacher's words, without advice to the teacher.
+    """Translate the error of the last reply for the user, quoting the teacher's words.
 
-    A refusal or a filtered reply is named as such, not as the form that it did not keep.
+    Advice to the teacher is dropped. A refusal or a filtered reply is reported as such, not as a
+    violation of the form.
     """
     match outcome_of(reply):
         case ("refused" | "content_filter") as kind, why:
@@ -142,11 +146,12 @@ def _for_user(error: ReplyError, reply: Reply) -> ReplyError:
 
 
 def _again(messages: list[Message], reply: Reply, said: list[Message]) -> list[Message]:
-    """Return the conversation in which a reply is asked for again."""
-    # One that was cut off is long, shows nothing, and would leave no room in the context.
+    """Return the conversation that requests a reply again."""
+    # A reply that was cut off is long and unhelpful, and would leave no room in the context.
     if reply.content.strip() and not reply.ended_early:
         return [*messages, reply.message, *said]
-    # Endpoints refuse an empty assistant message, and some refuse two user messages in a row.
+    # Endpoints reject an empty assistant message, and some reject two user messages in a row, so
+    # the complaint is appended to the last message.
     *before, last = messages
     texts = [last["content"], *(message["content"] for message in said)]
     return [*before, {**last, "content": "\n\n".join(texts)}]

@@ -1,12 +1,12 @@
-"""A rollout's conversation as a text, for a teacher and for a person.
+"""A rollout's conversation as text, for a teacher or a person.
 
-A text that is too long for a teacher is shortened in this order, and no further than it has to be:
-thinking (all of it alike), results of tools, what the agent was told in later turns, its earlier
-prose, the arguments of its calls (of each kind the oldest first). Each such piece keeps its head
-and tail, `KEPT` characters of it; only where that is not enough, nothing but the note of how much
-was cut. Never cut: the answer, the last result of a tool, the names of the tools called, and how
-the attempt ended. The last prose of an attempt that ran out of output tokens is no answer: that is
-cut like any other.
+A text that is too long for a teacher is shortened in this order, and only as far as necessary:
+thinking (all of it evenly), results of tools, messages to the agent in later turns, its earlier
+prose, the arguments of its calls (the oldest of each kind first). Each such piece keeps `KEPT`
+characters of its head and tail; if that is not enough, only the note of how much was cut remains.
+Some parts are never cut: the answer, the last result of a tool, the names of the called tools, and
+how the attempt ended. If an attempt ran out of output tokens, its last prose is not an answer and
+is cut like any other.
 """
 
 import json
@@ -20,11 +20,13 @@ from grpo_practice.text import think_spans
 from grpo_practice.types import Rollout, Trajectory
 
 KEPT = 800
-"""Characters of a piece, the note included, below which it is not cut while others are longer."""
+"""Length in characters, including the note, to which all pieces are cut before any is cut
+further.
+"""
 
 PieceKind = Literal["thought", "result", "told", "said", "arguments", "fixed"]
 CUT_ORDER: tuple[PieceKind, ...] = ("thought", "result", "told", "said", "arguments")
-"""Kinds in the order in which they are shortened. `fixed` never is."""
+"""Kinds of pieces in the order in which they are shortened; `fixed` pieces never are."""
 
 ANSWER = "[answer that was scored]"
 LIMITS: Mapping[str | None, str] = {
@@ -37,7 +39,7 @@ LIMITS: Mapping[str | None, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of a transcript that is shortened as a whole, or not at all."""
+    """A part of a transcript that is shortened as a unit, or not at all."""
 
     kind: PieceKind
     text: str
@@ -59,16 +61,16 @@ class Section:
 
 @dataclass(frozen=True, slots=True)
 class Shortened:
-    """A transcript as it fits."""
+    """A transcript shortened to fit."""
 
     text: str
     cut: int = 0
-    """Characters that were left out."""
+    """Number of characters that were cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
-    """A text of which it is known what may be cut."""
+    """A text divided into pieces that may or may not be cut."""
 
     pieces: tuple[Piece, ...]
 
@@ -79,18 +81,18 @@ class Transcript:
 
     @property
     def chars(self) -> int:
-        """The length of the whole text."""
+        """Length of the whole text, in characters."""
         return sum(len(piece.text) for piece in self.pieces)
 
     @property
     def least(self) -> int:
-        """The length below which it cannot be shortened."""
+        """Minimum length to which it can be shortened, in characters."""
         return sum(
             len(p.text) if p.kind == "fixed" else len(shorten(p.text, 0).text) for p in self.pieces
         )
 
     def within(self, chars: int) -> Shortened:
-        """Shorten it to at most `chars` characters, or to `least` where that is more."""
+        """Shorten it to at most `chars` characters, or to `least` if that is more."""
         now = [Shortened(piece.text) for piece in self.pieces]
         over = self.chars - chars
         for floor in (KEPT, 0):
@@ -110,10 +112,10 @@ class Transcript:
 
 
 def shorten(text: str, chars: int) -> Shortened:
-    """Keep head and tail of a text, with a note between of how much was cut.
+    """Keep the head and tail of a text, with a note of how much was cut between them.
 
-    The result has at most `chars` characters, unless the note alone has more. A text that is no
-    longer than the note stays.
+    The result has at most `chars` characters, unless the note alone has more. A text that is not
+    longer than the note is returned unchanged.
     """
     if len(text) <= chars:
         return Shortened(text)
@@ -131,12 +133,12 @@ def _note(cut: int) -> str:
 
 
 def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list[int]:
-    """Divide `room`: short ones get what they need, the others equal parts.
+    """Divide `room` so that small needs are met in full and the rest is shared equally.
 
     Args:
-        lengths: How much each could use.
-        room: How much there is for all together; the sum exceeds it only where `least` does.
-        least: How much each gets in any case; by default nothing.
+        lengths: The need of each.
+        room: Total to divide; the sum of the result exceeds it only if `least` does.
+        least: Guaranteed amount for each; 0 by default.
     """
     least = least or [0] * len(lengths)
 
@@ -154,10 +156,11 @@ def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list
 
 
 def transcript_of(rollout: Rollout) -> Transcript:
-    """Return what a teacher reads of a rollout.
+    """Return the transcript of a rollout that a teacher reads.
 
-    The system prompt with the experiences stands apart in the teacher's prompts, and so does the
-    question.
+    The system prompt with the experiences, and the question, are left out: the teacher's prompts
+    show
+    them separately.
     """
     told = [s for s in sections(rollout.played) if s.heading != "[system]"]
     question = Section("[user]", (Piece("told", rollout.sample.question),))
@@ -172,9 +175,9 @@ def transcript_of(rollout: Rollout) -> Transcript:
 
 
 def sections(played: Trajectory) -> list[Section]:
-    """Return the turns of a rollout, how it ended where it was cut off, and what was scored.
+    """Return the turns of a rollout, a note if it was cut off, and the scored answer.
 
-    The scored answer stands last. Nothing is added where the last turn is that answer.
+    The scored answer comes last. If it is the last turn, it is not repeated.
     """
     messages = played.transcript
     last_result = max((i for i, m in enumerate(messages) if m.get("role") == "tool"), default=-1)
@@ -195,7 +198,7 @@ def sections(played: Trajectory) -> list[Section]:
 
 
 def how_it_ended(played: Trajectory) -> str | None:
-    """Say which limit cut an attempt off; None where none did."""
+    """Return which limit ended an attempt; None if it reached no limit."""
     if played.outcome == "truncated":
         return "it ran out of output tokens"
     if played.outcome == "limit":
@@ -204,7 +207,7 @@ def how_it_ended(played: Trajectory) -> str | None:
 
 
 def _is_answer(message: Message, response: str) -> bool:
-    """Return True for the message that was scored: a reply without its thinking, or a result."""
+    """Return True for the scored message: a reply without its thinking, or a tool's result."""
     if message.get("role") == "assistant":
         return answer_of(Reply(message).content) == response
     return (
@@ -218,7 +221,7 @@ def _fixed(pieces: Iterable[Piece], kind: PieceKind) -> list[Piece]:
 
 
 def _pieces(message: Message) -> list[Piece]:
-    """Return the pieces of a turn: its thinking, its prose, and the tools it calls with what."""
+    """Return the pieces of a turn: its thinking, its prose, and its tool calls with arguments."""
     role, content = message.get("role"), "\n".join(content_texts(message.get("content")))
     if role != "assistant":
         return [Piece("result" if role == "tool" else "told", content)]
@@ -252,7 +255,7 @@ def _call(call: Any) -> list[Piece]:
 
 
 def _readable(arguments: str) -> str:
-    """Return the arguments as `name=value`, so that code in them keeps its lines."""
+    """Return the arguments as `name=value`, so that code in them keeps its line breaks."""
     try:
         given = json.loads(arguments)
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""Libraries to compare a learnt one with: as many experiences, as long, learnt from nothing.
+"""Control libraries for a learnt one: equal in number and length, but without learnt content.
 
-`direct` is what the teacher writes from the objectives alone, in one request; `filler` says nothing
-about the task. A learnt library that is better than both helps by more than its length, and by more
-than the teacher knew before.
+The teacher writes `direct` from the objectives alone, in one request; `filler` is unrelated to the
+task. If a learnt library beats both, neither its length nor the teacher's prior knowledge explains
+the gain.
 """
 
 from collections import Counter
@@ -21,31 +21,32 @@ from grpo_practice.text import count
 from grpo_practice.types import Experience, Library
 
 AS_LONG = 0.1
-"""Share by which a library written directly may be shorter or longer than the learnt one."""
+"""Relative difference in length allowed between a directly written library and the learnt one."""
 FILLER_AS_LONG = 0.05
-"""Share by which a filler may be longer than the learnt library, unless a notice says so."""
+"""Relative excess length of a filler over the learnt library above which a notice is shown."""
 FIRST = -1
-"""Number of the first attempt to have a library written; another one has other seeds."""
+"""Number of the first attempt to write a library; each further attempt has other seeds."""
 SEVERAL = 170
-"""Bytes of an experience from which more than two of the packaged sentences stand in it."""
+"""Length in bytes above which an experience is filled with more than two packaged sentences."""
 
 
 def size(library: Library) -> int:
-    """Return the length of a library's lines: UTF-8 bytes, which follow tokens in any script."""
+    """Return the length of a library's lines in UTF-8 bytes, which track tokens in any script."""
     return len(experience_lines(library).encode())
 
 
 async def write_directly(
     teacher: Teacher, like: Library, at: GroupKey, attempt: int = FIRST
 ) -> Library:
-    """Return as many experiences as `like` has, as long in all, written from the objectives alone.
+    """Request a library of the size and length of `like`, written from the objectives alone.
 
     Raises:
-        ReplyError: The teacher does not write so many, or so long ones.
-        EndpointError: There was no reply.
+        ReplyError: The teacher did not write enough experiences, or not at the right length.
+        EndpointError: The endpoint did not reply.
     """
     chars = len(experience_lines(like))
-    words = round(len(experience_lines(like).split()) / len(like)) - 1  # without the label
+    # The label at the start of each line does not count as a word.
+    words = round(len(experience_lines(like).split()) / len(like)) - 1
     slots = {"limit": len(like), "words": words, "length": f"{chars:,}"}
     return await teacher.ask(
         teacher.open(at, "direct", None, attempt),
@@ -55,15 +56,15 @@ async def write_directly(
 
 
 def direct_prompts() -> dict[str, Prompt]:
-    """Return the prompts of `write_directly`."""
+    """Return the prompts that `write_directly` uses."""
     return {"direct": load_prompt(FOLDER / "direct.md", DIRECT), "reask": load_prompts()["reask"]}
 
 
 def _read(reply: Reply, like: Library) -> Library:
-    """Return the experiences of a reply; of more than there should be those that fit best.
+    """Return the experiences of a reply; if there are too many, those whose length fits best.
 
     Raises:
-        ReplyError: They are too few, too short or too long.
+        ReplyError: The experiences are too few, too short or too long.
     """
     operations = read_operations(reply, Library(), limit=2 * len(like))
     texts = [
@@ -91,7 +92,7 @@ def _read(reply: Reply, like: Library) -> Library:
 
 
 def _parts(texts: Sequence[str], n: int) -> list[list[str]]:
-    """Return selections of n texts, from the shortest to the longest; each in its order."""
+    """Return selections of n texts, from shortest to longest, each in original order."""
     by_length = sorted(range(len(texts)), key=lambda i: len(texts[i].encode()))
     return [
         [texts[i] for i in sorted(by_length[start : start + n])]
@@ -100,15 +101,15 @@ def _parts(texts: Sequence[str], n: int) -> list[list[str]]:
 
 
 def _labelled(texts: Sequence[str], like: Library) -> Library:
-    """Return the texts under the labels of `like`, so that these are as long, too."""
+    """Return the texts under the labels of `like`, so that the labels have the same length too."""
     pairs = zip(like.experiences, texts, strict=True)
     return Library(tuple(Experience(e.label, text) for e, text in pairs), like.next_label)
 
 
 def filler(like: Library) -> Library:
-    """Return as many experiences as `like` has, as long in all, about other things.
+    """Return a library of the size and length of `like`, about unrelated subjects.
 
-    The same library makes the same filler.
+    The result is deterministic: the same library gives the same filler.
     """
     sentences = _sentences()
     used, made, left = Counter[int](), dict[tuple[int, ...], str](), 0
@@ -116,17 +117,19 @@ def filler(like: Library) -> Library:
     ways += permutations(range(len(sentences)), 2)
     names = [len(sentence.partition(": ")[0].encode()) for sentence in sentences]
     lengths = {way: len(_together([sentences[i] for i in way]).encode()) for way in ways}
-    # As they stand after others: a space, and no name.
+    # Length in a later position: a space is added and the name is dropped.
     later = {way: length - names[way[0]] - 1 for way, length in lengths.items()}
     for experience in like.experiences:
-        # By what one is too short or too long, the next gets longer or shorter.
+        # Carry the difference over, so that the next experience becomes longer or shorter to
+        # balance it.
         left += len(experience.text.encode())
         way, more = tuple[int, ...](), left
         while more > SEVERAL:
             rare = min(range(len(sentences)), key=lambda i: (used[i], i))
             way, used[rare] = (*way, rare), used[rare] + 1
             more = left - len(_together([sentences[i] for i in way]).encode())
-        # The one or two that fit best; of equal ones, those that stand elsewhere least often.
+        # Take the one or two sentences that fit best; among equals, those used least often so
+        # far.
         taken = later if way else lengths
         best = min(abs(length - more) for w, length in taken.items() if (*way, *w) not in made)
         fitting = [w for w in ways if abs(taken[w] - more) == best and (*way, *w) not in made]
@@ -139,12 +142,12 @@ def filler(like: Library) -> Library:
 
 
 def _together(sentences: Sequence[str]) -> str:
-    """Return sentences as one experience, under the name of the first."""
+    """Join sentences into one experience under the name of the first sentence."""
     first, *others = sentences
     return " ".join([first, *(other.partition(": ")[2] for other in others)])
 
 
 def _sentences() -> list[str]:
-    """Return the packaged sentences about other things, each with a name before it."""
+    """Return the packaged sentences about unrelated subjects, each with a name before it."""
     text = Path(__file__).with_name("filler.txt").read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]

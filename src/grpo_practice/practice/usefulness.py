@@ -1,4 +1,4 @@
-"""Whether the comparisons of a step were of any use, and the error that stops it if not."""
+"""Decides whether a step's comparisons were useful, and builds the error that stops it if not."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,18 +9,18 @@ from grpo_practice.text import brief
 from grpo_practice.types import Distilled, Operation
 
 LEAST = 3
-"""Fewest comparisons of a step that, all useless, are more than bad luck."""
+"""Minimum number of comparisons that, if all are useless, cannot be explained by bad luck."""
 SAID = 400
-"""Characters of a failure, or of a quarantined text, in the error."""
+"""Number of characters of a failure, or of a quarantined text, that the error quotes."""
 
 
 def are_useless(
     distilled: Sequence[Distilled], merged: Iterable[Operation] = (), least: int = LEAST
 ) -> bool:
-    """Return True when every comparison failed or has all its texts quarantined.
+    """Return True if every comparison failed or had all its texts quarantined.
 
-    `merged`: operations of the merge; if all are quarantined, no proposal behind them is left.
-    A comparison that finds no lesson is of use. Fewer than `least` comparisons prove nothing.
+    `merged`: operations of the merge; if all are quarantined, no proposal behind them survives.
+    A comparison that finds no lesson is useful. Fewer than `least` comparisons prove nothing.
     """
     lost = [op.quarantined for op in merged]
     none_left = bool(lost) and all(lost)
@@ -33,7 +33,7 @@ def _is_useless(done: Distilled, none_left: bool) -> bool:
 
 
 def are_repeated(distilled: Sequence[Distilled], merged: Iterable[Operation]) -> bool:
-    """Return False if only a setting keeps the texts out, so that the same replies will do."""
+    """Return False if only a setting keeps the texts out, so that the same replies can be used."""
     texts = [op for op in _operations(distilled, merged) if op.quarantined]
     return any(done.failed for done in distilled) or any(op.rule != "one_site" for op in texts)
 
@@ -48,12 +48,12 @@ def useless_error(
     merged: Sequence[Operation],
     kind: type[GrpoPracticeError],
 ) -> GrpoPracticeError:
-    """Return the error that stops before the step is closed.
+    """Return the error that stops a run before the step is closed.
 
     Args:
-        step: Its number.
-        distilled: Its comparisons, all of them useless.
-        merged: Operations of its merge.
+        step: Number of the step.
+        distilled: Comparisons of the step, all of them useless.
+        merged: Operations of the step's merge.
         kind: Type of the error.
     """
     operations = _operations(distilled, merged)

@@ -1,8 +1,8 @@
-"""The web sites behind an experience: those its groups read, and whether two of them agree.
+"""Traces experiences to the web sites that their groups read; checks that two sites agree.
 
-Whoever writes a page that an agent reads could otherwise write into the agent's instructions. All
-of it is computed from what groups read and proposed: the model that merges was shown texts that
-such a page may have dictated, so what it claims as the source of an operation counts for nothing.
+Otherwise, the author of a page that an agent reads could write into the agent's instructions. All
+checks use only the pages that groups read and the texts they proposed. The merging model saw texts
+that such a page may have dictated, so its claims about the sources of an operation are ignored.
 """
 
 import re
@@ -23,34 +23,36 @@ if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList
 
 PHRASE = 4
-"""Words in a row that two texts do not share by chance."""
+"""Number of consecutive words that two texts do not share by chance."""
 PRECISE = 2
-"""The same, where one of them holds a digit."""
+"""The same number for runs of words that contain a digit."""
 UNSPACED = 8
-"""The same, of characters in writing without spaces."""
+"""The same number in characters, for scripts without spaces."""
 CARRIED = 0.25
-"""Least share of a merged text, relative to the group with most of it, that a group carries."""
+"""Least share of a merged text, relative to the group with the largest, that makes a group a
+carrier.
+"""
 
 UNSPACED_WORD = re.compile(f"[{CJK}]")
 _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]
-"""Site → the texts that were read there."""
+"""Site → texts that were read on it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A group as a source of what the merge makes: what it proposed, and what it had read."""
+    """A group as a source of the merge: the texts it proposed and the pages it read."""
 
     texts: Sequence[str]
     pages: Pages
 
 
 def read_in(group: Group, tools: Collection[str]) -> Pages:
-    """Return the sites that the group's rollouts read, in order of their names.
+    """Return the pages that the group's rollouts read, by site, sorted by name.
 
-    `tools` are those whose results are pages; other tools may print what they like.
+    `tools` are the tools whose results are web pages; results of other tools are not checked.
     """
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
@@ -61,7 +63,7 @@ def read_in(group: Group, tools: Collection[str]) -> Pages:
 
 
 def _results(rollout: Rollout, tools: Collection[str]) -> Iterator[str]:
-    """Yield what calls of these tools brought."""
+    """Yield the results of calls to these tools."""
     called = list[str]()
     for message in rollout.played.transcript:
         if message.get("role") == "assistant":
@@ -69,10 +71,12 @@ def _results(rollout: Rollout, tools: Collection[str]) -> Iterator[str]:
         content = message.get("content")
         if message.get("role") != "tool" or not isinstance(content, str):
             continue
-        if "tool_call_id" not in message:  # the answer, by one of the calls of the last turn
+        # The answer may be the result of any call of the last turn.
+        if "tool_call_id" not in message:
             names, called = called, []
         else:
-            # By place, not by id: models use an id twice, and results come in the calls' order.
+            # Match by position, not by id: models reuse ids, and results come in the order of
+            # the calls.
             names, called = called[:1], called[1:]
         if any(name in tools for name in names):
             yield content
@@ -84,8 +88,9 @@ def _name(call: Message) -> str:
 
 
 def site_of(host: str) -> str:
-    """Return the part of a host's name that one owner has: `example.co.uk` of `a.example.co.uk`."""
-    if ":" in host:  # who has one address of a network usually has all of it
+    """Return the part of a host name with one owner: `example.co.uk` for `a.example.co.uk`."""
+    # The owner of one IPv6 address usually owns the whole network.
+    if ":" in host:
         return ":".join(host.strip("[]").split(":")[:3])
     if host.replace(".", "").isdigit():
         return host
@@ -94,9 +99,10 @@ def site_of(host: str) -> str:
 
 @cache
 def _public_suffixes() -> "PublicSuffixList":
-    from publicsuffixlist import PublicSuffixList  # reads its list, for 65 ms
+    from publicsuffixlist import PublicSuffixList  # loading the list takes 65 ms
 
-    # The names below a hoster's (github.io) cost nothing: two of them would support each other.
+    # Ignore private suffixes: names below a hoster (github.io) are free, so two of them would
+    # support each other.
     return PublicSuffixList(only_icann=True)
 
 
@@ -108,13 +114,15 @@ def supported(
     trusted: Iterable[str] = (),
     hold: bool = False,
 ) -> tuple[Operation, ...]:
-    """Add the sites behind each merged operation; quarantine text of one site alone.
+    """Add the sites behind each merged operation; quarantine text that only one site supports.
 
-    Text of a `trusted` site is kept. With `hold`, an operation gets the reason but is not
+    Text of a `trusted` site is kept. With `hold`, the reason is recorded but the operation is not
     quarantined, since a person decides on it.
 
-    Takes a second for each 20 MB of pages. Each group whose proposals the merge was shown may have
-    brought any of it; texts of our `own` are no page's: questions, instructions, the library.
+    Takes a second for each 20 MB of pages. Any group whose proposals the merge saw may be the
+    source
+    of an operation. Texts in `own` (questions, instructions, the library) are not attributed to a
+    page.
     """
     if not any(group.pages for group in groups):
         return tuple(merged)
@@ -128,20 +136,23 @@ def supported(
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The groups of a step whose proposals were merged, and which phrases stand on their pages."""
+    """The groups of a step whose proposals were merged, and the phrases found on their pages."""
 
     groups: Sequence[Source]
     found: Mapping[str, Set[Phrase]]
-    """Text of a page → the phrases of merged operations in it."""
+    """Text of a page → phrases of merged operations in it."""
     trusted: Set[str]
-    """Sites whose text is kept without the support of another."""
+    """Sites whose text is kept without support from another site."""
     hold: bool
 
     def carriers(self, text: str) -> Sequence[Source]:
-        """Return the groups that a merged text is from, by its words; all where none has any.
+        """Return the groups that a merged text comes from, judged by its words.
 
-        Each word counts one, divided among the groups that proposed it. A group with less than a
-        share of what the first of them has only uses the same language.
+        Each word counts one, divided among the groups that proposed it. A group below a certain
+        share of
+        the leading group's count merely uses the same language. If no group has any of the words,
+        all
+        groups are returned.
         """
         words = [set(words_of(" ".join(group.texts))) for group in self.groups]
         counts = [0.0] * len(words)
@@ -153,9 +164,11 @@ class _Step:
         return [group for group, n in zip(self.groups, counts, strict=True) if n >= least]
 
     def only_site(self, phrase: Phrase) -> str | None:
-        """Return the site that alone says the phrase; None where several do, or a group by itself.
+        """Return the only site that contains the phrase; None if it has other support.
 
-        A group that did not read the site and proposed the phrase has it from elsewhere.
+        Several sites support each other. A group that proposed the phrase without reading the site
+        is
+        independent support as well.
         """
         sites = {
             site
@@ -171,7 +184,7 @@ class _Step:
 
 
 def phrases(text: str) -> set[Phrase]:
-    """Return the runs of words in a text by which it can be known again."""
+    """Return the runs of words by which a text can be recognised."""
     words = words_of(text)
     runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
     short = (_run(words, i, PRECISE) for i in range(len(words)))
@@ -180,7 +193,7 @@ def phrases(text: str) -> set[Phrase]:
 
 
 def _run(words: Sequence[str], i: int, n: int) -> Phrase:
-    """Return `n` words from there on; none where there are not so many."""
+    """Return the `n` words from index `i`; empty if fewer remain."""
     return tuple(words[i : i + n]) if i + n <= len(words) else ()
 
 
@@ -189,7 +202,7 @@ def _long(word: str) -> int:
 
 
 def words_of(text: str) -> list[str]:
-    """Split into words without case, compatibility forms and characters that show nothing."""
+    """Split into case-folded words, without compatibility forms and invisible characters."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
         text = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn"))
@@ -197,7 +210,7 @@ def words_of(text: str) -> list[str]:
 
 
 def phrases_by_text(texts: Iterable[str], wanted: Set[Phrase]) -> dict[str, set[Phrase]]:
-    """Return text → which of the phrases stand in it."""
+    """Return text → phrases that occur in it."""
     lengths = defaultdict[str, set[int]](set)
     for phrase in wanted:
         lengths[phrase[0]].add(len(phrase))
