@@ -1,4 +1,4 @@
-"""One model call, as frozen values, and the Protocols that hold the house together."""
+"""One model call, as frozen values, and the Protocols shared by all packages that make calls."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from grpo_practice.errors import EndpointError
 from grpo_practice.stages import Stage
 
 Message = dict[str, Any]
-"""One chat message as the wire has it; an assistant's is kept verbatim."""
+"""One chat message in its wire format; an assistant's message is kept verbatim."""
 
 UNASKED = (
     "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
     " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
     " library (docs/agents.md)"
 )
-"""Consequence of answers without a request to the rollout's address, and the way out."""
+"""Consequence of an answer without any request to the rollout's address, and how to fix it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Place of a call in a run. The time, the endpoint and the try are no part of it."""
+    """Position of a call in a run, independent of the time, the endpoint and the try."""
 
     branch_id: int
-    """The branch that holds the step."""
+    """Branch that holds the step."""
     step: int
     slot: int
-    """The group's place in the step's stored plan; -1 for merge."""
+    """Position of the group in the step's stored plan; -1 for merge."""
     attempt: int
     """0 … G-1; -1 for compare, propose, merge."""
     stage: Stage
@@ -38,7 +38,7 @@ class Address:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """An address and what the seeds of the calls made there are derived from."""
+    """An address, together with the values that determine the seeds of calls made there."""
 
     address: Address
     run_seed: int
@@ -46,18 +46,18 @@ class Scope:
     epoch: int
 
     def seed(self, r: int = 0) -> int:
-        """Return the seed of a request made here; `r` > 0 for a deliberate resample."""
+        """Return the seed of a request at this address; `r` > 0 for a deliberate resample."""
         a = self.address
         return derive_seed(self.run_seed, a.stage, self.sample_sha, self.epoch, a.attempt, r)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A chat completion, before any adaptation to an endpoint."""
+    """A chat completion request before it is adapted to an endpoint."""
 
     model: str
     params: Mapping[str, Any]
-    """Body keys that can change the answer, by canonical name; `seed` always."""
+    """Body keys that can change the answer, by canonical name; always includes `seed`."""
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]] = ()
 
@@ -89,15 +89,18 @@ class Usage:
 
 
 NO_USAGE = Usage()
-"""Nothing is known."""
+"""Usage about which nothing is known."""
 
 
 _THINKING = ("reasoning", "thinking", "thought")
-"""Beginnings of the types of parts that are no answer; `reasoning_text` is one of them."""
+"""Prefixes of the types of content parts that hold reasoning, such as `reasoning_text`."""
 
 
 def content_texts(content: object, *, thought: bool = False) -> list[str]:
-    """Return the texts in a content, which may come in parts: its reasoning, or all the rest."""
+    """Return the texts of a message's content, which may be a list of parts.
+
+    With `thought`, return only the reasoning parts; otherwise return all other parts.
+    """
     if not isinstance(content, list):
         return [content] if isinstance(content, str) and not thought else []
     parts = [part for part in content if isinstance(part, dict)]
@@ -106,62 +109,63 @@ def content_texts(content: object, *, thought: bool = False) -> list[str]:
 
 
 def reasoning_chars(message: Message) -> int:
-    """Return the length of the reasoning that stands beside the answer."""
+    """Return the length of the reasoning that the message carries next to its content."""
     texts = (message.get(key) for key in ("reasoning_content", "reasoning"))
     return max(len(text) if isinstance(text, str) else 0 for text in texts)
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An answered request."""
+    """The answer to a request."""
 
     message: Message
-    """The assistant message verbatim, after redaction of secrets."""
+    """Assistant message, verbatim except that secrets are redacted."""
     finish: str | None = None
     usage: Usage = NO_USAGE
     answered_by: str = ""
-    """Model name in the reply, and the endpoint's host: `model@host`."""
+    """Model name in the reply and host of the endpoint: `model@host`."""
     price: str | None = None
-    """The price list behind `usage.cost_micro`; None when the price is unknown."""
+    """Price list behind `usage.cost_micro`; None if the price is unknown."""
     seeded: bool = True
-    """False when the endpoint was asked without the seed, so that it might answer otherwise."""
+    """False if the request was sent without the seed, so that a repeated request may differ."""
     tries: int = 1
     seconds: float = 0.0
-    """Seconds of the try that was answered."""
+    """Seconds that the successful try took."""
     replayed: bool = False
-    """True when it came from the ledger and cost nothing."""
+    """True if the reply was read from the ledger and cost nothing."""
     call_id: int = 0
-    """Row in the ledger; 0 when it has none."""
+    """Row in the ledger; 0 without one."""
 
     @property
     def content(self) -> str:
-        """The message's text, also where it comes in parts; '' when it has none.
+        """Text of the message, with its parts joined, or ''.
 
-        Parts of reasoning are no text of the message.
+        Reasoning parts are left out.
         """
         return "".join(content_texts(self.message.get("content")))
 
     @property
     def ended_early(self) -> bool:
-        """True when the token limit or a filter ended it, so that its end may be a quotation."""
+        """True if the token limit or a filter ended the reply; it may then end in a quotation."""
         return self.finish in ("length", "content_filter")
 
     @property
     def is_cut(self) -> bool:
-        """True for a reply that says nothing, not even why it ended: its stream was cut."""
+        """True for an empty reply without even a finish reason: its stream was cut."""
         others = ("tool_calls", "function_call", "refusal", "audio")
         return not (self.finish or self.content.strip() or any(map(self.message.get, others)))
 
 
 class Chat(Protocol):
-    """A conversation at one scope: what agents, judges and stages hold.
+    """A conversation at one scope: the interface that agents, judges and stages use.
 
-    The model, its settings, the seed and the ledger are behind it. The reply is committed before
-    it is returned.
+    The Chat hides the model, its settings, the seed and the ledger. Each reply is committed before
+    it
+    is returned.
 
     Raises:
         EndpointError: The request got no usable answer.
-        EndpointRefusedError: No request would; the run stops.
+        EndpointRefusedError: No request would get one; the run stops.
     """
 
     async def __call__(
@@ -172,93 +176,94 @@ class Chat(Protocol):
         r: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
-        """Ask once; `r` > 0 is a deliberate resample; `limit_s` bounds the request in seconds."""
+        """Send one request; `r` > 0 is a deliberate resample; `limit_s` bounds it in seconds."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """Result of a tool call as the model reads it; an error is a result, too."""
+    """Result of a tool call as the model reads it; an error is also a result."""
 
     text: str
     seconds: float = 0.0
-    """Seconds the tool itself took."""
+    """Seconds that the tool itself took."""
     cost_micro: int | None = 0
-    """Micro-dollars; None is unknown."""
+    """Micro-dollars; None means unknown."""
     replayed: bool = False
-    """True when it came from the ledger and cost nothing."""
+    """True if the result was read from the ledger and cost nothing."""
     failed: bool = False
-    """True when it says why there is none."""
+    """True if the text is an error message instead of a result."""
 
 
 class Tools(Protocol):
-    """The tools of one rollout: what agents hold. A result is committed before it is returned."""
+    """The tools of one rollout, as agents use them. Results are committed before their return."""
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Tool schemas in OpenAI format, in configured order."""
+        """Tool schemas in OpenAI format, in the configured order."""
         ...
 
     async def __call__(
         self, name: str, arguments: str, *, limit_s: float | None = None
     ) -> ToolResult:
-        """Call a tool with the arguments as the model wrote them; a wrong call has a result, too.
+        """Call a tool with the arguments that the model wrote; invalid calls also return a result.
 
         Raises:
-            TimeoutError: It was not done within `limit_s` seconds of its own.
-            AgentError: What it did before a kill cannot be done again.
-            EndpointRefusedError: The service behind it serves nobody any more; the run stops.
+            TimeoutError: The tool itself took longer than `limit_s` seconds.
+            AgentError: The tool acted before it was killed, and that action cannot be repeated.
+            EndpointRefusedError: The service behind the tool refuses everybody; the run stops.
         """
         ...
 
 
 class Send(Protocol):
-    """Sends one request to an endpoint, with retries inside."""
+    """Sends one request to an endpoint; retries happen inside."""
 
     async def __call__(self, request: Request, *, limit_s: float | None = None) -> Reply:
-        """Send it; `limit_s` bounds the seconds of each try, not the waits between them.
+        """Send the request; `limit_s` bounds the seconds of each try, not the waits between tries.
 
-        When anything but an `EndpointError` ends a request that was sent, a cancellation too, the
-        exception's cause is one that says what is known of the tries.
+        If anything other than an `EndpointError` ends a request that was sent, such as a
+        cancellation, the
+        exception's cause is an `EndpointError` that describes the tries so far.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An answered call as the ledger keeps it."""
+    """An answered call as the ledger stores it."""
 
     address: Address
     request_hash: bytes
     """First 16 bytes of the chained hash."""
     nth: int
-    """Which answer to this same request in this scope."""
+    """Number of this answer among the answers to the same request in this scope, from 0."""
     turn: int
     prev_call_id: int | None
-    """The call whose conversation this one continues."""
+    """Call whose conversation this call continues."""
     head: bytes
-    """Canonical JSON of `{model, params, tools}`, the seed left out: the same for a whole stage."""
+    """Canonical JSON of `{model, params, tools}` without the seed: the same for a whole stage."""
     messages: bytes
     """Canonical JSON of the messages added since `prev_call_id`."""
     name: str
-    """Model or tool name as asked."""
+    """Requested name of the model or tool."""
     reply: Reply
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """An answered call of a play, as what was said in that play is put together from it."""
+    """An answered call of a play, with the fields needed to assemble the play's transcript."""
 
     call_id: int
     prev_call_id: int | None
     order: tuple[int, bytes, int]
-    """`turn`, `request_hash`, `nth`: what is told first; the same whoever was answered first."""
+    """Sort key (`turn`, `request_hash`, `nth`), independent of the order of the replies."""
     said: Sequence[Message]
-    """The messages added since `prev_call_id`, and the reply."""
+    """Messages added since `prev_call_id`, and the reply."""
 
 
 def ended_by_tool(messages: Sequence[Message], response: str) -> list[Message]:
-    """Return the conversation with the result of the tool that its last turn calls."""
+    """Return the conversation, with the response added as the result of a tool called last."""
     last = messages[-1] if messages else {}
     said = [*messages]
     return [*said, {"role": "tool", "content": response}] if last.get("tool_calls") else said
@@ -267,15 +272,15 @@ def ended_by_tool(messages: Sequence[Message], response: str) -> list[Message]:
 def conversations(turns: Iterable[Turn]) -> list[Message]:
     """Return all messages of a play: one conversation after another, in the order they began.
 
-    Several calls that continue the same one follow each other.
+    Several calls that continue the same conversation follow each other.
     """
     follow = defaultdict[int | None, list[Turn]](list)
     there = {turn.call_id: turn for turn in turns}
     for turn in sorted(there.values(), key=lambda turn: turn.order, reverse=True):
         follow[turn.prev_call_id if turn.prev_call_id in there else None].append(turn)
     messages, left = list[Message](), follow[None]
-    # No recursion: a conversation may have more turns than Python's stack has frames. The last one
-    # is taken first, so both lists are in reverse.
+    # No recursion: a conversation may have more turns than Python's stack has frames. `pop` takes
+    # the last turn, so both lists are in reverse order.
     while left:
         turn = left.pop()
         messages += turn.said
@@ -284,8 +289,8 @@ def conversations(turns: Iterable[Turn]) -> list[Message]:
 
 
 def one_conversation(turns: Sequence[Turn]) -> list[Message] | None:
-    """Return the messages of a play that is one conversation; None for several, or for none."""
-    # Each call continues another one, and the first continues none.
+    """Return the messages of a play that is a single conversation; otherwise return None."""
+    # In a single conversation, each call continues a different call, and the first continues none.
     begun = {turn.prev_call_id for turn in turns}
     there = {turn.call_id for turn in turns}
     is_one = len(begun) == len(turns) and len(begun - there) == 1
@@ -293,16 +298,16 @@ def one_conversation(turns: Sequence[Turn]) -> list[Message] | None:
 
 
 class Ledger(Protocol):
-    """Every answered call, stored before it is used."""
+    """Storage of answered calls; each call is stored before its reply is used."""
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         """Return the stored reply, marked `replayed`, or None."""
         ...
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry, also when whoever waits for that is cancelled; return its `call_id`."""
+        """Commit the entry, even if the waiting caller is cancelled, and return its `call_id`."""
         ...
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """Store a request without a usable answer: on disk once anything put after it is."""
+        """Store a request without a usable answer; it is on disk once any later `put` is."""
         ...

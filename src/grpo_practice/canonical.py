@@ -1,6 +1,6 @@
 """One spelling of every value that is hashed: canonical JSON, seeds, request hashes.
 
-This is a promise to stored runs: `gp1` changes when the definition of the request hash does.
+Stored runs rely on it: any change to the definition of the request hash must also change `gp1`.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ def digest(value: object) -> bytes:
 
 
 def list_digest(texts: Iterable[str]) -> bytes:
-    """Return `digest` of a list of plain words, such as hashes in hex, without making the list."""
+    """Return `digest` of a list of plain words, such as hex hashes, without building the list."""
     state, before = hashlib.sha256(b"["), ""
     for text in texts:
         state.update(f'{before}"{text}"'.encode())
@@ -39,7 +39,7 @@ def text_sha(text: str) -> bytes:
 
 
 def clean(text: str) -> str:
-    """Replace lone surrogates by U+FFFD, so that the text can be sent, hashed, stored."""
+    """Replace lone surrogates with U+FFFD, so that the text can be sent, hashed and stored."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
@@ -59,28 +59,28 @@ def clean_json(value: Any) -> Any:
 def derive_seed(
     run_seed: int, stage: str, sample_sha: str, epoch: int, attempt: int, r: int
 ) -> int:
-    """Return the `seed` a request carries: 31 bits that depend on its place in the run alone.
+    """Return the `seed` of a request: 31 bits that depend only on its position in the run.
 
-    Not on the branch, the step or the library, so that reruns and compared arms are paired.
-    `r` is 0, and 1, 2, … for a deliberate resample.
+    The branch, the step and the library have no influence, so that reruns and compared arms are
+    paired. `r` is 0, or 1, 2, … for a deliberate resample.
     """
     text = f"{run_seed}|{stage}|{sample_sha}|{epoch}|{attempt}|{r}"
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:4], "big") >> 1
 
 
 class Chain:
-    """The hash of a request, message by message, so that a turn costs its new messages only.
+    """The hash of a request, updated per message, so that a turn only costs its new messages.
 
-    `Chain(head)` is h0; `add(message)` moves to h(i+1). Call B continues call A when B's chain
-    passes through A's hash plus A's reply.
+    `Chain(head)` is h0; `add(message)` moves to h(i+1). Call B continues call A if B's chain passes
+    through A's hash plus A's reply.
     """
 
     __slots__ = ("_state",)
 
     def __init__(self, head: Mapping[str, Any] | bytes) -> None:
-        """Start at h0. `head` is `{model, params, tools}`, `tools` absent when there are none.
+        """Start at h0. `head` is `{model, params, tools}`; `tools` is absent if there are no tools.
 
-        Canonical JSON that exists already will do.
+        `head` may also be given as existing canonical JSON.
         """
         spelt = head if isinstance(head, bytes) else canon(head)
         self._state = hashlib.sha256(b"gp1\0" + spelt).digest()
@@ -88,9 +88,9 @@ class Chain:
     def add(self, message: Mapping[str, Any], spelt: bytes | None = None) -> bytes:
         """Add one message; return the new state. Shape: [32] bytes.
 
-        `spelt`: canonical JSON of the message, for whoever has that already.
+        `spelt`: the message's canonical JSON, if the caller already has it.
         """
-        # Keys that are null are not hashed, so a spelling with one is not the one that is.
+        # Null keys are not hashed, so an existing spelling that contains one cannot be used.
         if spelt is None or None in message.values():
             spelt = canon(hashable(message))
         self._state = hashlib.sha256(self._state + spelt).digest()
@@ -102,10 +102,10 @@ class Chain:
 
     @property
     def state(self) -> bytes:
-        """h(n). The request's hash is its first 16 bytes."""
+        """State h(n). The request's hash is its first 16 bytes."""
         return self._state
 
 
 def hashable(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the message as it is hashed: null-valued keys dropped, except `content`."""
+    """Return the message in the form that is hashed: without null values, except for `content`."""
     return {k: v for k, v in message.items() if v is not None or k == "content"}

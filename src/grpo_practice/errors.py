@@ -1,25 +1,25 @@
 """Every error this program raises on purpose, and the exit code each one ends with.
 
 GrpoPracticeError          exit 1   base; carries an optional `hint`
-├── RunFailedError         exit 1   too many rollouts failed, a merge did, or nothing was learnt
+├── RunFailedError         exit 1   too many rollouts failed, a merge failed, or nothing was learnt
 ├── ConfigError            exit 2   the YAML, a flag, or a referenced file is wrong
-│   └── FingerprintError   exit 2   a run would go on under another identity; carries the diff
-├── EndpointRefusedError   exit 3   the endpoint refused us for good, or nothing answers there
+│   └── FingerprintError   exit 2   a run would continue under another identity; carries the diff
+├── EndpointRefusedError   exit 3   the endpoint refuses all requests, or nothing answers there
 ├── DataError              exit 4   a dataset row cannot become a Sample
-├── DeclinedError          exit 1   a person was asked, and did not agree
-├── LockedError            exit 5   somebody else writes this run
-├── PausedError            exit 6   a cap was reached, or no comparison of a step was of use
+├── DeclinedError          exit 1   a person was asked and did not agree
+├── LockedError            exit 5   another process or thread writes this run
+├── PausedError            exit 6   a cap was reached, or no comparison of a step was usable
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 ├── StoppedError           exit 128 + signal: 129, 130 or 143
-├── PrunedError            recorded, never fatal: a trial of a search is worth no more steps
+├── PrunedError            recorded, never fatal: a trial of a search deserves no more steps
 └── StepError              recorded, never fatal on its own: one rollout or one model call
     ├── EndpointError      one request got no usable answer, after all retries
     ├── ContextOverflowError   the request is longer than the model's context
     ├── ContentFilterError     the provider's filter withheld the answer
     ├── AgentError         the agent or one of its tools raised
     ├── VerifyError        the verify function raised or returned a bad reward
-    ├── JudgeError         the judge could not be asked, or gave no verdict
-    └── ReplyError         the model answered, but not in the form a stage asked for
+    ├── JudgeError         the judge could not be called, or gave no verdict
+    └── ReplyError         the model answered, but not in the form that the stage requires
 """
 
 from collections.abc import Iterator
@@ -32,9 +32,9 @@ from grpo_practice.redact import redactor
 
 
 class GrpoPracticeError(Exception):
-    """Base of all expected failures. Secrets in message and hint are replaced when it is made.
+    """Base class of all expected failures. The constructor redacts secrets in message and hint.
 
-    The message is one sentence that names what is wrong; the hint says what to type or change next.
+    The message is one sentence that names the fault; the hint names the next command or change.
     """
 
     exit_code = 1
@@ -44,12 +44,12 @@ class GrpoPracticeError(Exception):
         super().__init__(redactor.text(message))
         self.hint = redactor.text(hint) if hint else hint
         if self.hint:
-            # What is left of it where nobody catches the error: Python prints notes after it.
+            # For errors that nobody catches: Python prints the notes below the traceback.
             self.add_note(f"hint: {self.hint}")
 
 
 class RunFailedError(GrpoPracticeError):
-    """The run as a whole cannot go on; everything paid for is stored."""
+    """The run as a whole cannot continue; everything paid for is stored."""
 
     kind = "run_failed"
 
@@ -63,7 +63,7 @@ class ConfigError(GrpoPracticeError):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One key whose value differs from what the run was started with."""
+    """One key with a different value than when the run was started."""
 
     key: str
     was: object
@@ -71,7 +71,7 @@ class Change:
 
 
 class FingerprintError(ConfigError):
-    """The run was started under another identity (`diff` says where)."""
+    """The run was started under another identity; `diff` lists the differences."""
 
     kind = "fingerprint"
 
@@ -81,16 +81,16 @@ class FingerprintError(ConfigError):
 
 
 ConnectionFault = Literal["tls", "proxy", "connect", "cut", "deadline", "oversize"]
-"""Ways in which a request gets no whole HTTP answer.
+"""Ways in which a request fails to get a complete HTTP answer.
 
-`tls`: no secure connection; `proxy`: the proxy refused or is not there; `connect`: nobody answers
-at that address; `cut`: the connection broke after it stood; `deadline`: our own limit for one
-request ended it; `oversize`: the reply is larger than our limit, and was left there.
+`tls`: no secure connection; `proxy`: the proxy refused or does not exist; `connect`: nothing
+answers at that address; `cut`: an established connection broke; `deadline`: our own limit for one
+request ended it; `oversize`: the reply is larger than our limit, and the rest was not read.
 """
 
 
 class EndpointRefusedError(GrpoPracticeError):
-    """The endpoint refused us for good, or nothing answers there.
+    """The endpoint refuses all our requests, or nothing answers there.
 
     `broken`: how the connection broke; None for an HTTP answer.
     """
@@ -113,22 +113,22 @@ class DataError(GrpoPracticeError):
 
 
 class DeclinedError(GrpoPracticeError):
-    """A person was asked, and did not agree."""
+    """A person was asked for confirmation and did not agree."""
 
     kind = "declined"
 
 
 class LockedError(GrpoPracticeError):
-    """Somebody else is writing this run: another process, or another thread of this one."""
+    """This run is already being written by another process, or another thread of this process."""
 
     exit_code = 5
     kind = "locked"
 
 
 class PausedError(GrpoPracticeError):
-    """A cap was reached, or no comparison was of use; what was paid for is stored.
+    """A cap was reached, or no comparison was usable; everything paid for is stored.
 
-    `go_on`: the command that continues, if it is known.
+    `go_on`: the command that continues the run, if it is known.
     """
 
     exit_code = 6
@@ -140,14 +140,14 @@ class PausedError(GrpoPracticeError):
 
 
 class StoreError(GrpoPracticeError):
-    """The database cannot be used as it is."""
+    """The database cannot be used in its current state."""
 
     exit_code = 7
     kind = "store"
 
 
 class StoppedError(GrpoPracticeError):
-    """A signal ended the command, in order; what was answered is stored."""
+    """A signal ended the command cleanly; all answers received so far are stored."""
 
     kind = "interrupted"
 
@@ -155,17 +155,17 @@ class StoppedError(GrpoPracticeError):
         super().__init__(f"stopped by {Signals(number).name}")
         self.exit_code = 128 + number
         self.unanswered = 0
-        """Requests that were under way when the wait for them was over."""
+        """Number of requests still in flight when the command stopped waiting for them."""
 
 
 class PrunedError(GrpoPracticeError):
-    """A trial of a search for settings is worse than others were, and is not trained further."""
+    """A trial of a hyperparameter search did worse than others and is not trained further."""
 
     kind = "pruned"
 
 
 class StepError(GrpoPracticeError):
-    """One unit of work failed; the run records it and goes on."""
+    """One unit of work failed; the run records it and continues."""
 
     kind = "step"
 
@@ -174,10 +174,10 @@ class EndpointError(StepError):
     """One request got no usable answer.
 
     Args:
-        message: What happened, with the endpoint's own words.
-        maybe_paid: True when the endpoint may have billed it (bytes of a reply arrived, or a
+        message: Description of the failure, in the endpoint's own words.
+        maybe_paid: True if the endpoint may have billed the request (bytes of a reply arrived, or a
             complete request timed out).
-        tries: How often it was sent.
+        tries: Number of times it was sent.
         status: The last HTTP status, if any.
         broken: How the connection broke; None for an HTTP answer.
     """
@@ -203,7 +203,7 @@ class EndpointError(StepError):
 class ContextOverflowError(EndpointError):
     """The request is longer than the model's context window.
 
-    `limit`: tokens of the window, where the endpoint names them.
+    `limit`: size of the window in tokens, if the endpoint reports it.
     """
 
     kind = "context_overflow"
@@ -216,13 +216,13 @@ class ContextOverflowError(EndpointError):
 
 
 class ReplyTooLargeError(EndpointError):
-    """The reply is larger than the limit, so that the rest of it was not read."""
+    """The reply is larger than the limit, and the rest of it was not read."""
 
     kind = "reply_too_large"
 
 
 class ContentFilterError(EndpointError):
-    """The provider's moderation withheld the answer."""
+    """The provider's content filter withheld the answer."""
 
     kind = "content_filter"
 
@@ -240,17 +240,17 @@ class VerifyError(StepError):
 
 
 class JudgeError(StepError):
-    """The judge could not be asked, or gave no verdict."""
+    """The judge could not be called, or gave no verdict."""
 
     kind = "judge"
 
 
 ReplyFailure = Literal["unreadable", "empty", "cut", "refused", "content_filter"]
-"""Kinds of replies that are of no use: `cut` by the token limit, `refused` by the model."""
+"""Kinds of unusable replies: `cut` by the token limit, `refused` by the model."""
 
 
 class ReplyError(StepError):
-    """The model replied in a form the stage cannot read."""
+    """The model replied in a form that the stage cannot parse."""
 
     kind: ReplyFailure = "unreadable"
 
@@ -269,16 +269,16 @@ def is_transient(status: int) -> bool:
 def unanswered(error: StepError | None) -> bool:
     """Return True for a stage that failed because a request got no answer.
 
-    Asked again, it may get one; a reply that cannot be read would come again.
+    A new request may get an answer, whereas a reply that cannot be parsed would be replayed.
     """
     return error is not None and not isinstance(error, ReplyError)
 
 
 @contextmanager
 def boundary(error: type[StepError], what: str) -> Iterator[None]:
-    """Give anything that escapes the block the type of the boundary it crossed.
+    """Convert any exception that escapes the block to the error type of this boundary.
 
-    One of our own errors keeps its own type: a `StepError` was already attributed, and a
+    Our own errors keep their type: a `StepError` already has its cause attributed, and a
     `ConfigError` must stop the run. Cancellation is never converted.
     """
     try:

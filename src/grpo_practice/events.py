@@ -1,17 +1,16 @@
-"""Progress, as one union of plain values and one synchronous `emit`.
+"""Progress events: a union of plain values and one synchronous `emit`.
 
 Because `emit` runs in the task that does the work, a tracing sink can attach a context at a
-`…Started` and it holds for the calls inside. The store is not a sink: losing a row must stop a
-run, losing a line on the screen must not.
+`…Started` event, and the context applies to the calls inside. The store is not a sink: losing a
+row must stop a run, losing a line on the screen must not.
 
-The event of something stored is emitted first, with no `await` before its row is queued: a row is
-written though whoever waits for it is cancelled, and an event that came after would be lost. So
-there is one `…Finished` for each stored call, tool call and rollout, also in a run that is
-cancelled.
+The event about a stored row is emitted first, with no `await` before the row is queued. A row is
+written even if the task that waits for it is cancelled, so an event emitted after the wait could
+be lost. Thus each stored call, tool call and rollout has one `…Finished`, even in a cancelled run.
 
 Each `CallStarted` and `RolloutStarted` is followed by its `…Finished`, or by `Aborted` if an error
 or a cancellation ends it and nothing is stored. Each `RunStarted` is followed by `RunFinished`. A
-step has no such end: one that is not finished stays open, and a later command starts it again.
+step has no such end: an unfinished step stays open, and a later command starts it again.
 """
 
 import logging
@@ -28,51 +27,52 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class RunStarted:
-    """A command begins, or goes on with, the work of a run."""
+    """A command begins or resumes the work of a run."""
 
     run: str
     branch: int
     steps: int
     rollouts: int
-    """Planned over all steps."""
+    """Number of rollouts planned over all steps."""
     done: int
-    """Rollouts among these that are stored already, and not played again."""
+    """Number of these rollouts that are already stored and not played again."""
     simulated: bool = False
     beside: bool = False
-    """Whether it is worked on together with the run that the command began before."""
+    """Whether the run is played concurrently with the run that the command began before it."""
     evaluations: int = 0
-    """Rollouts of the evaluations on its way, which begin later as runs of their own. An
-    evaluation of a library that was evaluated before counts here, and plays nothing."""
+    """Rollouts of the evaluations during this run, which begin later as runs of their own. The
+    evaluation of a library that was evaluated before counts here and plays nothing.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class RunFinished:
-    """A command ends its work on a run, whatever the reason."""
+    """A command ends its work on a run, for whatever reason."""
 
     run: str
     error: str | None = None
-    """Why it ended early; None when all that was asked for is done."""
+    """Reason for ending early; None if all requested work is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepStarted:
-    """A step begins; events of its early groups may have come before."""
+    """A step begins; events of its early groups may have been emitted before."""
 
     step: int
     epoch: int
     groups: int
     rollouts: int
     experiences: int | None
-    """In the library it is played with; None in a training run, which has none."""
+    """Number of experiences in the step's library; None in a training run, which has no library."""
     done: int = 0
-    """Rollouts settled before."""
+    """Number of rollouts settled before."""
     spared: int = 0
-    """Rollouts that were planned until now, and are left out."""
+    """Number of rollouts that were planned until now and are skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallStarted:
-    """A model is called; the ledger or the endpoint will answer."""
+    """A model call begins; the ledger or the endpoint will answer it."""
 
     address: Address
     model: str
@@ -80,7 +80,7 @@ class CallStarted:
 
 @dataclass(frozen=True, slots=True)
 class CallFinished:
-    """A model call was answered, by the endpoint or by the ledger."""
+    """The endpoint or the ledger answered a model call."""
 
     address: Address
     model: str
@@ -91,7 +91,7 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool gave a result, or the ledger had it."""
+    """A tool returned a result, or the ledger had it."""
 
     address: Address
     name: str
@@ -101,7 +101,7 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class RolloutStarted:
-    """One attempt begins, or one that is stored is scored again."""
+    """One attempt begins, or a stored attempt is scored again."""
 
     run: str
     step: int
@@ -111,21 +111,21 @@ class RolloutStarted:
 
 @dataclass(frozen=True, slots=True)
 class ScoringStarted:
-    """The answer of one attempt goes to the verify function."""
+    """The answer of one attempt is passed to the verify function."""
 
     address: Address
 
 
 @dataclass(frozen=True, slots=True)
 class ScoringFinished:
-    """The verify function has judged an answer, or failed, or was cancelled."""
+    """The verify function judged an answer, failed, or was cancelled."""
 
     address: Address
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutFinished:
-    """One attempt ended, well or badly."""
+    """One attempt ended, with or without success."""
 
     run: str
     step: int
@@ -135,18 +135,19 @@ class RolloutFinished:
     reward: float | None
     error: str | None = None
     stored: bool = False
-    """True for one that an earlier command settled: no `RolloutStarted` came before it, and it is
-    counted in `done` already."""
+    """True for a rollout that an earlier command settled: it had no `RolloutStarted` and is already
+    counted in `done`.
+    """
     weight: float = 1.0
-    """How often its reward counts in a mean: it may stand for groups that are left out."""
+    """Weight of its reward in a mean: the rollout may represent groups that are left out."""
     reason: str | None = None
-    """Reason for an outcome of `limit` or `error`, as `Trajectory` has it."""
+    """Reason for an outcome of `limit` or `error`; see `Trajectory`."""
 
     @classmethod
     def from_rollout(
         cls, run: str, step: int, rollout: Rollout, *, stored: bool = False, weight: float = 1.0
     ) -> Self:
-        """Return the event of a rollout."""
+        """Return the event for a rollout."""
         played = rollout.played
         return cls(
             run,
@@ -164,7 +165,7 @@ class RolloutFinished:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """An error or a cancellation ended what was started; nothing of it is stored."""
+    """An error or a cancellation ended the started call or rollout; nothing of it is stored."""
 
     started: CallStarted | RolloutStarted
     error: str
@@ -172,7 +173,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class GroupFinished:
-    """All attempts of a group are scored, and it is known whether it teaches."""
+    """All attempts of a group are scored, so it is known whether the group teaches."""
 
     step: int
     slot: int
@@ -181,7 +182,7 @@ class GroupFinished:
 
 @dataclass(frozen=True, slots=True)
 class GroupDistilled:
-    """An informative group became proposals, or failed to."""
+    """An informative group was distilled into proposals, or the distillation failed."""
 
     step: int
     slot: int
@@ -192,15 +193,15 @@ class GroupDistilled:
 
 @dataclass(frozen=True, slots=True)
 class GroupStored:
-    """All calls and rollouts of a group, distillation included, are stored or queued to be.
+    """All calls and rollouts of a group, distillation included, are stored or queued for storage.
 
-    Whoever reads them on another connection flushes the store first.
+    Code that reads them on another connection must flush the store first.
     """
 
     run: str
     step: int
     slot: int
-    """Place of the group; -1 for the step's merge."""
+    """Position of the group; -1 for the step's merge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +213,7 @@ class StepFinished:
     informative: int
     experiences: int
     failed: str | None = None
-    """Why the merge failed; the library is then unchanged."""
+    """Reason why the merge failed, which leaves the library unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,29 +225,29 @@ class WeightsUpdated:
     informative: int
     loss: float
     kl: float | None
-    """Mean divergence from the base model; None where nothing measures it."""
+    """Mean divergence from the base model; None if it is not measured."""
     seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class RetryWaits:
-    """A request got no usable answer, and is sent again after a wait."""
+    """A request got no usable answer and is retried after a wait."""
 
     host: str
-    """Host and port that gave none."""
+    """Host and port that failed to answer."""
     status: int | None
-    """HTTP status; None where the connection failed."""
+    """HTTP status; None if the connection failed."""
     seconds: float
     """Wait before the next try."""
     asked: bool
-    """Whether the endpoint asked for the wait; then every request to it waits."""
+    """Whether the endpoint asked for the wait; then all requests to it wait."""
     timed_out_s: float | None = None
-    """Deadline at which the try was given up, perhaps billed; None if something else ended it."""
+    """Deadline that ended the try, which may still be billed; None if something else ended it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A sentence that a person should read, emitted once."""
+    """A sentence for a person to read, emitted once."""
 
     text: str
 
@@ -281,7 +282,7 @@ def silent(event: Event) -> None:
 def tee(*sinks: Emit) -> Emit:
     """Send each event to every sink, in order.
 
-    A sink that raises is logged, and stops neither the other sinks nor the run.
+    If a sink raises, the error is logged; the other sinks and the run continue.
     """
 
     def emit(event: Event) -> None:
@@ -296,12 +297,12 @@ def tee(*sinks: Emit) -> Emit:
 
 @contextmanager
 def span(emit: Emit, event: CallStarted | RolloutStarted) -> Iterator[None]:
-    """Emit the event, and `Aborted` where the block raises; the block's caller emits the rest."""
+    """Emit the event, and `Aborted` if the block raises; the caller emits the `…Finished`."""
     emit(event)
     try:
         yield
     except BaseException as e:
-        # For a cancellation, too: whoever counts what is under way needs an end for each start.
+        # Also for a cancellation: sinks that count work in flight need an end for each start.
         emit(Aborted(event, reason(e)))
         raise
 

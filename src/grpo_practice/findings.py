@@ -1,4 +1,4 @@
-"""A finding: one thing that was checked, how bad it is, and what to do about it."""
+"""A finding: one thing that was checked, its severity, and the advice about it."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,33 +8,33 @@ from grpo_practice.errors import GrpoPracticeError, RunFailedError
 from grpo_practice.text import count
 
 Severity = Literal["ok", "warning", "problem"]
-"""`ok`: nothing to do; `warning`: a person should know; `problem`: a command fails over it."""
+"""Severity: nothing to do, something a person should know, or something that fails a command."""
 Evidence = tuple[float | None, float | None]
-"""A number, and the number that it is part of, or is compared with."""
+"""A number, and the total or reference number to read it against."""
 NO_NUMBER: Evidence = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was checked: by `doctor`, in a run that has ended, or by `runs diagnose`."""
+    """Result of one check by `doctor`, at the end of a run, or by `runs diagnose`."""
 
     about: str
     """Subject of the sentence, such as `student`, `practice data` or `truncated`."""
     severity: Severity
     sentence: str
     hint: str | None = None
-    """Advice: a thing to change or to look at."""
+    """Advice: something to change or to look at."""
     command: str | None = None
-    """Command that changes or shows it."""
+    """Command that makes the change or shows the details."""
     n: float | None = None
     of: float | None = None
-    """Number that `n` is a part of, or is compared with."""
+    """Total that `n` is part of, or number that `n` is compared with."""
     exit_code: int = 0
-    """Exit code of the command that fails over it; 0 unless it is a problem."""
+    """Exit code of a command that fails because of this finding; 0 unless it is a problem."""
 
 
 def ok(about: str, sentence: str) -> Finding:
-    """Return a finding that leaves nothing to do."""
+    """Return a finding that needs no action."""
     return Finding(about, "ok", sentence)
 
 
@@ -45,7 +45,7 @@ def warning(
     command: str | None = None,
     evidence: Evidence = NO_NUMBER,
 ) -> Finding:
-    """Return a finding that stops nothing, but that a person should know of."""
+    """Return a finding that stops nothing but that a person should know about."""
     return Finding(about, "warning", sentence, hint, command, *evidence)
 
 
@@ -57,7 +57,7 @@ def counted(
     command: str | None,
     stands_out: bool,
 ) -> Finding:
-    """Return a finding on a number, and what it is part of; a warning if it stands out."""
+    """Return a finding about a number and its total: a warning if `stands_out`, else `ok`."""
     return Finding(about, "warning" if stands_out else "ok", sentence, hint, command, *evidence)
 
 
@@ -68,7 +68,7 @@ def failure(
     command: str | None = None,
     evidence: Evidence = NO_NUMBER,
 ) -> Finding:
-    """Return the finding that a run has failed, though it came to its end."""
+    """Return the finding that a run failed although it reached its end."""
     exit_code = RunFailedError.exit_code
     return Finding(about, "problem", sentence, hint, command, *evidence, exit_code)
 
@@ -79,28 +79,28 @@ def problem(about: str, error: GrpoPracticeError) -> Finding:
 
 
 def noteworthy(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that a person should look at, the problems first."""
+    """Return the findings that a person should look at, problems first."""
     found = (finding for finding in findings if finding.severity != "ok")
     return sorted(found, key=lambda finding: finding.severity != "problem")
 
 
 def problems(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings over which a command fails."""
+    """Return the findings that make a command fail."""
     return [finding for finding in findings if finding.severity == "problem"]
 
 
 def exit_code(findings: Iterable[Finding]) -> int:
-    """Return the exit code of the first problem; 0 without one."""
+    """Return the exit code of the first problem, or 0 if there is no problem."""
     return next((finding.exit_code for finding in problems(findings)), 0)
 
 
 def remedy(findings: Iterable[Finding]) -> str | None:
-    """Return the command to type about the first problem that has one; None without any."""
+    """Return the command of the first problem that has one, or None."""
     return next((found.command for found in problems(findings) if found.command), None)
 
 
 def totals(findings: Sequence[Finding]) -> str:
-    """Count what a person should look at: `1 problem, 2 warnings`."""
+    """Count the problems and warnings: `1 problem, 2 warnings`."""
     failed = len(problems(findings))
     warned = len(noteworthy(findings)) - failed
     return f"{count(failed, 'problem')}, {count(warned, 'warning')}"

@@ -1,4 +1,4 @@
-"""The file that is written where a person names one: links lead to it, and nothing else is one."""
+"""Output files that a person names: links are followed, and only a plain file is accepted."""
 
 import os
 import stat
@@ -9,19 +9,19 @@ from pathlib import Path
 
 
 def plain_file(path: Path) -> Path | None:
-    """Return the plain file that the name leads to, whether it is there or not.
+    """Return the plain file that the path leads to, whether or not it exists.
 
-    None means that something else is there: a folder, a device, a pipe, a socket.
+    None means that the path leads to something else: a folder, a device, a pipe, a socket.
 
     Raises:
-        OSError: The name leads nowhere, as a link to itself does.
+        OSError: The path cannot be resolved, such as a link to itself.
     """
     real = Path(os.path.realpath(path))
     try:
         found = path.stat()
     except FileNotFoundError:
         return real
-    # /dev/stdout may lead to a file that has no name any more.
+    # /dev/stdout may lead to a deleted file, which has no name to write to.
     named = real.exists() and os.path.samestat(found, real.stat())
     return real if named and stat.S_ISREG(found.st_mode) else None
 
@@ -30,15 +30,15 @@ def plain_file(path: Path) -> Path | None:
 def replacement(
     target: Path, *, mode: int, flushed: bool = False, parts: Sequence[str] = ()
 ) -> Iterator[Path]:
-    """Yield an empty file that takes the target's place where the block ends well, else is removed.
+    """Yield an empty file that replaces the target if the block succeeds; otherwise remove it.
 
     Args:
-        target: A plain file, or a name that is free.
-        mode: Permissions of the file; only its owner's until it is in place.
-        flushed: Whether it is on disk, name and all, once the block has ended.
-        parts: Ends of the names of further files that the block may leave beside it.
+        target: A plain file, or a path that does not exist yet.
+        mode: Final permissions of the file; until it is in place, only its owner can read it.
+        flushed: Whether the file and its name are on disk once the block has ended.
+        parts: Suffixes of further files that the block may create next to it; they are removed.
     """
-    # Beside the target: a file is replaced atomically within one file system only.
+    # In the target's folder: a file is replaced atomically only within one file system.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -46,11 +46,11 @@ def replacement(
         yield temporary
         temporary.chmod(mode)
         if flushed:
-            # The content before the name: after a power cut the target must not be an empty file.
+            # Content first, then name: after a power failure the target must not be an empty file.
             _flush(temporary)
         temporary.replace(target)
         if flushed:
-            # A new name is on disk only once its folder is.
+            # A new name is on disk only after its folder has been flushed.
             _flush(target.parent)
     finally:
         for end in ("", *parts):
@@ -58,7 +58,7 @@ def replacement(
 
 
 def _flush(path: Path) -> None:
-    """Flush the file, or the folder's list of files, to disk."""
+    """Flush the file, or the directory entries of the folder, to disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

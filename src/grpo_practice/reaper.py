@@ -1,7 +1,7 @@
-"""A process that ends the programs of a run whose own process was killed, and removes its folders.
+"""A process that ends the programs and removes the folders of a run whose process was killed.
 
-`kill -9` leaves no time to end anything, and the system tells a child nothing. The pipe that is
-closed then does: whoever reads it knows, and ends what is left.
+`kill -9` leaves no time for clean-up, and the system does not notify a child. But the pipe to the
+reaper is closed then: the reaper reads its end and ends the remaining programs.
 """
 
 import json
@@ -15,20 +15,21 @@ from contextlib import suppress
 from pathlib import Path
 
 ENDING_S = 1.0
-"""Seconds for a command to end by itself."""
+"""Seconds that a command gets to end by itself."""
 _LOOK_S = 0.1
 
 
 class Reaper:
-    """Process groups and folders that end with this process, in whatever way it ends."""
+    """Process groups and folders that are cleaned up however this process ends."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
     def add(self, what: int | Path) -> None:
-        """Let a process group end with this process, or a folder that may not be there yet."""
+        """Register a process group or a folder for clean-up; the folder need not exist yet."""
         if self._process is None:
-            # Of its own session: a Ctrl-C is not for it. Of the standard library alone: 15 ms.
+            # In its own session, so that a Ctrl-C does not end it. With the standard library only,
+            # so that it starts in 15 ms.
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", __file__],
                 stdin=subprocess.PIPE,
@@ -37,16 +38,16 @@ class Reaper:
                 start_new_session=True,
             )
             assert self._process.stdin is not None
-            os.set_blocking(self._process.stdin.fileno(), False)  # no rollout waits for it
+            os.set_blocking(self._process.stdin.fileno(), False)  # no rollout may wait for it
         self._tell("+", what)
 
     def discard(self, what: int | Path) -> None:
-        """Forget a group that has ended, since its number may become another's, or a folder."""
-        if self._process is not None:  # not if it could not be started
+        """Forget a folder, or a process group that has ended: its number may be reused."""
+        if self._process is not None:  # None if it could not be started
             self._tell("-", what)
 
     def close(self) -> None:
-        """End the process; every group has to have ended."""
+        """End the reaper process; every registered group must have ended."""
         if self._process is not None:
             assert self._process.stdin is not None
             with suppress(OSError):
@@ -57,17 +58,17 @@ class Reaper:
     def _tell(self, sign: str, what: int | Path) -> None:
         assert self._process is not None, "add() starts it"
         assert self._process.stdin is not None
-        with suppress(OSError):  # somebody has ended it; the rollouts go on
+        with suppress(OSError):  # if the reaper was killed, the rollouts continue without it
             named = what if isinstance(what, int) else str(what)
             self._process.stdin.write(f"{sign}{json.dumps(named)}\n".encode())
 
 
 def end_together() -> None:
-    """Let all that this process starts end with it, however it ends: also by C code, or kill -9.
+    """End all child processes with this process, however it ends, even in C code or by kill -9.
 
-    Another process ends its group, since none of its own would see to it.
+    A separate process kills the group, because no process inside the group would.
     """
-    with suppress(PermissionError):  # it leads a session, and so a group
+    with suppress(PermissionError):  # a session leader already leads a group
         os.setpgid(0, 0)
     subprocess.Popen(
         [sys.executable, "-I", "-S", __file__, str(os.getpid())],
@@ -76,12 +77,12 @@ def end_together() -> None:
         stderr=subprocess.DEVNULL,
         env={},
         start_new_session=True,
-    ).returncode = 0  # nobody waits for it
+    ).returncode = 0  # nobody waits for this process, and Popen must not warn about it
 
 
 def _watch(process: int) -> None:
-    """Wait until the process, our parent, has ended; end its group."""
-    # A pipe would not do: what the process forks holds its end, too.
+    """Wait until the parent process has ended, then kill its group."""
+    # Poll instead of reading a pipe: children forked by the process would hold the pipe open.
     while os.getppid() == process:
         time.sleep(_LOOK_S)
     with suppress(ProcessLookupError, PermissionError):

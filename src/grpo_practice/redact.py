@@ -1,7 +1,7 @@
-"""The secrets of this process, and the one place that replaces them by `***`.
+"""The secrets of this process, and the only code that replaces them with `***`.
 
-Whoever reads a secret makes it known to `redactor`: the environment, a config, an endpoint.
-Errors, stored rows, files and everything printed then pass it, whoever wrote the text.
+Code that reads a secret from the environment, a config or an endpoint registers it with
+`redactor`. Errors, stored rows, files and all output then pass through it, whatever their source.
 """
 
 import base64
@@ -15,16 +15,19 @@ from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 REDACTED = "***"
 SHORTEST_SECRET = 8
-"""Shorter "secrets" (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words spoils answers."""
+"""Minimum length of a secret, in characters.
+
+Shorter ones (`EMPTY`, `ollama`, `1`) are placeholders; hiding such words would spoil answers.
+"""
 
 ROLLOUT_TOKEN = "gp-rollout-"
-"""Beginning of the keys that programs inside rollouts get: of each it is hidden, alive or not."""
+"""Prefix of the keys that programs inside rollouts get; even expired ones are hidden."""
 
 _ROLLOUT_KEY = re.compile(rf"{ROLLOUT_TOKEN}[A-Za-z0-9_-]{{43}}")
 _ROLLOUT_KEY_BYTES = re.compile(_ROLLOUT_KEY.pattern.encode())
 _SCHEME = re.compile(r"\A(?:Bearer|Basic)\s+", re.IGNORECASE)
 _UNESCAPED = re.compile(r"[A-Za-z0-9_.~-]+")
-"""Characters that every notation leaves as they are."""
+"""Characters that every notation leaves unchanged."""
 _KEY_NAME = re.compile(
     r"(?:^|_)(?:API_?KEYS?|KEYS?|TOKENS?|SECRETS?|PAT|PASS|AUTH|COOKIE|CREDENTIALS?)(?:_BASE|_?\d+)?$"
     r"|(?:PASSWORD|PASSWD|PASSPHRASE|_PWD)(?:_?\d+)?$",
@@ -37,18 +40,19 @@ _KEY = re.compile(
 
 
 def hide_rollout_keys(raw: bytes) -> bytes:
-    """Return what a program sends without the keys of rollouts.
+    """Redact the keys of rollouts in bytes that a program sends.
 
-    They are others each time: a request that holds one would be no request that is stored.
+    Each rollout has a different key, so a request that contains one would never match a stored one.
     """
     return _ROLLOUT_KEY_BYTES.sub(REDACTED.encode(), raw)
 
 
 class Redactor:
-    """Replaces every secret it knows, also in the notations that systems echo one in.
+    """Replaces every secret it knows, also in the notations in which systems echo a secret.
 
-    Percent-encoded, escaped as in JSON or HTML, and in base64 wherever in a text it was encoded
-    (as Basic authentication does). A secret below `SHORTEST_SECRET` characters is not known.
+    These are percent-encoding, escapes of JSON and HTML, and base64 at any offset in a longer text
+    (as
+    in Basic authentication). Secrets below `SHORTEST_SECRET` characters are ignored.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -58,11 +62,11 @@ class Redactor:
         self.know(secrets)
 
     def forget(self) -> None:
-        """Forget every secret, as a new process does."""
+        """Forget every secret, as in a new process."""
         self.known, self._hidden = frozenset(), ()
 
     def know(self, secrets: Iterable[str]) -> None:
-        """Replace these from now on, with what follows `Bearer `, and percent-decoded."""
+        """Redact these secrets as well, with their Bearer tokens and percent-decoded forms."""
         given = set(secrets)
         given |= {_SCHEME.sub("", text) for text in given}
         given |= {unquote(text) for text in given}
@@ -70,8 +74,8 @@ class Redactor:
         if not new:
             return
         self.known |= new
-        # A secret may be a part of a longer one: replaced first, it would
-        # leave the rest to be read.
+        # A secret may be part of a longer one. If the shorter one were replaced
+        # first, the rest of the longer one would stay readable.
         longest_first = sorted(self.known, key=lambda s: (-len(s), s))
         self._hidden = tuple(form for text in longest_first for form in _forms(text))
 
@@ -85,11 +89,11 @@ class Redactor:
         return _ROLLOUT_KEY.sub(REDACTED, text) if ROLLOUT_TOKEN in text else text
 
     def suspects(self, text: str) -> bool:
-        """Return False when there is surely no secret in the text, nor in any part of it."""
+        """Return False if neither the text nor any part of it can contain a secret."""
         return ROLLOUT_TOKEN in text or any(sign in text for sign, _ in self._hidden)
 
     def holds(self, text: str) -> bool:
-        """Return True when there is a secret in the text."""
+        """Return True if the text contains a secret."""
         return self.text(text) != text
 
     def value(self, value: Any) -> Any:
@@ -106,15 +110,17 @@ class Redactor:
 
 
 redactor = Redactor()
-"""The process's own."""
+"""Redactor of this process."""
 
 
 def _forms(secret: str) -> Iterator[tuple[str, re.Pattern[str]]]:
-    """Return a pattern of the secret in any notation, and what a text with it must contain."""
+    """Yield regexes of the secret in all notations, each with a substring of all matches."""
     parts = re.findall(r"\\+|[^\\]", secret)
     yield _sign(secret), re.compile("".join(map(_spelt, parts)))
     raw = secret.encode("utf-8", "surrogatepass")
-    for before in range(3):  # bytes of the secret's first group of three that stood before it
+    # base64 encodes three bytes at a time, so the code of a secret depends on how many bytes of
+    # other text share its first group: 0, 1 or 2. Only whole groups of the secret are matched.
+    for before in range(3):
         whole = raw[-before % 3 :]
         code = base64.b64encode(whole[: len(whole) // 3 * 3]).decode()
         for shown in {code, code.translate(str.maketrans("+/", "-_"))}:
@@ -127,9 +133,9 @@ def _sign(text: str) -> str:
 
 
 def _spelt(part: str) -> str:
-    """Return a pattern for a character, or for backslashes in a row, as they may be written.
+    """Return a regex for all notations of one character, or of a sequence of backslashes.
 
-    Each level of escaping doubles the backslashes: there are up to three.
+    Each level of escaping doubles the backslashes; up to three levels are recognised.
     """
     if _UNESCAPED.fullmatch(part):
         return re.escape(part)
@@ -147,14 +153,16 @@ def _spelt(part: str) -> str:
 
 
 def key_shaped(text: str) -> list[str]:
-    """Return what looks like an API key of a known provider: it may stand where none should."""
+    """Return the substrings that look like API keys of known providers, wherever pasted."""
     return _KEY.findall(text)
 
 
 def environment_secrets(variables: Mapping[str, str]) -> set[str]:
-    """Return the secrets among variables: keys and passwords by name, passwords in URLs, headers.
+    """Return the secrets in environment variables, found by name and in URLs and headers.
 
-    A value without a digit is a placeholder (`lm-studio`), unless a config uses it as a key.
+    Keys and passwords are found by the name of the variable. A value without a digit is a
+    placeholder
+    (`lm-studio`), unless a config uses it as a key.
     """
     named = {v for k, v in variables.items() if _KEY_NAME.search(k) and re.search(r"\d", v)}
     for text in (v for k, v in variables.items() if k.endswith("_HEADERS")):
@@ -163,10 +171,11 @@ def environment_secrets(variables: Mapping[str, str]) -> set[str]:
 
 
 def variable_secrets(name: str, value: str) -> set[str]:
-    """Return the secrets in a variable that a config gives to a program.
+    """Return the secrets in a variable that a config passes to a program.
 
-    The value counts when name or form say so, and passwords in URLs. Paths, addresses and words
-    do not: programs answer with them, and hidden they would be of no use.
+    A value counts as a secret by its name or its form, as does a password in a URL. Paths,
+    addresses
+    and words do not count: programs use them in their answers, and redaction would spoil these.
     """
     token = re.fullmatch(r"[\w.~+=-]{16,}", value) and re.search(r"\d", value)
     named = _KEY_NAME.search(name)
@@ -174,7 +183,7 @@ def variable_secrets(name: str, value: str) -> set[str]:
 
 
 def redact_url(url: str) -> str:
-    """Hide user, password and query values of a URL; return any other text as it is."""
+    """Hide user, password and query values of a URL; return any other text unchanged."""
     parts = _split(url)
     if parts is None:
         return url
@@ -187,7 +196,7 @@ def redact_url(url: str) -> str:
 
 
 def url_secrets(url: str) -> set[str]:
-    """Return the login and the query values of a URL, as they stand in it."""
+    """Return the login and the query values of a URL, as spelt in the URL."""
     parts = _split(url)
     if parts is None:
         return set()
@@ -196,14 +205,14 @@ def url_secrets(url: str) -> set[str]:
 
 
 def url_logins(url: str) -> set[str]:
-    """Return a URL's password, alone and with its user; a user without one is a token itself."""
+    """Return a URL's password, alone and with its user; a user without a password is a token."""
     parts = _split(url)
     login = parts.netloc.rpartition("@")[0] if parts else ""
     return {login, login.partition(":")[2]} - {""}
 
 
 def _split(url: str) -> SplitResult | None:
-    """Return the URL's parts; None when the text is not one address with a host."""
+    """Return the URL's parts; None if the text is not a single URL with a host."""
     if any(c.isspace() for c in url):
         return None
     try:
@@ -214,18 +223,18 @@ def _split(url: str) -> SplitResult | None:
 
 
 class PrivateStream:
-    """A text stream through which no secret is written; else the stream it stands for."""
+    """A text stream that redacts all text written to the stream that it wraps."""
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text, secrets replaced."""
+        """Write the text with its secrets redacted."""
         self._stream.write(redactor.text(text))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Write the lines, secrets replaced."""
+        """Write the lines with their secrets redacted."""
         self._stream.writelines(map(redactor.text, lines))
 
     def __getattr__(self, name: str) -> Any:
@@ -233,7 +242,7 @@ class PrivateStream:
 
 
 def hide_output() -> None:
-    """Pass whatever this process prints from now on through the redactor, tracebacks too."""
+    """Redact all output of this process from now on, tracebacks included."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is not None and not isinstance(stream, PrivateStream):

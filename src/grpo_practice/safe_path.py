@@ -1,7 +1,7 @@
-"""The import path of our Python processes: never the current folder, which anybody may fill.
+"""The import path of our Python processes: never the current folder, which anybody may write to.
 
-Imports nothing but what every interpreter has loaded already: under `python -m` the current folder
-is first in `sys.path` until `__main__` has called this.
+This module imports only modules that every interpreter has already loaded: under `python -m` the
+current folder is first in `sys.path` until `__main__` has called `safe_path`.
 """
 
 import os
@@ -9,10 +9,10 @@ import sys
 
 
 def safe_path() -> list[str]:
-    """Return `sys.path` without the current folder, however it came to be there.
+    """Return `sys.path` without the current folder, however it was added.
 
-    PYTHONPATH may name it by its full path: that is the user's word. The
-    folder comes last where this package is installed in it.
+    The folder stays if PYTHONPATH names it by its full path, since the user then wants it. If this
+    package is installed in the current folder, the folder is appended at the end.
     """
     named = [] if sys.flags.ignore_environment else _python_path()
     path = [entry for entry in sys.path if not _is_current(entry) or entry in named]
@@ -21,16 +21,17 @@ def safe_path() -> list[str]:
 
 
 def safe_environment() -> dict[str, str]:
-    """Return the environment for a new Python.
+    """Return the environment for a new Python process.
 
-    `-P` is not enough for it: PYTHONPATH may have the current folder as `.`, and as nothing between
-    two colons, and `sitecustomize` is imported from there before any code of ours.
+    The flag `-P` is not enough: PYTHONPATH may contain the current folder as `.` or as an empty
+    entry
+    between two colons, and `sitecustomize` is imported from there before any of our code runs.
     """
     return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(_python_path())}
 
 
 def _python_path() -> list[str]:
-    """Return PYTHONPATH without spellings of "wherever I am"."""
+    """Return the entries of PYTHONPATH without relative spellings of the current folder."""
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     return [entry for entry in entries if os.path.isabs(entry) or not _is_current(entry)]  # noqa: PTH117
 
@@ -38,5 +39,5 @@ def _python_path() -> list[str]:
 def _is_current(entry: str) -> bool:
     try:
         return os.path.samefile(entry or ".", ".")  # noqa: PTH121
-    except OSError:  # nothing is there, so nothing can be imported from it
+    except OSError:  # the entry does not exist, so nothing can be imported from it
         return False

@@ -1,7 +1,8 @@
-"""The stages: each kind of call that a run makes, in the table that all other code derives from.
+"""The stages: every kind of call that a run makes, in one table.
 
-The row of a stage decides its role in the ledger, the values of its prompt, its line of a forecast
-and how a simulated endpoint knows it. `tests/test_stages.py` says what a new stage still lacks.
+All other code derives from this table: the row of a stage determines its role in the ledger, the
+values of its prompt, its line of a forecast, and how a simulated endpoint recognises it.
+`tests/test_stages.py` lists the missing parts of a new stage.
 """
 
 from collections.abc import Mapping
@@ -15,24 +16,25 @@ Role = Literal["student", "teacher", "judge", "tool"]
 
 @dataclass(frozen=True, slots=True)
 class StageSpec:
-    """One stage."""
+    """Row of one stage."""
 
     role: Role
     per: Literal["rollout", "attempt", "group", "step", "comparison"]
-    """Unit that makes the call; `attempt` and `group` are those of groups that teach, and no
-    practice makes those of a comparison."""
+    """Unit that makes the call. `attempt` and `group` count only groups that teach; calls per
+    `comparison` are never made in practice.
+    """
     always: bool = True
-    """False where a unit may make no call."""
+    """False if a unit may make no call."""
     tokens_in: tuple[float, float] = (0, 0)
-    """Tokens of one prompt, least and most, where no call was made yet."""
+    """Range of tokens of one prompt, assumed until a call has been made."""
     tokens_out: tuple[float, float] = (0, 0)
-    """Tokens of one reply, likewise."""
+    """Range of tokens of one reply, assumed until a call has been made."""
     slots: frozenset[str] = frozenset()
-    """Values that the code fills into `prompts/<stage>.md`; empty where there is no such file."""
+    """Values that the code fills into `prompts/<stage>.md`; empty if the stage has no such file."""
     heading: str = ""
-    """Heading that the shipped prompt has outside all fences, and no other stage's prompt has."""
+    """Heading that only this stage's shipped prompt has, outside all fences."""
     fence: str = ""
-    """Name of a fence that only this stage's prompt has; also by this a simulator knows it."""
+    """Name of a fence that only this stage's prompt has; simulators recognise the stage by it."""
 
 
 def _slots(names: str) -> frozenset[str]:
@@ -70,7 +72,7 @@ STAGES: Mapping[Stage, StageSpec] = {
     "propose": StageSpec(
         "teacher",
         "group",
-        always=False,  # a group that only confirms proposes nothing
+        always=False,  # a group that only confirms experiences proposes nothing
         tokens_in=(500, 3_000),
         tokens_out=(100, 500),
         slots=_slots("experiences lessons"),
@@ -80,7 +82,7 @@ STAGES: Mapping[Stage, StageSpec] = {
     "merge": StageSpec(
         "teacher",
         "step",
-        always=False,  # no merge is asked for where nothing may pass
+        always=False,  # no merge is requested if the gates would refuse every operation
         tokens_in=(800, 8_000),
         tokens_out=(100, 2_000),
         slots=_slots("experiences proposals votes size"),
@@ -101,5 +103,5 @@ STAGES: Mapping[Stage, StageSpec] = {
 
 
 def distillation() -> list[Stage]:
-    """Return the stages of a practice run's teacher."""
+    """Return the stages in which the teacher of a practice run makes calls."""
     return [s for s, spec in STAGES.items() if spec.role == "teacher" and spec.per != "comparison"]

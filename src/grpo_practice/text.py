@@ -1,4 +1,4 @@
-"""Text from outside: what of it is an answer, and how it is shown so that nothing in it acts."""
+"""Text from outside: extract its answer, and show it so that nothing in it takes effect."""
 
 import ipaddress
 import os
@@ -11,20 +11,23 @@ from pathlib import Path
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 CHARS_PER_TOKEN = 4
-"""Ratio for common English text; also UTF-8 bytes per token of most languages."""
+"""Characters per token of common English text; also UTF-8 bytes per token of most languages."""
 DENSE_CHARS_PER_TOKEN = 3
-"""Ratio for formulas and code, and UTF-8 bytes per token of JSON: an upper bound of tokens."""
+"""Characters per token of formulas and code, and UTF-8 bytes per token of JSON.
+
+With this ratio, the number of tokens is an upper bound.
+"""
 SPARSE_CHARS_PER_TOKEN = 5
-"""Ratio for any text: a lower bound of tokens."""
+"""Characters per token of any text; with this ratio, the number of tokens is a lower bound."""
 
 LOOPBACK = "127.0.0.1"
-"""Address that our own servers listen on: only this machine reaches it."""
+"""Address that our own servers listen on, reachable only from this machine."""
 
 CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-"""Ranges of a character class: writing without spaces, where each character counts as a word."""
+"""Ranges of a character class: scripts without spaces, in which each character counts as a word."""
 
 FILES_LOOKED_AT = 1000
-"""Entries of a folder among which a file of a nearby name is looked for."""
+"""Maximum number of directory entries searched for a similar file name."""
 
 _THINK = re.compile("</?think>")
 
@@ -33,12 +36,12 @@ _FILE = "file://"
 
 
 def folded(question: str) -> str:
-    """Fold case and spaces of a question."""
+    """Normalise case and spaces of a question."""
     return " ".join(question.casefold().split())
 
 
 def folder_text(folder: Path) -> str:
-    """Return an absolute folder as text that can be stored: a file URL where it is not UTF-8."""
+    """Return an absolute folder as text that can be stored: a file URL if it is not UTF-8."""
     name = os.fsencode(folder)
     try:
         return name.decode()
@@ -47,7 +50,7 @@ def folder_text(folder: Path) -> str:
 
 
 def folder_of(text: str) -> Path:
-    """Return the folder that `folder_text` made the text of."""
+    """Return the folder that `folder_text` converted to this text."""
     if text.startswith(_FILE):
         return Path(os.fsdecode(unquote_to_bytes(text.removeprefix(_FILE))))
     return Path(text)
@@ -63,7 +66,7 @@ def is_web_address(url: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Return True for a host name or address of this machine: nothing sent there leaves it."""
+    """Return True for a host name or address of this machine: data sent there never leaves it."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -71,9 +74,11 @@ def is_loopback(host: str) -> bool:
 
 
 def strip_think(text: str) -> str | None:
-    """Remove the `<think>` blocks of a text; return None when one is never closed.
+    """Remove the `<think>` blocks of a text; return None if a block is never closed.
 
-    A closing tag alone ends a block that began in the prompt: what stands before it goes too.
+    A closing tag without an opening one ends a block that began in the prompt: all text before it
+    is
+    removed, too.
     """
     spans = think_spans(text)
     if spans and spans[-1].thought and not spans[-1].closed:
@@ -83,17 +88,17 @@ def strip_think(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A stretch of a reply: what was thought, or what was said."""
+    """A section of a reply: reasoning or answer."""
 
     text: str
     """Text without the tags."""
     thought: bool
     closed: bool = True
-    """False for a `<think>` block that never ends."""
+    """False for a `<think>` block that is never closed."""
 
 
 def think_spans(text: str) -> list[Span]:
-    """Divide a reply into what stands inside and outside of `<think>` blocks, in order."""
+    """Split a reply into the sections inside and outside `<think>` blocks, in order."""
     if "think>" not in text:
         return [Span(text, False)]
     spans = list[Span]()
@@ -103,7 +108,7 @@ def think_spans(text: str) -> list[Span]:
             continue
         ended = tag[0] == "</think>"
         spans.append(Span(text[at : tag.start()], thought=ended))
-        if ended and not inside:  # the block began in the prompt: all so far was thought
+        if ended and not inside:  # the block began in the prompt: all text so far is reasoning
             begun_in_prompt = len(spans)
         inside = not ended
         at = tag.end()
@@ -114,7 +119,7 @@ def think_spans(text: str) -> list[Span]:
 
 
 def visible(text: str) -> str:
-    r"""Show control, format and unassigned characters of a text as escapes.
+    r"""Escape control, format and unassigned characters of a text.
 
     Line breaks and tabs stay; a carriage return, an escape sequence or a change of writing
     direction becomes `\r`, `\x1b`, `\u202e`.
@@ -123,19 +128,19 @@ def visible(text: str) -> str:
 
 
 def brief(text: str, chars: int) -> str:
-    """Return the text in one line of at most `chars` characters, `…` where it was cut."""
-    # Cut first: a foreign text may be megabytes.
+    """Return the text on one line of at most `chars` characters, with `…` at the cut."""
+    # Cut first: text from outside may have megabytes.
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 
 
 def similar(error: str) -> str:
-    """Return what an error has in common with similar ones: quotations and numbers become `…`."""
+    """Return the part that similar errors share: quotations and numbers become `…`."""
     return re.sub(r"""'[^'\n]*'|"[^"\n]*"|\d+""", "…", error)
 
 
 def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
-    """Return both as `brief` has them; where these are equal, from where the texts differ."""
+    """Return `brief` of both texts; if these are equal, begin both near the first difference."""
     if a == b or brief(a, chars) != brief(b, chars):
         return brief(a, chars), brief(b, chars)
     same = next(
@@ -162,8 +167,8 @@ def ordinal(n: int) -> str:
 
 
 def nearest(name: str, known: Iterable[str], *, most: int = 2) -> str | None:
-    """Ask whether one of the known names was meant; None where none is near."""
-    from difflib import get_close_matches  # needed only for an error
+    """Return the question whether a similar known name was meant; None if no name is similar."""
+    from difflib import get_close_matches  # imported late: only error messages need it
 
     folded = {one.casefold(): one for one in sorted(known)}
     near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=most)]
@@ -171,19 +176,19 @@ def nearest(name: str, known: Iterable[str], *, most: int = 2) -> str | None:
 
 
 def nearest_file(path: Path) -> str | None:
-    """Ask whether a file beside the one that is not there was meant; None where none is near."""
+    """Return the question whether a similar file was meant instead of a missing one, or None."""
     try:
         with os.scandir(path.parent) as found:
             names = [one.name for one in islice(found, FILES_LOOKED_AT) if one.is_file()]
     except OSError:
         return None
-    # An ending in common makes no two names alike.
+    # Compare the stems: a common suffix such as `.jsonl` does not make two names similar.
     alike = [name for name in names if nearest(path.stem, [Path(name).stem])]
     return None if path.name in names else nearest(path.name, alike, most=1)
 
 
 def cut(text: str, chars: int) -> str:
-    """Return the text, or its first `chars` characters and how many were left out."""
+    """Return the text, or its first `chars` characters and the number of characters left out."""
     left = len(text) - chars
     return text if left <= 0 else f"{text[:chars]} … [{left:,} more characters]"
 

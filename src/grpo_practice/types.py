@@ -11,22 +11,22 @@ from grpo_practice.canonical import digest
 from grpo_practice.errors import ReplyFailure
 
 Answer = str | int | float | bool | list[Any] | None
-"""A gold answer as the dataset has it; a list means alternatives; None means there is none."""
+"""A gold answer as it is in the dataset: a list holds alternatives, None means no gold answer."""
 
 Outcome = Literal[
     "ok", "truncated", "refused", "content_filter", "context_overflow", "limit", "empty", "error"
 ]
 
 Summaries = Literal["auto", "always", "never"]
-"""Whether attempts are summarised before they are compared; `auto`: where they are too long."""
+"""Whether attempts are summarised before they are compared; `auto`: only if they are too long."""
 
 OpKind = Literal["ADD", "UPDATE", "DELETE", "NONE"]
 
 LessonFinding = Literal["confirmed", "misled", "unclear", "too_narrow"]
-"""Finding of a comparison about an experience that the agent has."""
+"""Finding of a comparison about an experience that the agent had in its prompt."""
 
 HOLDS: frozenset[LessonFinding] = frozenset({"confirmed", "unclear", "too_narrow"})
-"""Findings by which an experience is right, however it may be reworded."""
+"""Findings that call an experience right, even if they suggest a rewording."""
 
 QuarantineRule = Literal[
     "web_address",
@@ -43,7 +43,7 @@ QuarantineRule = Literal[
     "one_site",
     "repeats_attempt",
 ]
-"""Kinds of reasons for which a text is kept out of a library until a person has looked at it."""
+"""Rules that keep a text out of a library until a person has looked at it."""
 QUARANTINE = frozenset(get_args(QuarantineRule))
 RefusedRule = Literal[
     "unknown_id",
@@ -56,45 +56,45 @@ RefusedRule = Literal[
     "outvoted",
     "held",
 ]
-"""Kinds of reasons for which an operation is not taken; `held`: not until a person approves it."""
+"""Rules by which an operation is refused; a `held` operation waits for a person's approval."""
 TeacherFailure = Literal[ReplyFailure, "context_overflow", "provider"]
-"""Kinds of reasons for which a group's distillation fails: a useless reply, or none at all."""
+"""Kinds of failure of a group's distillation: an unusable reply, or no reply."""
 
 OWN_FAILURES: frozenset[Outcome] = frozenset(
     {"refused", "content_filter", "context_overflow", "empty"}
 )
-"""Outcomes that are the model's own doing: reward 0 with the reason kept, and not teachable.
+"""Outcomes that are the model's own fault: reward 0 with the reason kept, and not teachable.
 
-They say something of the question, and nothing of how to work on it.
+They say something about the question, but nothing about how to solve it.
 """
 
 COMPARED: frozenset[Outcome] = frozenset({"ok", "truncated", "limit"})
-"""Outcomes that a group's other attempts can be compared with, where they have a reward.
+"""Outcomes that can be compared with the other attempts of the group, if they have a reward.
 
-Our own deadline (`limit` with the reason `time`) gives none: how far an attempt comes in it depends
-on how busy the endpoint is.
+An attempt that our own deadline ended (`limit` with the reason `time`) has no reward: its progress
+depends on how busy the endpoint is.
 """
 
 MeanOver = Literal["all", "weighted"]
-"""Rollouts that the mean reward of a step is over.
+"""Rollouts that count in the mean reward of a step.
 
-`weighted`: all, twice those of groups that might have been left out.
+`weighted`: all, where rollouts of groups that might have been left out count twice.
 """
 
 STRIKES = 3
-"""Number of times our own deadline may end a rollout before that is final."""
+"""Number of times that our own deadline may end a rollout before the rollout is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One row of a dataset; immutable, addressed by its content."""
+    """One row of a dataset; immutable and identified by its content."""
 
     question: str
     answer: Answer = None
     source: str = ""
     level: str | None = None
     cluster: str | None = None
-    """Questions that come in families share one; None means the question itself."""
+    """Family of similar questions that this question belongs to; None means a family of its own."""
     meta: Mapping[str, Any] = field(default_factory=dict)
     id: int = field(default=0, compare=False)
     """Row in the store; 0 before it is stored."""
@@ -102,7 +102,7 @@ class Sample:
     @property
     def sha(self) -> str:
         """Hex sha256 of the content."""
-        # Not a field: most samples that are read from a large dataset need none.
+        # Computed on demand, not a field: most samples read from a large dataset never need it.
         content = {
             "question": self.question,
             "answer": self.answer,
@@ -115,14 +115,14 @@ class Sample:
 
 
 class Samples(Protocol):
-    """Samples in their order, wherever they are; they can be walked several times."""
+    """Ordered samples, in memory or elsewhere; they can be iterated over several times."""
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of samples."""
         ...
 
     def __iter__(self) -> Iterator[Sample]:
-        """Yield each, one by one where they may not fit into memory."""
+        """Yield the samples one by one, since they may not fit into memory together."""
         ...
 
 
@@ -140,7 +140,7 @@ class Trajectory:
 
     outcome: Outcome
     response: str = ""
-    """The final answer's text, as the model gave it."""
+    """Text of the final answer, as the model gave it."""
     transcript: Sequence[Message] = ()
     reason: str | None = None
     """limit: turns|time|tokens|cost; error: provider|agent|verify|judge|cancelled."""
@@ -153,14 +153,14 @@ class Trajectory:
 
     @property
     def answered(self) -> bool:
-        """True when there is an answer to verify."""
+        """True if there is an answer to verify."""
         if self.outcome == "ok":
             return True
         return self.outcome in ("truncated", "limit") and bool(self.response.strip())
 
     @property
     def unasked(self) -> bool:
-        """True for an answer for which no model was asked at the rollout's address."""
+        """True for an answer given without any model request to the rollout's address."""
         return self.outcome == "ok" and not self.turns
 
 
@@ -171,9 +171,9 @@ class Verdict:
     reward: float
     """Reward in [0, 1]."""
     critique: str | None = None
-    """The sentence that teaches: why it is wrong, or what was expected."""
+    """Sentence that teaches: why the answer is wrong, or which answer was expected."""
     extracted: str | None = None
-    """The answer the function read out of the response, where it read one."""
+    """Answer that the function extracted from the response, if it extracted one."""
 
     def __post_init__(self) -> None:
         if isinstance(self.reward, bool) or not isinstance(self.reward, int | float):
@@ -184,7 +184,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Rollout:
-    """One attempt at one sample: what was played, and what it is worth (None = unknown)."""
+    """One attempt at one sample: its trajectory and its verdict (None = unknown)."""
 
     slot: int
     attempt: int
@@ -192,24 +192,25 @@ class Rollout:
     played: Trajectory
     verdict: Verdict | None = None
     strikes: int = 0
-    """Times our own deadline ended it; `STRIKES` are final."""
+    """Times that our own deadline ended the rollout; it is final after `STRIKES`."""
 
     @property
     def reward(self) -> float | None:
-        """The reward in [0, 1]; None when it failed or could not be scored."""
+        """Reward in [0, 1]; None if the rollout failed or could not be scored."""
         return None if self.verdict is None else self.verdict.reward
 
     @property
     def settled(self) -> bool:
-        """True when nothing is left to do: it has a verdict, or our own deadline ended it."""
+        """True if the rollout is final: it has a verdict, or hit our own deadline too often."""
         return self.verdict is not None or self.strikes >= STRIKES
 
     @property
     def teachable(self) -> bool:
-        """True when it can be compared with its siblings.
+        """True if the rollout can be compared with its siblings.
 
         Such a rollout has a reward, and ended by itself or at a limit of turns or tokens, which is
-        worth 0 where it left no answer.
+        worth
+        0 if no answer had been given.
         """
         return self.verdict is not None and self.played.outcome in COMPARED
 
@@ -224,7 +225,7 @@ class Group:
 
     @property
     def teachable(self) -> list[Rollout]:
-        """The rollouts that can be compared, in attempt order."""
+        """Rollouts that can be compared, in attempt order."""
         return [r for r in self.rollouts if r.teachable]
 
 
@@ -247,7 +248,7 @@ class Library:
 
     experiences: tuple[Experience, ...] = ()
     next_label: int = 1
-    """1 + the largest label ever given along the line of descent."""
+    """1 + the largest label ever used in this library or its ancestors."""
     id: int = field(default=0, compare=False)
     """Row in the store; 0 before it is stored."""
 
@@ -261,23 +262,23 @@ class Library:
 
 @dataclass(frozen=True, slots=True)
 class Lesson:
-    """Suggestion of one group's comparison."""
+    """A suggestion from one group's comparison."""
 
     text: str
     call_id: int = 0
     experience: str | None = None
-    """`E12`: the experience of the library that it is about; None for something new."""
+    """ID of the experience that the lesson is about, such as `E12`; None for something new."""
     finding: LessonFinding | None = None
-    """Finding about that experience, where it is known."""
+    """Finding about that experience, if it is known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantine:
-    """Reason for setting a text aside."""
+    """Reason for putting a text into quarantine."""
 
     rule: QuarantineRule
     sentence: str
-    """The reason, for a person."""
+    """Reason in words that a person can read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,71 +287,71 @@ class Operation:
 
     op: OpKind
     target: str | None = None
-    """`E12`, for UPDATE and DELETE, and for a NONE that confirms it."""
+    """ID of the experience, such as `E12`, for UPDATE, DELETE and a NONE that confirms it."""
     text: str | None = None
     """`Name: sentence`, for ADD and UPDATE."""
     from_ops: tuple[int, ...] = ()
-    """For a merged operation: which proposals it stands for, by position in the merge prompt."""
+    """For a merged operation: the proposals it stands for, as positions in the merge prompt."""
     refused: str | None = None
-    """Reason for not taking it; None when it was taken."""
+    """Reason for refusing the operation; None if it was accepted."""
     rule: QuarantineRule | RefusedRule | None = None
-    """The rule behind `refused`; None when it was taken."""
+    """Rule behind `refused`; None if the operation was accepted."""
     call_id: int = 0
     domains: tuple[str, ...] = ()
     """For a merged operation: the web sites that the groups behind it had read."""
     finding: LessonFinding | None = None
-    """Finding of the lesson behind it about `target`; None when it names no experience."""
+    """Finding about `target` in the underlying lesson; None if that lesson names no experience."""
     why: str | None = None
-    """Reason for a removal that no merge asked for."""
+    """Reason for a removal that no merge requested."""
 
     @property
     def applies(self) -> bool:
-        """True when it was taken and changes something."""
+        """True if the operation was accepted and changes the library."""
         return self.refused is None and self.op != "NONE"
 
     @property
     def vote(self) -> int:
-        """+1 when it speaks for its target, -1 when its target would go or say something else."""
+        """+1 for a vote that keeps the target's statement, -1 to remove or change it."""
         if self.op == "UPDATE":
             return 1 if self.finding in HOLDS else -1
         return -1 if self.op == "DELETE" else 1
 
     @property
     def quarantined(self) -> bool:
-        """True when it was refused for what its text holds."""
+        """True if the operation was refused because of its text."""
         return self.rule in QUARANTINE
 
     def set_aside(self, why: Quarantine) -> Operation:
-        """Return the operation as refused for what its text holds."""
+        """Return the operation, marked as refused because of its text."""
         return replace(self, refused=why.sentence, rule=why.rule)
 
 
 ProposalKey = tuple[int, int]
-"""A proposal of a step: its group's slot, and its place among the group's operations."""
+"""Key of a proposal in a step: the group's slot, and the position among the group's operations."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A merged operation with all that was decided about it. See `practice.merge.edits`."""
+    """A merged operation and every decision about it. See `practice.merge.edits`."""
 
     operation: Operation
     label: int | None = None
-    """Label of the experience that it makes, rewrites or removes; None when it changes nothing."""
+    """Label of the experience that the edit adds, rewrites or removes; None without any change."""
     behind: tuple[ProposalKey, ...] = ()
-    """Proposals that it stands for."""
+    """Proposals that the edit stands for."""
     pruned: bool = False
-    """True for a removal that no merge asked for."""
+    """True for a removal that no merge requested."""
 
 
 def one_vote(votes: int) -> int:
-    """Return the one vote that a question has in a step, however often it says so."""
+    """Return the single vote of a question in a step, however many votes its attempts cast."""
     return (votes > 0) - (votes < 0)
 
 
 def sharpens(update: Operation, behind: Iterable[Operation]) -> bool:
-    """Return True when an update says what its target says, more clearly or for more cases.
+    """Return True if an update keeps its target's meaning and makes it clearer or more general.
 
-    Those of the proposals behind it that name the target decide; without one it may say anything.
+    The proposals behind it that name the target decide; without any, the update may mean anything.
     """
     named = [op for op in behind if op.target == update.target]
     return update.op == "UPDATE" and bool(named) and all(op.vote > 0 for op in named)
@@ -364,33 +365,33 @@ class Distilled:
     lessons: tuple[Lesson, ...] = ()
     operations: tuple[Operation, ...] = ()
     failed: str | None = None
-    """Reason why it taught nothing; None when it was distilled."""
+    """Reason why the distillation failed; None if it succeeded."""
     failed_kind: TeacherFailure | None = None
     """Kind of that failure."""
     unanswered: bool = False
-    """True when it failed because a request got no answer."""
+    """True if the distillation failed because a request got no answer."""
     unread: tuple[str, ...] = ()
-    """Reasons why attempts could not be summarised; the others were compared."""
+    """Reasons why attempts could not be summarised; the other attempts were compared."""
     shortened: int = 0
-    """Attempts whose transcript was too long for the teacher."""
+    """Number of attempts with a transcript too long for the teacher."""
     cut_chars: int = 0
-    """Characters of these that it did not read."""
+    """Number of characters cut from these transcripts."""
 
     @property
     def compared(self) -> bool:
-        """True when a comparison could be read, also where no proposal came of its lessons."""
+        """True if the comparison could be read, even if its lessons led to no proposal."""
         return self.failed is None or bool(self.lessons)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """One batch of samples and how many attempts each gets. Index = slot."""
+    """One batch of samples and the number of attempts at each. Index = slot."""
 
     step: int
     epoch: int
     batch: int
     slots: tuple[tuple[int, int], ...]
-    """(sample_id, attempts) per slot; no attempts for a question that cannot be scored."""
+    """(sample_id, attempts) per slot; 0 attempts for a question that cannot be scored."""
 
     @property
     def rollouts(self) -> int:
