@@ -1,7 +1,7 @@
 """Identity of a run: the config keys that a branch is bound to.
 
-The caller adds what no config holds: the verify file's hash, the start library,
-the format version, the planned samples.
+The caller adds the parts that are not in a config: the verify file's hash, the start library, the
+format version and the planned samples.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from grpo_practice.config.schema.tools import what_answers
 def _effects(
     model: type[BaseModel], prefix: str = "", outer: Effect | None = None
 ) -> Iterator[tuple[str, Effect]]:
-    """Yield every key of the model with its effect: its own, else that of what it stands in."""
+    """Yield every key of the model with its effect: its own, or else its section's."""
     for name, field in model.model_fields.items():
         own = next((m for m in field.metadata if isinstance(m, Effect)), None)
         inner = model_in(field.annotation)
@@ -30,15 +30,16 @@ def _effects(
 
 
 EFFECTS: Mapping[str, Effect] = dict(_effects(PracticeConfig))
-"""Every key of a practice config; those of an evaluation without their `evaluation.`."""
+"""Effect of every key of a practice config; evaluation configs omit the prefix `evaluation.`."""
 _SHARED = ("evaluation.verify.", "evaluation.agent.agent.instructions", "evaluation.judge_model.")
-"""Keys that a training run is bound to beside its own: prompt and score are those of practice."""
+"""Keys outside `train:` that a training run is bound to: it shares prompt and scoring with
+practice."""
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
-    """List every key of the config in dotted form with its value as JSON, secrets hidden.
+    """Return every dotted key of the config with its value as JSON, secrets hidden.
 
-    A model that is null has no keys. Mappings that are free in form are one value.
+    A model that is null contributes no keys. A free-form mapping counts as one value.
     """
     return dict(_leaves(redacted(config), "" if config.kind == "practice" else "evaluation."))
 
@@ -46,6 +47,7 @@ def flat(config: RunConfig) -> dict[str, Any]:
 def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
+        # Before the mapping test: a free-form mapping is one value, whatever its keys.
         if key in EFFECTS:
             yield key, value
         elif isinstance(value, dict):
@@ -55,10 +57,10 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 
 
 def identity_of(config: RunConfig) -> dict[str, Any]:
-    """Return the keys a branch is bound to, dotted as in the config's own YAML, values as JSON.
+    """Return the keys that a branch is bound to, as the config's own YAML names them.
 
-    `extra_args.timeout` is left out: how long we wait does not change what is asked; and so is
-    where the services behind tools are.
+    Values are JSON. `extra_args.timeout` is omitted because the waiting time does not change the
+    request. Addresses of the services behind tools are omitted too.
     """
     practice = config.kind == "practice"
     bound = {Effect.IDENTITY} if practice else {Effect.IDENTITY, Effect.EVAL}
@@ -69,16 +71,17 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
         if key.endswith(".extra_args") and value:
             value = {k: v for k, v in value.items() if k != "timeout"} or None
         if key.endswith(".toolkits"):
-            # What is left out here is free to change: never what a tool's answer depends on.
+            # Keys dropped here may change freely, so never drop one that affects a tool's answer.
             value = {name: what_answers(toolkit) for name, toolkit in value.items()}
         out[key if practice else key.removeprefix("evaluation.")] = value
     return out
 
 
 def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
-    """Return the keys a training run is bound to, as `identity_of` does.
+    """Return the keys that a training run is bound to, in the form of `identity_of`.
 
-    The length is among them unless the learning rate is constant: it would have been another one.
+    They include the run's length unless the learning rate is constant: any other schedule depends
+    on it.
 
     Raises:
         ValueError: The config has no `train:` section.
@@ -98,6 +101,6 @@ def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
 
 
 def temperature_of(config: PracticeConfig) -> float:
-    """Return the temperature that a training run samples at: its own, else that of practice."""
+    """Return the sampling temperature of a training run: its own, or else that of practice."""
     own = config.train.temperature if config.train else None
     return config.practice.rollout_temperature if own is None else own

@@ -1,4 +1,4 @@
-"""Configurations and variables as a caller gives them."""
+"""Configs and environment variables as a caller passes them."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -11,18 +11,22 @@ from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
 from grpo_practice.config.trust.word import user_trust
 
 ConfigInput = str | Path | Mapping[str, Any] | PracticeConfig | EvalConfig
-"""A file, the name of one in ./configs, YAML text (several lines), its mapping, or typed."""
+"""A file, a name of a file in ./configs, YAML text (several lines), a mapping, or a typed
+config."""
 
 
 def known(
     env: Mapping[str, str] | None, files: Sequence[Path] = (), hosts: Sequence[str] = ()
 ) -> Environment:
-    """Return the variables, those of the process where none are given, and whom the user trusts.
+    """Return the variables together with the user's trust.
 
-    `files` are files of others that are trusted from now on; `hosts` may be sent keys from now on.
+    Args:
+        env: The variables; None reads the process environment and the `.env` file.
+        files: Files of others that the user now trusts.
+        hosts: Hosts that may now receive keys.
 
     Raises:
-        ConfigError: There is a `.env` that cannot be read.
+        ConfigError: A `.env` file cannot be read.
     """
     if isinstance(env, Environment):
         return env

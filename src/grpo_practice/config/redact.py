@@ -1,4 +1,4 @@
-"""Secrets in config values become `***`, by the key they stand under and by what URLs look like."""
+"""Hiding of secrets in config values, recognised by their key or as a part of a URL."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ _SECRET_KEYS = frozenset(
     | {"search_api_key", "crawl_api_key"}
 )
 _REFERENCE = re.compile(r"(?:(?:Bearer|Basic) )?\$\{\s*oc\.env\s*:\s*\w+\s*(?:,\s*(?:null)?\s*)?\}")
-"""A value that only names an environment variable gives nothing away."""
+"""Pattern of a value that only names an environment variable, which is not a secret."""
 
 _REFERENCE_ANYWHERE = re.compile(r"\$\{\s*oc\.env")
 _GONE = object()
 
 
 def redact(value: Any, key: Key = ()) -> Any:
-    """Replace every secret in the value; `key` is where it stands."""
+    """Replace every secret in the value; `key` is the path to the value."""
     match value:
         case dict():
             return {k: redact(v, (*key, k)) for k, v in value.items()}
@@ -33,6 +33,7 @@ def redact(value: Any, key: Key = ()) -> Any:
             return None
         case _ if any(part in _SECRET_KEYS for part in key):
             text = str(value)
+            # An empty value stays visible: hiding it would suggest that a key is set.
             return text if not text or only_names_variable(text) else REDACTED
         case str() if "://" in value:
             return redact_url(value)
@@ -41,7 +42,7 @@ def redact(value: Any, key: Key = ()) -> Any:
 
 
 def without_secrets(value: Any, key: Key = ()) -> Any:
-    """Return plain values without those that are secrets, or come from the environment."""
+    """Return plain values without secrets and without values taken from the environment."""
     if isinstance(value, dict):
         kept = {k: v for k, v in value.items() if k not in _SECRET_KEYS}
         inner = {k: without_secrets(v, (*key, k)) for k, v in kept.items()}
@@ -52,12 +53,12 @@ def without_secrets(value: Any, key: Key = ()) -> Any:
 
 
 def only_names_variable(value: object) -> bool:
-    """Return whether the value is a reference to an environment variable, and nothing else."""
+    """Return whether the value is nothing but a reference to an environment variable."""
     return _REFERENCE.fullmatch(str(value)) is not None
 
 
 def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
-    """Yield every single value with the key it stands under; items of a list have numbers."""
+    """Yield every scalar value with its key; list items have numbers as keys."""
     if isinstance(values, dict):
         items: Iterable[tuple[str | int, Any]] = values.items()
     elif isinstance(values, list | tuple):
@@ -70,7 +71,7 @@ def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
 
 
 def secrets_in(values: Any) -> Iterator[str]:
-    """Yield every secret in config values, as `redact` finds them; variables filled in."""
+    """Yield every secret in config values that `redact` would hide; variables are filled in."""
     for key, value in leaves(values):
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         if not isinstance(text, str):
@@ -84,7 +85,7 @@ def secrets_in(values: Any) -> Iterator[str]:
 
 
 def redacted(config: BaseModel) -> dict[str, Any]:
-    """Return the config as plain values, secrets hidden."""
+    """Return the config as plain values with secrets hidden."""
     values = config.model_dump()
     redactor.know(secrets_in(values))
     hidden: dict[str, Any] = redactor.value(redact(values))

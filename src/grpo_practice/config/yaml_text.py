@@ -1,4 +1,4 @@
-"""A resolved configuration as YAML for a person, which reads back."""
+"""A resolved config as YAML for display, in a form that can be loaded again."""
 
 import re
 from secrets import token_hex
@@ -14,14 +14,14 @@ from grpo_practice.redact import REDACTED
 from grpo_practice.text import brief
 
 LINE = 500
-"""Characters of a comment."""
+"""Maximum number of characters in a comment."""
 
 
 def show(config: BaseModel, text: str) -> str:
-    """Return the resolved config as YAML that reads back, secrets hidden.
+    """Return the resolved config as YAML that can be loaded again, with secrets hidden.
 
-    Secrets, and notes on the origin of an endpoint, are comments: neither can be read back. A
-    secret that the composed config, `text`, takes from a variable is that variable.
+    Secrets and the origins of an endpoint appear as comments because neither can be loaded. If the
+    composed config, `text`, takes a secret from a variable, the variable appears in its place.
     """
     named = dict(leaves(parse_yaml(text, "the config").data))
     comments = dict[str, str]()
@@ -41,10 +41,10 @@ def show(config: BaseModel, text: str) -> str:
                     return named[key]
                 shown = f'"{value}"'
             case str():
-                return value.replace("${", r"\${")  # it was filled in: no variable any more
+                return value.replace("${", r"\${")  # already filled in, so not a variable
             case _:
                 return value
-        # A mark that no text of the config can hold: its line, and no other, becomes a comment.
+        # A random mark that no config text can contain, so that only this line becomes a comment.
         mark = f"x{token_hex(16)}"
         comments[mark] = shown
         return mark

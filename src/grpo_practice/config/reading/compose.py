@@ -1,7 +1,7 @@
-"""One config out of several files: the `defaults:` list, deep merging, `--set key=value`.
+"""Composition of one config from several files: `defaults:` lists, deep merging, `--set key=value`.
 
-A file is composed where it stands: `/agents/x@agent` inside a file that is included
-`@evaluation` lands in `evaluation.agent`. `# @package` headers therefore never matter.
+A file is composed at the position of its include: `/agents/x@agent` in a file that is included
+`@evaluation` becomes `evaluation.agent`. `# @package` headers therefore have no effect.
 """
 
 import re
@@ -24,19 +24,19 @@ from grpo_practice.redact import REDACTED
 
 MAX_FILES_DEEP = 16
 CONFIGS = "configs"
-"""Name of a project's folder of configs."""
+"""Name of a project's config folder."""
 _ENTRY = re.compile(r"/(?P<path>[^@\s]+)@(?P<package>\w[\w-]*(?:\.\w[\w-]*)*)")
 _KEY = re.compile(r"[^\s.=]+(?:\.[^\s.=]+)*")
 
 
 def packaged_configs() -> Path:
-    """Return the folder of shipped configs: in the package, or in a source checkout."""
+    """Return the folder of built-in configs, in the installed package or in a source checkout."""
     inside = Path(str(files("grpo_practice"))) / "configs"
     return inside if inside.is_dir() else Path(__file__).resolve().parents[4] / "configs"
 
 
 def is_file(path: Path) -> bool:
-    """Return whether there is such a file; False also for a name that no file can have."""
+    """Return whether the file exists; False also for a path that no file can have."""
     try:
         return path.is_file()
     except OSError:
@@ -44,15 +44,15 @@ def is_file(path: Path) -> bool:
 
 
 def compose(path: Path, *, foreign: bool = False) -> Tree:
-    """Read the file with everything its `defaults:` include, uninterpolated.
+    """Read the file with everything its `defaults:` include, without filling in variables.
 
-    Only files of the project's own folders are included: see `_folders`. A `foreign` one is an
-    agent's, which a stranger may have made: it includes configs alone, and nothing that only lies
-    beside it.
+    Only files in the project's own folders can be included: see `_folders`. A `foreign` file is an
+    agent's file that may come from a stranger: it can include only files from a configs folder, not
+    other files next to it.
 
     Raises:
-        ConfigError: A file is missing or not usable, an entry has another form, or what stands
-            for a hidden secret is given as one.
+        ConfigError: A file is missing or unusable, an entry has an unsupported form, or a secret is
+            only the placeholder for a hidden one.
     """
     tree = _compose(path, foreign, ())
     refuse_hidden(tree, str(path))
@@ -60,7 +60,10 @@ def compose(path: Path, *, foreign: bool = False) -> Tree:
 
 
 def refuse_hidden(tree: Tree, name: str) -> None:
-    """Raise if a secret is what hides one: a key of the environment would be sent in its place."""
+    """Raise ConfigError if a secret is the placeholder `***`.
+
+    Otherwise, a key from the environment would be sent in place of the hidden one.
+    """
     for key, value in leaves(tree.data):
         if value == REDACTED and redact("text", key) == REDACTED:
             place = tree.place(key) or Position(name)
@@ -71,7 +74,7 @@ def refuse_hidden(tree: Tree, name: str) -> None:
 
 
 def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
-    # Resolved, so that no link hides that files include each other.
+    # Resolve symlinks first, so that they cannot hide a cycle of includes.
     here = path.resolve()
     if here in stack:
         chain = " -> ".join(str(p) for p in (*stack[stack.index(here) :], here))
@@ -80,7 +83,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
         raise ConfigError(f"{path}: defaults are nested more than {MAX_FILES_DEEP} deep")
     own = read_yaml(path)
     entries = own.data.pop("defaults", None)
-    # A key that a file of others includes does not go to a URL of its own.
+    # A file of others must not redirect the API key of an included file to its own URL.
     combine = lay_over if foreign else merge
     out, folders = Tree({}), _folders(path, foreign)
     for entry, place in _entries(entries, own, path):
@@ -88,7 +91,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
             out = combine(out, own)
             continue
         found = _ENTRY.fullmatch(entry) if isinstance(entry, str) else None
-        # A dot-folder holds settings and keys of other programs.
+        # Dot-folders hold settings and keys of other programs.
         if found is None or any(part.startswith(".") for part in found["path"].split("/")):
             raise ConfigError(
                 f"{place.shown}: the defaults entry {entry!r} is not supported",
@@ -101,7 +104,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
 
 
 def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[Any, Position]]:
-    """Yield the entries in order, with `_self_` last when it is not among them."""
+    """Yield the entries in order, with `_self_` last if it is not listed."""
     if entries is not None and not isinstance(entries, list):
         raise ConfigError(f"{path}: defaults should be a list")
     listed = entries or []
@@ -114,11 +117,11 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[Any, Positio
 
 
 def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
-    """List the folders that a file may include from, nearest first, each with its outermost one.
+    """Return the folders a file may include from, nearest first, each with its outermost folder.
 
-    They are the file's parents up to the nearest one called `configs`, else up to the working
-    folder, else its own folder alone; then the `configs` of its project, and those that are
-    shipped. A working folder that has the user's home in it, or is it, is no project's.
+    These are the file's parents up to the nearest folder called `configs`, otherwise up to the
+    working folder, otherwise the file's own folder alone; then the project's `configs` folder and
+    the built-in one. A working folder that is or contains the user's home is not a project.
     """
     parents = including.resolve().parents
     configs = [folder for folder in parents if folder.name == CONFIGS]
@@ -126,14 +129,17 @@ def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     is_project = here in parents and not Path("~").expanduser().resolve().is_relative_to(here)
     outermost = configs[0] if configs else here if is_project else parents[0]
     own = [] if foreign and not configs else [f for f in parents if f.is_relative_to(outermost)]
-    # The working folder is not the project of a config from elsewhere, and may be a stranger's.
+    # A config elsewhere does not belong to the working folder, which may be a stranger's.
     project = here if foreign or here in parents else outermost.parent if configs else outermost
     shared = [(folder, folder.resolve()) for folder in (project / CONFIGS, packaged_configs())]
     return list(dict.fromkeys([*((folder, outermost) for folder in own), *shared]))
 
 
 def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> Path:
-    """Find `/name` in the first folder that has it, as a file that lies in the outermost one."""
+    """Return the file `/name` from the first folder that has it.
+
+    A link to a file outside the outermost folder is refused.
+    """
     for folder, outermost in folders:
         for suffix in (".yaml", ".yml"):
             candidate = folder / f"{name}{suffix}"
@@ -153,7 +159,7 @@ def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> P
 
 
 def merge(under: Tree, over: Tree) -> Tree:
-    """Merge both trees deeply; where both have a key the second wins."""
+    """Merge both trees deeply; the second wins if both have a key."""
     return Tree(_merge(under.data, over.data), {**under.places, **over.places})
 
 
@@ -168,14 +174,14 @@ def _merge(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lay_over(under: Tree, over: Tree) -> Tree:
-    """Merge both trees; a URL that `over` gives does not inherit the key of the URL before."""
+    """Merge both trees; a URL from `over` does not inherit the API key of the URL it replaces."""
     return merge(Tree(_keyless(under.data, over.data), under.places), over)
 
 
 def _keyless(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
     out = dict(under)
     if "base_url" in over and over["base_url"] != under.get("base_url"):
-        # A key is never sent to another address than the one that it was given for.
+        # Never send a key to any address except the one it was written for.
         out.pop("api_key", None)
     for name, inner in over.items():
         if isinstance(inner, dict) and isinstance(out.get(name), dict):
@@ -192,21 +198,21 @@ def nest(tree: Tree, package: Sequence[str]) -> Tree:
 
 
 Override = str | tuple[str, Any]
-"""`KEY=VALUE` as given to `--set`, or a dotted key and its typed value."""
+"""`KEY=VALUE` as passed to `--set`, or a dotted key with its typed value."""
 
 
 def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> Tree:
-    """Set each `a.b=c` in the tree, in order; values are read as YAML scalars.
+    """Set each `a.b=c` in the tree, in order; values are parsed as YAML scalars.
 
-    A value in brackets, braces or quotes is read as YAML. `strip` is a first key that may be left
-    out or written. Setting `verify` replaces a `verify_filename` pair. A URL that is set takes the
-    key of the one before it away, unless a key is set too.
+    A value in brackets, braces or quotes is parsed as YAML. `strip` is a first key that may be
+    omitted. Setting `verify` replaces `verify_filename` and `verify_func_name`. Setting a URL
+    removes the API key of the previous URL unless a key is set too.
 
     Raises:
-        ConfigError: An override has another form, or goes through a value that has no keys.
+        ConfigError: An override is malformed, or a part of its key has a scalar value.
     """
     pairs = [_parsed(o) if isinstance(o, str) else o for o in overrides]
-    # URLs first: one that changes takes the key before it away, and so must not come after a key.
+    # Apply URLs first: changing a URL drops the API key, but not a key that a later flag sets.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
         refuse_hidden(nest(Tree({key[-1]: value}), key[:-1]), flag)

@@ -1,4 +1,4 @@
-"""Config files: which one `--config NAME` means, and those that `init` writes."""
+"""Config files: the file that `--config NAME` selects, and the files that `init` writes."""
 
 import difflib
 from collections.abc import Iterator
@@ -13,19 +13,19 @@ from grpo_practice.errors import ConfigError
 
 Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
-"""Files of a new project: a commented config, variables, questions to begin with."""
+"""Files of a new project: a commented config, environment variables, and initial questions."""
 UNNAMED = (TEMPLATES[0], "grpo-practice.yaml")
-"""Configs that a command finds by itself in the current folder, as `make` finds its file."""
+"""Configs that a command finds in the current folder without `--config`, as `make` does."""
 
 
 def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
-    """Find the file called NAME: the path as typed, else in ./configs, else a shipped one.
+    """Find the file called NAME: the path as typed, then a file in ./configs, then a built-in one.
 
-    In a configs folder NAME or NAME.yaml is looked for under `practice/` and `eval/` (the
-    command's own first) and at the top.
+    In a configs folder, NAME and NAME.yaml are searched under `practice/` and `eval/` (the
+    command's own folder first) and at the top level.
 
     Raises:
-        ConfigError: There is none, or one place has two.
+        ConfigError: No file matches, or several files in one place do.
     """
     cwd = cwd or Path.cwd()
     typed = cwd / name
@@ -42,10 +42,10 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
 
 
 def config_here(command: Command, cwd: Path | None = None) -> Path | None:
-    """Return the config of the current folder that needs no naming; None where there is none.
+    """Return the current folder's config that needs no `--config`, or None.
 
     Raises:
-        ConfigError: There are two.
+        ConfigError: Two files qualify.
     """
     cwd = cwd or Path.cwd()
     for names in [("eval.yaml",)] * (command == "eval") + [UNNAMED]:
@@ -59,7 +59,7 @@ def config_here(command: Command, cwd: Path | None = None) -> Path | None:
 
 
 def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
-    # A path is tried as typed only; in a configs folder it would find another file than it says.
+    # Absolute paths and paths with `..` would select a file outside the configs folder.
     if ".." in Path(name).parts or Path(name).is_absolute():
         return
     other = "eval" if command == "practice" else "practice"
@@ -71,30 +71,30 @@ def _candidates(folder: Path, name: str, command: Command) -> Iterator[Path]:
 
 
 def project_config(dataset: str) -> Path | None:
-    """Return the config that `init` wrote here, where it evaluates on this dataset."""
+    """Return the config that `init` wrote here if it evaluates on this dataset, else None."""
     named = project_evaluation().at("data").data.get("dataset")
     return Path(TEMPLATES[0]) if named == dataset else None
 
 
 def project_evaluation() -> Tree:
-    """Return what the config that `init` wrote here says of evaluation; nothing without one."""
+    """Return the evaluation section of the config that `init` wrote here, or an empty tree."""
     path = Path(TEMPLATES[0])
     try:
         return (compose(path) if is_file(path) else Tree({})).at("evaluation")
-    except ConfigError:  # said by the command that uses it
+    except ConfigError:  # the command that loads it reports the error
         return Tree({})
 
 
 def is_divided(dataset: str) -> bool:
-    """Return True where the config that `init` wrote here names a part of this dataset."""
+    """Return whether the config that `init` wrote in this folder names a part of this dataset."""
     return any(project_config(f"{dataset}-{part}") for part in ("test", "train"))
 
 
 def _near(name: str, cwd: Path) -> str:
-    # By stem: an ending in common makes no two names alike.
+    # Compare stems: the common suffix would make all names look similar.
     here = {path.stem: path.name for path in cwd.glob("*.yaml") if is_file(path)}
     stem = Path(name).name.removesuffix(".yaml")
-    if near := difflib.get_close_matches(stem, here, n=1):  # a shipped one may be as near
+    if near := difflib.get_close_matches(stem, here, n=1):  # prefer it to a built-in config
         return f"did you mean {here[near[0]]}?"
     known = set(here.values())
     for folder in (cwd / "configs", packaged_configs()):
@@ -108,9 +108,9 @@ def _near(name: str, cwd: Path) -> str:
 
 
 def init_files(exp_id: str) -> dict[str, str]:
-    """Return the files of a new project by name; raise ConfigError if `exp_id` cannot be a name."""
+    """Return the files of a new project by name; raise ConfigError for an invalid `exp_id`."""
     check_name(exp_id, "an experiment")
     folder = packaged_configs() / "templates"
     texts = {name: (folder / name.removeprefix(".")).read_text("utf-8") for name in TEMPLATES}
-    quoted = f"exp_id: '{exp_id}'"  # in quotes: `true` and `1.5` are names too
+    quoted = f"exp_id: '{exp_id}'"  # quoted, because `true` and `1.5` are valid names
     return {name: text.replace("exp_id: my_first_practice", quoted) for name, text in texts.items()}

@@ -1,4 +1,4 @@
-"""One config on its way from a composed tree to a model, collecting everything that is wrong."""
+"""Conversion of one composed config into a model, collecting all problems on the way."""
 
 import copy
 import os
@@ -48,12 +48,12 @@ class ComposedConfig:
 
     @property
     def name(self) -> str:
-        """Name of the config in errors."""
+        """Name of the config in error messages."""
         return str(self.path) if self.path else "the config"
 
 
 class Draft:
-    """One config on its way from a composed tree to a model, collecting what is wrong."""
+    """A config between its composed tree and its model, with the problems found so far."""
 
     def __init__(self, source: ComposedConfig, tree: Tree, kind: ConfigKind) -> None:
         self.source = source
@@ -65,16 +65,18 @@ class Draft:
         self.ignored = settle(self.data, kind, self.problems)
         self.keys = Keys(self.data, tree, source.env, self.problems)
         self.hidden = set[Key]()
-        """Sections of endpoints whose key was hidden when the config was stored."""
+        """Model provider sections whose API key was hidden when the config was stored."""
         self.evaluation: Key = ("evaluation",) if kind == "practice" else ()
         self._one_verify_key()
         self.stored: dict[str, Any] = {}
         self.demands = list[Demand]()
 
     def validate(self, model: type[M]) -> M:
-        """Fill in variables and validate the data; raise all problems so far as a ConfigError."""
-        self.stored = copy.deepcopy(self.data)  # before variables are filled in: it is kept
+        """Fill in variables and validate the data; raise a ConfigError with all problems so far."""
+        self.stored = copy.deepcopy(self.data)  # the stored form keeps `${…}`, never its values
+        # After the copy: a stored config keeps a judge that this verify function does not call.
         self._leave_out_unused()
+        # Before variables are filled in: afterwards their names are gone.
         self.demands += variables_named(self.data)
         self._refuse_untrusted()
         for key, prefix in self._providers():
@@ -83,7 +85,7 @@ class Draft:
         values = interpolate(self.data, self.source.env, self.problems)
         redactor.know(secrets_in(values))
         self.problems += _hidden_values(values)
-        # A variable that is not set would be reported again as a text of the wrong type.
+        # An unset variable would be reported a second time, as a text of the wrong type.
         unfilled = {p.key for p in self.problems}
         try:
             config = model.model_validate(values)
@@ -94,10 +96,11 @@ class Draft:
         return config
 
     def finish(self, config: RunConfig) -> None:
-        """Note what the config, with every endpoint resolved, asks for and gives away.
+        """Check the programs, files and hosts that a config with resolved endpoints names.
 
         Raises:
-            ConfigError: It is data of others, and names a program, a file or a host for a key.
+            ConfigError: A config of others names a program, a file or a host for a key without the
+                user's trust.
         """
         self.demands += programs_named(config)
         self._refuse_untrusted()
@@ -110,7 +113,7 @@ class Draft:
             self.check()
 
     def check(self) -> None:
-        """Raise the problems collected, if there are any."""
+        """Raise the problems collected so far, if any, as a ConfigError."""
         emptied = self.source.env.emptied
         found = [replace(p, hint=emptied(f"{p.text} {p.hint}") or p.hint) for p in self.problems]
         raise_problems(found, self.tree, self.source.name)
@@ -121,14 +124,14 @@ class Draft:
 
     @property
     def asks(self) -> bool:
-        """Whether it asks for what only a trusted config may have."""
+        """Whether the config requests something that only a trusted config may have."""
         return bool(self.demands) or any(map(self.keys.names_host, self._sections()))
 
     @property
     def has_key_of_others(self) -> bool:
-        """Whether a file of others brings a key, or the address of one, that is hidden when stored.
+        """Whether a file of others supplies a key, or the host for one, that is hidden when stored.
 
-        Read back as the user's own, it would be sent a key of the environment in its place.
+        Reloaded as the user's own config, it would be sent a key from the environment instead.
         """
         return any(
             self.keys.of_others(key)
@@ -137,11 +140,11 @@ class Draft:
         )
 
     def _sections(self) -> list[Key]:
-        """List the keys of model providers."""
+        """Return the keys of all model provider sections."""
         return [key for key, _ in self._providers()]
 
     def refuse_secrets(self, config: BaseModel) -> None:
-        """Raise ConfigError if a secret stands in a text that is stored in clear."""
+        """Raise ConfigError if a text that is stored in clear contains a secret."""
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
                 reason = "it holds a secret (an API key, a header, a part of a URL)"
@@ -152,15 +155,15 @@ class Draft:
         self.check()
 
     def text(self) -> str:
-        """Return the composed config as YAML, variables not filled in, secrets hidden."""
+        """Return the composed config as YAML, with variables not filled in and secrets hidden."""
         return dump_yaml(redactor.value(redact(self.stored)))
 
     def section(self, key: Key) -> dict[str, Any]:
-        """Return the mapping at a key; an empty one where there is none."""
+        """Return the mapping at a key, or an empty mapping."""
         return section_at(self.data, key)
 
     def _providers(self) -> list[tuple[Key, str]]:
-        """List the keys of model providers, and the environment names that go with each."""
+        """Return the keys of all model provider sections, each with the prefix of its variables."""
         at, last = self.evaluation, "model_provider"
         teacher: Key = ("practice", "teacher_model", last)
         tools: Key = (*at, "agent", "toolkits")
@@ -172,7 +175,7 @@ class Draft:
         ]
 
     def _leave_out_unused(self) -> None:
-        """Drop a judge that is never asked: it may name variables that are not set."""
+        """Drop a judge that is never called: it may name variables that are not set."""
         section = self.section(self.evaluation)
         if "judge_model" not in section or "verify" not in section:
             return
@@ -184,7 +187,7 @@ class Draft:
             self.ignored.append("judge_model is ignored: this verify function asks no model")
 
     def _one_verify_key(self) -> None:
-        """Turn `verify_filename` and `verify_func_name`, another spelling, into `verify`."""
+        """Convert `verify_filename` and `verify_func_name`, the published spelling, to `verify`."""
         section = self.section(self.evaluation)
         file = section.pop("verify_filename", None)
         func = section.pop("verify_func_name", None)
@@ -204,6 +207,7 @@ class Draft:
             key = "verify_func_name" if isinstance(file, str) else "verify_filename"
             text = "is missing: verify_filename and verify_func_name go together"
             self.problems.append(Problem((*self.evaluation, key), text))
+            # A placeholder, so that validation does not report `verify` as missing, too.
             section["verify"] = "math"
         elif file in REFERENCE_FILES and not (self.source.base_dir / file).is_file():
             section["verify"] = dict(REFERENCE_FILES[file])
@@ -213,12 +217,12 @@ class Draft:
     def _from_here(self, name: str, *key: str) -> str:
         """Return `path.py[:func]` relative to the config's folder.
 
-        The name changes only if it stands in an included YAML file of another folder, and the
-        Python file lies beside that one.
+        The name changes only if an included YAML file in another folder names it and the Python
+        file is next to that YAML file.
         """
         place, here = self.tree.place((*self.evaluation, *key)), self.source.base_dir
         file, colon, func = name.rpartition(":") if ":" in name else (name, "", "")
-        # Values of a flag or of a stored config come from no folder.
+        # A value from a flag or from a stored config has no folder.
         if self.source.path is None or place is None or place.line is None:
             return name
         folder = Path(place.file).resolve().parent
@@ -230,21 +234,26 @@ class Draft:
 _NAMES = frozenset(
     {"exp_id", "name", "model", "dataset", "practice_dataset_name", "select_dataset"}
 )
-"""Keys whose text names a row of the database, or who answered."""
+"""Keys whose text is stored in clear as a name: of a database row, or of the model that
+answered."""
 _STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
 
 
 def _stored_in_clear(values: Any) -> Iterator[tuple[Key, str]]:
-    """Yield names, texts for models, parameters of verify functions, and values sent in bodies."""
+    """Yield all texts that are stored in clear, with their keys.
+
+    These are names, texts for models, parameters of verify functions, and values sent in request
+    bodies.
+    """
     for key, value in leaves(values):
         last = next((part for part in reversed(key) if isinstance(part, str)), "")
         if isinstance(value, str) and (last in LITERAL | _NAMES or _STORED_WITH & {*key}):
-            # In YAML, parameters stand beside the function's name.
+            # `params` is not a key in YAML, where parameters are next to the function's name.
             yield tuple(p for p in key if isinstance(p, str) and p != "params"), value
 
 
 def _hidden_values(values: Any) -> Iterator[Problem]:
-    """Yield secrets that were hidden when the config was stored and that nothing replaces."""
+    """Yield a problem for each secret that was hidden when stored and that nothing replaces."""
     for key, value in leaves(values):
         if isinstance(value, str) and (
             REDACTED in url_secrets(value)

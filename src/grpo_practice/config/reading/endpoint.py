@@ -1,4 +1,4 @@
-"""URL and key of a model: both from one source, so that no key goes astray."""
+"""URL and API key of a model, taken from one source so that no key reaches a wrong host."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,26 +20,26 @@ OPENAI_URL = "https://api.openai.com/v1"
 
 @dataclass(frozen=True, slots=True)
 class Tier:
-    """A URL and the key that came with it."""
+    """A URL with the API key from the same source."""
 
     name: str
-    """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or whose model it is."""
+    """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or the role whose model it is."""
     url: str
     key: str | None
     origin: str
     """Source of the URL."""
     key_origin: str
-    """Source of the key, or the place for one."""
+    """Source of the key, or the place to put one."""
     variable: str | None = None
-    """Variable that holds the key, where one does."""
+    """Variable that holds the key, if a variable does."""
     address: Address = NOWHERE
-    """Source of the URL."""
+    """Source of the URL, for the trust rules."""
     split: bool = False
-    """Whether URL and key are from two places."""
+    """Whether URL and key come from two different places."""
 
 
 def tier_of(provider: ModelProvider, address: Address) -> Tier | None:
-    """Return URL and key of the agent's model; None when it is simulated."""
+    """Return URL and key of the agent's model; None if it is simulated."""
     if not provider.base_url:
         return None
     at, key_at = f"the agent ({provider.origin})", f"the agent ({provider.key_origin})"
@@ -47,7 +47,7 @@ def tier_of(provider: ModelProvider, address: Address) -> Tier | None:
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:
-    """Read `NAME_BASE_URL` and `NAME_API_KEY`; None when neither is set."""
+    """Read `NAME_BASE_URL` and `NAME_API_KEY`; return None if neither is set."""
     both = url_name, key_name = f"{name}_BASE_URL", f"{name}_API_KEY"
     url, key = env.get(url_name), env.get(key_name)
     if not url and not key:
@@ -55,7 +55,7 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     source = url_name if url else key_name
     line = env.line(source)
     address = Address(f"{source} in {line}", line, (url_name,) if url else ())
-    # Else a folder's `.env` could have the user's key sent to any host.
+    # Otherwise, a folder's `.env` could send the user's own key to any host.
     split = bool(url and key) and not env.together(*both)
     if name == "OPENAI" and not url:
         url = OPENAI_URL
@@ -67,12 +67,18 @@ def env_tier(env: Environment, name: str) -> Tier | None:
 
 
 def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree) -> bool:
-    """Make a provider of the config, still uninterpolated, ready for the environment.
+    """Prepare a provider section for filling in variables; return whether its key was hidden.
 
-    A `sim` that the config names is built in unless the config has a base_url of its own: a URL
-    that only the environment knows serves the `sim` that the environment names. A key that was
-    hidden in a stored config is taken out; returns whether there was one. The section is changed in
-    place; it stands at `key`, and `prefix` begins the variables that go with its role.
+    A `sim` that the config names is the built-in endpoint unless the config has its own base_url: a
+    URL that only the environment sets serves a `sim` that the environment names. A key that was
+    hidden in a stored config is removed.
+
+    Args:
+        provider: The section, variables not filled in; changed in place.
+        env: Environment variables.
+        prefix: Prefix of the variables of the section's role.
+        key: Key of the section in the config.
+        tree: The composed config.
     """
     _settle_sim(provider, env, prefix)
     shown = (*tree.prefix, *key)
@@ -86,14 +92,14 @@ def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, t
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
-    """Name the key a value stands under, and the variables that it was filled from."""
+    """Return the key of a value and the variables it was filled from, for display."""
     names = [f"{name} in {env.origin(name)}" for name in variables(value) if name in env]
     return ", from ".join([dotted(key), *names])
 
 
 def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None:
     named = provider.get("model")
-    # A default, as in `${oc.env:UTU_LLM_MODEL,sim}`, is the config's word.
+    # The default in `${oc.env:UTU_LLM_MODEL,sim}` counts as the config's own choice.
     by_env = any(env.get(name) for name in variables(named))
     if not is_sim(interpolate(named, env, [])):
         return
@@ -111,18 +117,19 @@ def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None
 def resolve(
     provider: ModelProvider, tiers: Sequence[Tier], key: Key, problems: list[Problem]
 ) -> tuple[ModelProvider, Tier | None]:
-    """Return the provider with a concrete URL and key, and the tier that gave the key.
+    """Return the provider with a concrete URL and key, and the tier that supplied the key.
 
-    The config's own URL goes with the config's own key, else with the key of a tier that names the
-    same host, else with none. Without a URL in the config the first tier gives both.
+    If the config has a URL, it is combined with the config's own key, otherwise with the key of a
+    tier for the same host, otherwise with no key. If the config has no URL, the first tier supplies
+    both.
     """
     if is_sim(provider.model) and not provider.base_url:
         return provider.model_copy(
             update={"api_key": None, "origin": "simulated in this program"}
         ), None
     if provider.base_url:
-        # The key of a tier goes to the tier's own host alone: who wrote the URL may be a stranger.
-        # The scheme is a part of the host: over http, a key for https would travel in clear.
+        # A tier's key goes only to the tier's own host: a stranger may have written this URL.
+        # The scheme must match too: over http, a key for https would be sent in clear text.
         wanted = host_of(provider.base_url)
         same = (t for t in tiers if not t.split and t.url and host_of(t.url) == wanted)
         tier = next(same, None)
@@ -131,6 +138,7 @@ def resolve(
         found = {"api_key": SecretStr(tier.key), "key_origin": tier.key_origin}
         return provider.model_copy(update=found), tier
     if provider.key is not None:
+        # A key without a URL is sent only to the URL of the tier that has the same key.
         tiers = [t for t in tiers if t.key == provider.key]
     if not tiers:
         problems.append(_no_url(provider, key))
@@ -143,7 +151,7 @@ def resolve(
 
 
 def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
-    """Return the provider at the URL and with the key of a tier."""
+    """Return the provider with the URL and the key of a tier."""
     secret = SecretStr(tier.key) if tier.key else None
     at = {"origin": tier.origin, "key_origin": tier.key_origin}
     return provider.model_copy(update={"base_url": tier.url, "api_key": secret, **at})
@@ -159,7 +167,7 @@ def _no_url(provider: ModelProvider, key: Key) -> Problem:
 
 
 def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> str | None:
-    """Return a sentence when a key stands ready in the environment but is not sent."""
+    """Return a notice if the environment has a key for this role that is not sent, else None."""
     name = f"{prefix}_API_KEY"
     if provider.key or not provider.base_url or not env.get(name):
         return None

@@ -1,4 +1,4 @@
-"""The environment a config may read: the process's, and the known names of a `.env` file."""
+"""Environment variables of a config, from the process and, for known names, from a `.env` file."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,17 +10,18 @@ from grpo_practice.redact import environment_secrets, redactor
 from grpo_practice.text import is_loopback, is_web_address
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
-"""Names a `.env` may set; a `PATH` or `LD_PRELOAD` in one is not ours to load."""
+"""Prefixes of names that a `.env` file may set. A `PATH` or `LD_PRELOAD` in one is ignored."""
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_PROJECT_NAME")
-"""Names a `.env` may set, too, if this Phoenix is on this machine: traces hold questions."""
+"""Names that a `.env` file may set only if Phoenix runs on this machine: traces contain
+questions."""
 
 PROCESS = "the environment"
-"""Origin of a variable that no file sets, as people read it."""
+"""Origin of a process variable, as shown to the user."""
 _NOBODY = Trust()
 
 
 class Environment(dict[str, str]):
-    """Variables by name, those of the process before those of the `.env` file; whom to trust."""
+    """Variables by name, with the user's trust; process variables override the `.env` file."""
 
     def __init__(
         self,
@@ -31,7 +32,7 @@ class Environment(dict[str, str]):
         trust: Trust = _NOBODY,
         lines: Mapping[str, int] | None = None,
     ) -> None:
-        """Put the two together, remembering which was which."""
+        """Combine both sources, remembering the origin of each variable."""
         super().__init__({**(dotenv or {}), **process})
         self._process = frozenset(process)
         self.path = path
@@ -41,9 +42,10 @@ class Environment(dict[str, str]):
         self._emptied = [n for n, text in (dotenv or {}).items() if text and process.get(n) == ""]
 
     def emptied(self, text: str | None = None) -> str | None:
-        """Return a sentence on variables that `.env` sets and the process's environment empties.
+        """Return a notice about variables that `.env` sets and the process sets to empty.
 
-        With a text, only variables that it names count. None without such a variable.
+        If a text is given, only variables that it mentions count. Returns None if there are no such
+        variables.
         """
         names = [name for name in self._emptied if text is None or name in text]
         said = [
@@ -54,61 +56,62 @@ class Environment(dict[str, str]):
         return "; ".join(said) or None
 
     def origin(self, name: str) -> str:
-        """Say where a variable was set."""
+        """Return the origin of a variable: the environment or the `.env` file."""
         return PROCESS if name in self._process else str(self.path)
 
     def line(self, name: str) -> str:
-        """Return where a variable was set: the file with its line, or the environment."""
+        """Return the origin of a variable; for a `.env` file, with the line number."""
         line = None if name in self._process else self._lines.get(name)
         return self.origin(name) if line is None else f"{self.path}:{line}"
 
     def together(self, url: str, key: str) -> bool:
-        """Return whether both variables are from one place, or a folder that the user trusts."""
+        """Return whether both variables have one origin, or the user trusts the `.env` folder."""
         places = {self.origin(url), self.origin(key)}
         return len(places) == 1 or self.trusts_dotenv
 
     @property
     def trusts_dotenv(self) -> bool:
-        """Whether the `.env` file lies in a folder that the user trusts."""
+        """Whether the `.env` file is in a folder that the user trusts."""
         return self.path is not None and self.trust.folder_of(self.path)
 
 
 def as_environment(env: Mapping[str, str]) -> Environment:
-    """Return the mapping as an `Environment`; a plain one stands for the process's."""
+    """Return the mapping as an `Environment`; a plain mapping counts as the process's variables."""
     return env if isinstance(env, Environment) else Environment(env)
 
 
 def read_environment(
     process: Mapping[str, str], cwd: Path | None = None, *, trust: Trust | None = None
 ) -> Environment:
-    """Read the process's variables, and the known ones of the nearest `.env` of the project.
+    """Read the process's variables, and the known names from the project's nearest `.env` file.
 
-    The secrets among all of them are known to the redactor then, used or not.
+    All secrets among them are registered with the redactor, whether used or not.
 
-    The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git`
-    or `pyproject.toml`, or `cwd` itself where there is none. Without a `trust` it is that of the
+    The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git` or
+    `pyproject.toml`, or `cwd` itself if no such folder exists. `trust` defaults to the trust of the
     process's user.
 
     Raises:
-        ConfigError: There is a `.env` that cannot be read.
+        ConfigError: A `.env` file cannot be read.
     """
     redactor.know(environment_secrets(process))
     path, trust = _find(cwd or Path.cwd()), trust or user_trust(process)
     if path is None:
         return Environment(process, trust=trust)
+    # Imported late, because most commands find no `.env` file.
     from dotenv.parser import parse_stream
 
     try:
         readable_by_others = path.stat().st_mode & 0o077
         with path.open(encoding="utf-8-sig") as file:
-            # Without interpolation: a `$` in a key is a `$`.
+            # python-dotenv's interpolation is bypassed, because a key may contain `$`.
             bindings = [one for one in parse_stream(file) if one.key is not None]
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read {path}: {e}") from e
     values = {str(one.key): one.value for one in bindings}
     lines = dict[str, int]()
     for one in bindings:
-        text = one.original.string  # with the blank lines before the variable
+        text = one.original.string  # includes the blank lines before the variable
         blank = text[: len(text) - len(text.lstrip())].count("\n")
         lines[str(one.key)] = one.original.line + blank
     given = {k: v for k, v in values.items() if v is not None}

@@ -1,7 +1,8 @@
-r"""`${oc.env:NAME}` and `${oc.env:NAME,default}` in config values; nothing else is expanded.
+r"""Expansion of `${oc.env:NAME}` and `${oc.env:NAME,default}` in config values.
 
-OmegaConf's own resolver is not used: it refuses any text with an unpaired `${` (LaTeX in
-instructions), refuses a URL with `=` as a default, and reads the process environment only.
+Nothing else is expanded. OmegaConf's own resolver is not used because it refuses any text with an
+unpaired `${` (LaTeX in instructions), refuses a URL with `=` as a default, and reads only the
+process environment.
 """
 
 import re
@@ -16,44 +17,44 @@ _FORM = re.compile(r"\\\$\{|\$\{([^${}]*)\}|\$\{")
 _ENV = re.compile(r"\s*oc\.env\s*:\s*([A-Za-z_]\w*)\s*(?:,(.*))?", re.DOTALL)
 
 LITERAL = frozenset({"instructions", "agent_objective", "learning_objective"})
-r"""Keys whose text is a value as it stands, but for `\\\${`, which is `${`: see `escaped`."""
+r"""Keys whose text is taken literally, except that `\\\${` means `${`: see `escaped`."""
 
 _ESCAPED = re.compile(r"(?<!\\)((?:\\{4})*)\\{3}\$\{")
 _DOLLAR_BRACE = re.compile(r"(\\*)\$\{")
 
 _USUAL = {"UTU_LLM_TYPE": "chat.completions", "JUDGE_LLM_TYPE": "chat.completions"}
-"""Values of unset variables that always mean the same."""
+"""Values of variables that have a fixed default when unset."""
 
 
 def variables(value: object) -> list[str]:
-    """List the environment variables a raw config value refers to."""
+    """Return the environment variables that a raw config value refers to."""
     bodies = (m[1] for m in _FORM.finditer(str(value)) if m[1] is not None)
     return [found[1] for body in bodies if (found := _ENV.fullmatch(body))]
 
 
 def variable(value: object) -> str | None:
-    """Return the environment variable that a raw value is filled from; None if it has more."""
+    """Return the variable that makes up the whole raw value; None if the value is anything else."""
     whole = _FORM.fullmatch(str(value))
     found = _ENV.fullmatch(whole[1] or "") if whole else None
     return found[1] if found else None
 
 
 def escaped(text: str) -> str:
-    r"""Return a literal text as this tool and the reference implementation read it alike.
+    r"""Escape a literal text such that this tool and the reference implementation read it alike.
 
-    The reference resolves a loaded file twice, and a `\${` becomes `${` each time: n backslashes
-    before a `${` are 4n + 3 in the file.
+    The reference resolves a loaded file twice, and each time `\${` becomes `${`. Therefore, n
+    backslashes before a `${` become 4n + 3 in the file.
     """
     return _DOLLAR_BRACE.sub(lambda m: "\\" * (4 * len(m[1]) + 3) + "${", text)
 
 
 def unescaped(text: str) -> str:
-    r"""Return the value of a literal text; a `${` that nothing escapes stays."""
+    r"""Return the value of a literal text; a `${` that is not escaped stays as it is."""
     return _ESCAPED.sub(lambda m: "\\" * (len(m[1]) // 4) + "${", text)
 
 
 def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
-    """Replace every `${oc.env:…}` in the value; add one that cannot be to `problems`."""
+    """Replace every `${oc.env:…}` in the value; add a problem for each one that has no value."""
     match value:
         case dict():
             return {
@@ -91,6 +92,7 @@ def _text(
         return missing if value is None else value
 
     whole = _FORM.fullmatch(raw)
+    # A value that is nothing but a variable may become null; inside a text, null becomes "".
     if whole is not None and whole[1] is not None:
         value = one(whole[1])
         return None if value is missing else EnvText(value)
@@ -104,7 +106,7 @@ def _text(
         value = one(found[1])
         return "" if value is missing else str(value)
 
-    # One pass: a variable's value is never expanded again.
+    # A single pass, so that the value of a variable is never expanded itself.
     return EnvText(_FORM.sub(part, raw))
 
 

@@ -1,4 +1,4 @@
-"""The one loader of all commands: files, flags and environment in; a frozen config out."""
+"""The config loader of all commands: files, flags and environment in, a frozen config out."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -32,54 +32,55 @@ C = TypeVar("C", PracticeConfig, EvalConfig)
 
 @dataclass(frozen=True, slots=True)
 class StoredText:
-    """A config as a database has it."""
+    """A config as a database stores it."""
 
     text: str
     base_dir: Path
-    """Folder that files named in it are relative to."""
+    """Folder for relative file names in the config."""
     database: Path
-    """File that it is in."""
+    """Database file that contains the config."""
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[C]):
-    """A config, and what a command says about it."""
+    """A config with the notices that a command shows about it."""
 
     config: C
     path: Path | None
-    """The file it was read from; None for a stored text, or flags alone."""
+    """File that the config was read from; None for a stored text or for flags alone."""
     base_dir: Path
-    """Folder that files named in the config are relative to."""
+    """Folder for relative file names in the config."""
     text: str
-    """The composed config as YAML, variables not filled in, secrets hidden; it loads again."""
+    """Composed config as YAML, variables not filled in and secrets hidden; it can be loaded
+    again."""
     ignored: list[str]
-    """A sentence for each key that has no effect."""
+    """Messages about keys that have no effect, one per key."""
     notices: list[str]
-    """Sentences that a person should read."""
+    """Messages for the user."""
     routes: list[KeyRoute]
-    """Ways of the environment's secrets: which goes where, and who says so."""
+    """Routes of the environment's secrets: the recipient of each, and the setting that names it."""
     trust: Trust
     asks: bool
-    """Whether it asks for what only a trusted config may: a program, a file, a key for a host."""
+    """Whether the config requests a program, a file or a key for a host, which requires trust."""
     vouched: bool = True
-    """Whether no address in it is of others with a key of theirs."""
+    """Whether no file of others supplies both an address and a key that is hidden when stored."""
     addresses: tuple[str, ...] = ()
-    """Those of the notices that repeat what the user's own `.env` says, beside the config."""
+    """Notices that only repeat settings of the user's own `.env` file next to the config."""
 
     @property
     def announcements(self) -> list[str]:
-        """Sentences that are said before the first request: which key goes where."""
+        """Messages to show before the first request: the recipient of each key."""
         return sentences(self.routes)
 
     def as_evaluation(self: "Loaded[PracticeConfig]", config: EvalConfig) -> "Loaded[EvalConfig]":
-        """Return the config of an evaluation that this run makes; all is announced already."""
+        """Return an evaluation config of this run, without the notices that were already shown."""
         mine = cast("Loaded[EvalConfig]", self)
         return replace(mine, config=config, ignored=[], notices=[], routes=[], addresses=())
 
     def remember(self) -> None:
-        """Remember this config as one that the user trusts, for when a run is gone on with."""
+        """Remember this config as trusted by the user, for resuming a run."""
         if self.asks and self.vouched:
-            with suppress(ConfigError):  # a home that cannot be written to: --trust says it again
+            with suppress(ConfigError):  # home is read-only: the user repeats --trust
                 self.trust.remember([stored_digest(self.text, self.base_dir)], None)
 
     def is_trusted(self, path: Path) -> bool:
@@ -88,7 +89,7 @@ class Loaded(Generic[C]):
 
 
 Source = Path | Tree | StoredText | None
-"""A config: in a file, as values, as a database has it, or None for overrides alone."""
+"""A config: a file, values, a stored text, or None if overrides supply everything."""
 
 
 def load_practice(
@@ -98,14 +99,14 @@ def load_practice(
     *,
     trains: bool = False,
 ) -> Loaded[PracticeConfig]:
-    """Load a practice config, with `a.b=c` overrides laid over it.
+    """Load a practice config and apply `a.b=c` overrides to it.
 
-    Without a source, everything is in the overrides: texts as for `--set`, or keys with typed
-    values. A hidden key of a stored text comes from `env`. One that trains has a `train:` section,
-    and only a judge that is asked needs an address.
+    Without a source, the overrides contain everything: texts as for `--set`, or keys with typed
+    values. The hidden key of a stored text is taken from `env`. With `trains`, the config must have
+    a `train:` section, and only a judge that is called needs an address.
 
     Raises:
-        ConfigError: It cannot be used; the message names each wrong key with file and line.
+        ConfigError: The config is unusable; the message names each wrong key with file and line.
     """
     composed = _composed(source, env)
     loaded = _practice(composed, overrides, trains=trains)
@@ -124,11 +125,14 @@ def load_eval(
     *,
     agent: Path | None = None,
 ) -> Loaded[EvalConfig]:
-    """Load an evaluation config: the whole of it, or a practice config's `evaluation:`.
+    """Load an evaluation config, or the `evaluation:` section of a practice config.
 
-    The agent in a file of its own is laid over the config's. Overrides come last; they are relative
-    to the evaluation, and a first `evaluation.` may be written. Without an `exp_id` it has the
-    practice config's, else the dataset's name. Errors are those of `load_practice`.
+    An agent's file is laid over the config's agent. Overrides come last; their keys are relative to
+    the evaluation, and the prefix `evaluation.` is optional. `exp_id` defaults to the practice
+    config's, or else to the dataset's name.
+
+    Raises:
+        ConfigError: The config is unusable, as for `load_practice`.
     """
     return _eval(_composed(source, env), overrides, agent)
 
@@ -166,8 +170,9 @@ def _practice(
     if isinstance(evaluation, dict) and evaluation.get("exp_id") is None and "exp_id" in draft.data:
         evaluation["exp_id"] = draft.data["exp_id"]
     config = draft.validate(PracticeConfig)
+    # Training on local weights must work on a machine without an endpoint.
     if trains and not _asks_while_training(config, source.env):
-        return _loaded(draft, config)  # without any model that is asked, none needs an address
+        return _loaded(draft, config)  # no model is called, so none needs an address
     roles = draft.roles()
     agent, evaluation = _eval_models(config.evaluation, roles, ("evaluation",))
     teacher = roles.teacher(
@@ -187,9 +192,10 @@ def _practice(
 
 
 def _asks_while_training(config: PracticeConfig, env: Environment) -> bool:
-    """Return whether the judge has to be resolved: nobody else is asked.
+    """Return whether training calls a judge, whose endpoint must then be resolved.
 
-    A function of the user's may do without one, as most do, and then none has to be named.
+    A user's verify function may or may not call the judge, and most do not, so for such a function
+    the judge is resolved only if a model is named.
     """
     evaluation = config.evaluation
     named = evaluation.student.model_provider.model or evaluation.judge.model_provider.model
@@ -208,7 +214,7 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        # A database may say any folder: it does not choose whose programs a trusted file starts.
+        # A database can claim any folder: it must not choose whose programs a trusted file starts.
         folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
         own = read_agent(agent, source.env.trust, folders)
         if _is_practice(own):
@@ -218,13 +224,14 @@ def _eval(
             )
         tree = _without_other_type(tree, own)
         tree = lay_agent_over(tree, own)
+    # After the agent's file, so that flags override it.
     tree = override(tree, overrides, strip="evaluation")
     draft = Draft(source, tree, "eval")
     dataset = draft.section(("data",)).get("dataset")
     if dataset is None:
         hint = "--dataset NAME, or evaluation.data.dataset in the config"
         draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
-        # The dataset would give it its name: without one, that is all there is to add.
+        # The name would come from the dataset: do not report it as missing, too.
         draft.data.setdefault("exp_id", "unnamed")
     elif draft.data.get("exp_id") is None:
         draft.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset
@@ -238,9 +245,9 @@ def _eval(
 
 
 def _without_other_type(tree: Tree, own: Tree) -> Tree:
-    """Return a config without its agent, but for the model, where a file has one of another type.
+    """Return the config with its agent reduced to the model if the agent's file has another type.
 
-    The keys of one type mean nothing to another, so that such agents cannot be merged.
+    The keys of one agent type mean nothing to another, so such agents cannot be merged.
     """
     under = tree.data.get("agent")
     if not isinstance(under, dict) or own.data.get("type") in (None, under.get("type", "simple")):
@@ -250,7 +257,7 @@ def _without_other_type(tree: Tree, own: Tree) -> Tree:
 
 
 def _loaded(draft: Draft, config: C) -> Loaded[C]:
-    # The environment has added keys by now; any later message or stored text may quote them.
+    # Keys from the environment are filled in by now; any later message may quote them.
     redactor.know(secrets_in(config.model_dump()))
     draft.refuse_secrets(config)
     draft.finish(config)
@@ -273,7 +280,7 @@ def _loaded(draft: Draft, config: C) -> Loaded[C]:
 
 
 def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig, EvalConfig]:
-    """Resolve the models of the evaluation; drop a judge that is not asked."""
+    """Resolve the models of the evaluation; drop a judge that is not called."""
     model = roles.student(config.agent.model, (*at, "agent", "model"))
     toolkits = dict(config.agent.toolkits)
     for name, kit in toolkits.items():
@@ -290,7 +297,7 @@ def _eval_models(config: EvalConfig, roles: Roles, at: Key) -> tuple[AgentConfig
 
 
 def _one_dataset_key(draft: Draft) -> None:
-    """Turn `data.practice_dataset`, another spelling, into `data.practice_dataset_name`."""
+    """Convert `data.practice_dataset`, an alias, to `data.practice_dataset_name`."""
     section = draft.section(("data",))
     if "practice_dataset" not in section:
         return

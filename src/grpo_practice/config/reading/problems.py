@@ -1,4 +1,4 @@
-"""Everything wrong with a config, said at once: file, line, key, value, and the way out."""
+"""All problems of a config in one message: file, line, key, value and a way out."""
 
 import difflib
 import math
@@ -16,16 +16,16 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import brief, nearest
 
 SHOWN = 20
-"""Problems named in one message."""
+"""Maximum number of problems in one message."""
 KEY = 100
-"""Characters of a key that are shown."""
+"""Maximum number of characters of a key that are shown."""
 _ABSENT = object()
 _BOOLS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One key that cannot be used as it is."""
+    """A key that cannot be used as it is."""
 
     key: Key
     text: str
@@ -35,9 +35,10 @@ class Problem:
 
 
 def raise_problems(problems: Sequence[Problem], tree: Tree, name: str) -> None:
-    """Raise what is wrong with a config, if anything, as one ConfigError, a line each."""
+    """Raise one ConfigError with a line for each problem; return if there are no problems."""
     if not problems:
         return
+    # Several checks may report the same problem.
     different = list(dict.fromkeys(problems))
     if len(different) == 1:
         raise ConfigError(_line(different[0], tree), hint=different[0].hint)
@@ -59,19 +60,19 @@ def _line(problem: Problem, tree: Tree) -> str:
 
 
 def dotted(key: Key) -> str:
-    """Join a key's parts: `practice.epochs`."""
+    """Join the parts of a key: `practice.epochs`."""
     return ".".join(str(part) for part in key)
 
 
 def section_at(data: Any, key: Key) -> dict[str, Any]:
-    """Return the mapping at a key; an empty one where there is none."""
+    """Return the mapping at a key, or an empty mapping."""
     for part in key:
         data = data.get(part) if isinstance(data, dict) else None
     return data if isinstance(data, dict) else {}
 
 
 def value_at(data: Any, key: Key) -> Any:
-    """Return the value at a key, or one that equals no value of a config."""
+    """Return the value at a key, or the sentinel `_ABSENT`."""
     for part in key:
         known = (
             data if isinstance(data, dict) else range(len(data) if isinstance(data, list) else 0)
@@ -83,18 +84,18 @@ def value_at(data: Any, key: Key) -> Any:
 
 
 def _shown(value: Any, key: Key) -> str:
-    """Show the value, short, with control characters visible and secrets hidden."""
+    """Return the value as short text, with control characters escaped and secrets hidden."""
     value = redactor.value(redact(value, key))
     text = ascii(value) if not str(value).isprintable() else repr(value)
     return text if len(text) <= 80 else f"{text[:77]}…"
 
 
 def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> Iterable[Problem]:
-    """Put the problems pydantic found into our words."""
+    """Convert pydantic's errors to problems in our own words."""
     for n, found in enumerate(error.errors(include_url=False, include_context=False)):
         key = _key(found["loc"], data, found["type"])
         if found["type"] == "extra_forbidden":
-            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # costs milliseconds
+            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # takes ms each
             yield Problem(key, "unknown key", near)
         elif found["type"] == "missing":
             yield Problem(key, "is missing", f"add {dotted(key)} to the config")
@@ -106,10 +107,10 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
 
 
 def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
-    """Guess where an unknown key was meant to stand."""
+    """Suggest the key that an unknown key was meant to be."""
     here = _fields(root, key[:-1])
     elsewhere = [k for k in keys_of(root) if k.rpartition(".")[2] == name]
-    # A key of that very name deeper in this section is nearer than one spelt like it beside it.
+    # Prefer an exact match deeper in this section to a similar key on the same level.
     section = "".join(f"{part}." for part in key[:-1])
     if below := next((k for k in elsewhere if k.startswith(section)), None):
         return f"did you mean {below}?"
@@ -119,7 +120,7 @@ def _unknown(name: str, key: Key, root: type[BaseModel]) -> str | None:
 
 
 def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
-    """Yield the dotted names of all single values a model and the models in it hold."""
+    """Yield the dotted names of all scalar fields in a model and its nested models."""
     for name, field in model.model_fields.items():
         inner = model_in(field.annotation)
         if inner is None:
@@ -129,7 +130,7 @@ def keys_of(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _key(loc: Iterable[str | int], data: Any, kind: str) -> Key:
-    """Return the error's key in the data, without the union branches that pydantic adds to it."""
+    """Return the error's key in the data, without the union branches that pydantic adds."""
     key: Key = ()
     for part in loc:
         if value_at(data, (*key, part)) is not _ABSENT:
@@ -151,7 +152,7 @@ def _wrong(kind: str, message: str, value: object) -> tuple[str, str | None]:
 
 
 def coercion_hint(kind: str, value: object) -> str | None:
-    """Say what to write instead of a value of the wrong type; None when that is not clear."""
+    """Return a hint on how to write a value of the wrong type; None if that is not clear."""
     if kind.startswith("string") and isinstance(value, bool | int | float):
         return "put it in quotes"
     if kind.startswith(("int", "float")) and isinstance(value, bool):
@@ -180,14 +181,14 @@ def _number_hint(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Suggest the nearest known names, or all of them when they are few."""
+    """Suggest the nearest known names, or list all of them if they are few."""
     known = sorted(set(known))
     everything = f"known here: {', '.join(known)}" if known else None
     return nearest(name, known) or everything
 
 
 def _fields(model: type[BaseModel], key: Key) -> list[str]:
-    """List the field names of the model at a key."""
+    """Return the field names of the model at a key."""
     for part in key:
         field = model.model_fields.get(str(part))
         inner = field and model_in(field.annotation)
@@ -198,7 +199,7 @@ def _fields(model: type[BaseModel], key: Key) -> list[str]:
 
 
 def model_in(annotation: Any) -> type[BaseModel] | None:
-    """Return the config model a field holds, unless it holds none or several by name."""
+    """Return the config model of a field; None for other types and for mappings of models."""
     if get_origin(annotation) is dict:
         return None
     for kind in get_args(annotation) or (annotation,):

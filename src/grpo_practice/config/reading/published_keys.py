@@ -1,7 +1,7 @@
-"""Keys of the published schema that are not ours: accepted and ignored, or refused with a way out.
+"""Keys of the published schema that this program lacks: ignored, or refused with a way out.
 
-A key that is not named here and is no field of a model is unknown. The tables are by kind of
-section; the last part of a key may end in `*`.
+A key that is neither listed here nor a field of a model is unknown. Each table is grouped by kind
+of section; the last part of a key may end in `*`.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,7 +39,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
         "termination_max_tokens": "transcripts are not cut while they are played",
     },
 }
-"""Keys that are ignored, each with the reason."""
+"""Ignored keys, each with the reason."""
 REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
     "practice": {
         "preset": "names settings of the reference; write them out",
@@ -57,7 +57,7 @@ REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
         "customized_classname": _OWN_TOOLS,
     },
 }
-"""Keys that are refused if they ask for something, and ignored otherwise, each with a way out."""
+"""Keys that are refused if they request something and ignored otherwise, each with a way out."""
 REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
     "agent": {
         "type": (
@@ -97,13 +97,13 @@ SECTIONS: Mapping[str, Mapping[str, str]] = {
         **{f"evaluation.{k}".rstrip("."): v for k, v in _OF_EVAL.items()},
     },
 }
-"""Per kind of config: where each section stands."""
+"""Locations of sections, by kind of config."""
 
 
 def settle(
     data: dict[str, Any], kind: Literal["eval", "practice"], problems: list[Problem]
 ) -> list[str]:
-    """Take out of `data` what is ignored or refused; a sentence for each ignored key."""
+    """Remove ignored and refused keys from `data`; return a message for each ignored key."""
     ignored = list[str]()
     for start, name in _sections(data, kind):
         section = section_at(data, start)
@@ -126,7 +126,7 @@ def settle(
 
 
 def _unused(name: str, section: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return keys that other keys of their section make useless, each with the reason."""
+    """Return the keys that other keys of their section make useless, each with the reason."""
     match name:
         case "evaluation":
             data = section_at(section, ("data",))
@@ -137,7 +137,7 @@ def _unused(name: str, section: Mapping[str, Any]) -> Mapping[str, str]:
                 found["eval_method"] = REFUSED_UNLESS_EMPTY["evaluation"]["eval_method"]
             return found
         case "agent" if isinstance(section.get("workers"), list | dict):
-            return {"workers": _MANY_AGENTS}  # a table of agents there, a number of processes here
+            return {"workers": _MANY_AGENTS}  # a table of agents in the reference, a number here
         case "toolkit" if section.get("mode") == "builtin":
             return {"mcp_*": "only a toolkit of `mode: mcp` has a server"}
         case _:
@@ -151,7 +151,7 @@ def _says_nothing(value: Any) -> bool:
 
 
 def _sections(data: Any, kind: Literal["eval", "practice"]) -> Iterator[tuple[Key, str]]:
-    """Yield the key of each section, with its kind; `*` stands for any key of a mapping."""
+    """Yield the key of each section with its kind; `*` matches any key of a mapping."""
     for pattern, name in SECTIONS[kind].items():
         above, star, rest = pattern.partition(".*")
         key: Key = tuple(above.split(".")) if above else ()
@@ -162,9 +162,10 @@ def _sections(data: Any, kind: Literal["eval", "practice"]) -> Iterator[tuple[Ke
 
 
 def _taken(section: Any, patterns: Mapping[str, str]) -> Iterator[tuple[Key, Any, str]]:
-    """Take keys out of a section; yield each with its value and the text of its pattern."""
+    """Remove matching keys from a section; yield each with its value and the pattern's text."""
     for pattern, text in patterns.items():
         *above, last = pattern.split(".")
         parent = section_at(section, tuple(above))
+        # A list, because the loop removes keys from `parent`.
         for name in [name for name in parent if fnmatchcase(name, last)]:
             yield (*above, name), parent.pop(name), text

@@ -32,19 +32,19 @@ _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",
     "extra_query", "extra_body", "extra_headers", "extra_args",
 )  # fmt: skip
-"""Settings of the student that say how to reach its endpoint, not how it should answer."""
+"""Settings of the student that concern access to its endpoint, not the answers."""
 
 
 class Roles:
-    """Resolves the models of one config; what is missing is added to the problems of `keys`."""
+    """Resolver for the models of one config; it adds missing settings to the problems of `keys`."""
 
     def __init__(self, keys: Keys, hidden: Container[Key], notices: list[str]) -> None:
         """Resolve models of a config.
 
         Args:
-            keys: Where keys of the config go, noted as models are resolved.
+            keys: Record of the recipients of the config's keys, filled while models are resolved.
             hidden: Sections whose key was hidden when the config was stored.
-            notices: Sentences for a person; some are added.
+            notices: Messages for the user; resolving adds to them.
         """
         self.keys = keys
         self.env = keys.env
@@ -52,7 +52,7 @@ class Roles:
         self.hidden = hidden
         self.notices = notices
         self.agent = NOWHERE
-        """Source of the URL of the student."""
+        """Source of the student's URL."""
 
     def student(self, own: ModelConfig, key: Key) -> ModelConfig:
         """Resolve the agent's model: URL and key from the config, `UTU_LLM_*` or `OPENAI_*`."""
@@ -63,7 +63,7 @@ class Roles:
         return student
 
     def teacher(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """Resolve a model called as a teacher: its own, else the student's with `model_params`."""
+        """Resolve a teacher's model: its own, or else the student's with `model_params`."""
         if own is None or own.model_provider == ModelProvider():
             return self._as_student(own, student, key)
         provider = own.model_provider
@@ -75,7 +75,7 @@ class Roles:
         )
 
     def judge(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """Resolve the model that scores: its own, else `JUDGE_LLM_*`, else the student's."""
+        """Resolve the model that scores: its own, then `JUDGE_LLM_*`, then the student's."""
         named, at = self.env.get("JUDGE_LLM_MODEL"), self.env.get("JUDGE_LLM_BASE_URL")
         if (own is None or own.model_provider == ModelProvider()) and not named and not at:
             return self._as_student(own, student, key)
@@ -88,12 +88,12 @@ class Roles:
         return _caller(self._resolved(config, provider, tiers, key, "JUDGE_LLM", named=tier))
 
     def _as_student(self, own: ModelConfig | None, student: ModelConfig, key: Key) -> ModelConfig:
-        """Return the student's model as a caller; it is asked where the student is."""
+        """Return the student's endpoint with a teacher's or judge's settings."""
         self.keys.models[key] = student.model_provider, self.agent
         return _caller(own or _plain(student), student.model_provider)
 
     def services(self, config: SearchConfig, key: Key) -> SearchConfig:
-        """Fill in the keys of the services; one that is missing is a problem."""
+        """Fill in the API keys of the services; add a problem for each missing key."""
         search = "SERPER_API_KEY" if config.search_engine == "google" else "JINA_API_KEY"
         address, own = config.search_address, config.search_api_key
         wanted = [("search_api_key", search, config.search_url, address, own)]
@@ -108,8 +108,8 @@ class Roles:
             named_by = Address(f"{dotted(key)}.{field_name}")
             if url is not None:
                 named_by = self.keys.address((*key, field_name.replace("api_key", "url")))
-            # A key of the environment goes to the service it is for, or to this machine: anywhere
-            # else it would go to whoever wrote the config.
+            # A key of the environment goes only to its own service or to this machine. Any other
+            # address may have been written by a stranger.
             if url is not None and not is_loopback(urlsplit(url).hostname or ""):
                 if value:
                     self.notices.append(
@@ -128,7 +128,7 @@ class Roles:
     def _named(
         self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""
     ) -> tuple[ModelProvider, Tier | None]:
-        """Fill in the model name; a `sim` of the environment is served at the URL there."""
+        """Fill in the model name; return the environment's tier if its `sim` has a URL there."""
         if provider.model:
             return provider, None
         named = self.env.get(f"{prefix}_MODEL")
@@ -155,10 +155,10 @@ class Roles:
         *,
         named: Tier | None = None,
     ) -> ModelConfig:
-        """Resolve the endpoint at a key, and note where it is and which key it is sent.
+        """Resolve the endpoint of a section, and record its address and the key that it is sent.
 
-        `tiers` may give it URL and key, and `named` does. The student's key in another role goes
-        where the student's goes, and is noted there.
+        `tiers` may supply URL and key; `named` always does. If another role uses the student's key,
+        the key goes to the student's host and is recorded there.
         """
         if not provider.model:
             return config
@@ -170,7 +170,7 @@ class Roles:
             own, provider = False, at_tier(provider, tier)
         else:
             known = [t for t in tiers if t is not None]
-            if hidden:  # a key without a host may stand in for the one that was hidden
+            if hidden:  # a key without a URL may replace the hidden one
                 url = provider.base_url
                 known = [t if t.url else replace(t, url=url, address=address) for t in known]
             provider, tier = resolve(provider, known, at, self.problems)
@@ -188,7 +188,7 @@ class Roles:
         return config.model_copy(update={"model_provider": provider})
 
     def _send_key(self, url: str, at: Key, address: Address, tier: Tier | None) -> None:
-        """Note that the key of a section, or of the tier that it comes from, goes to a URL."""
+        """Record that the key of a section, or of the tier it comes from, is sent to a URL."""
         if tier is None:
             written = section_at(self.keys.data, at).get("api_key")
             for name in self.keys.held(written):
@@ -198,14 +198,17 @@ class Roles:
 
 
 def _plain(student: ModelConfig) -> ModelConfig:
-    """Return the student's model with none of the student's own sampling."""
+    """Return the student's model without the student's sampling settings."""
     carried = {name: getattr(student.model_settings, name) for name in _CARRIED}
     settings = ModelSettings().model_copy(update=carried)
     return ModelConfig(model_settings=settings, model_params=student.model_params)
 
 
 def _caller(config: ModelConfig, provider: ModelProvider | None = None) -> ModelConfig:
-    """Lay `model_params` over the model's settings, as teacher or judge call it; temperature 0."""
+    """Add `model_params` to the model's settings, as teacher and judge calls use them.
+
+    The temperature defaults to 0.
+    """
     params: ModelParams = config.model_params
     given = params.model_dump(exclude_none=True)
     if config.model_settings.temperature is None:

@@ -1,8 +1,8 @@
-"""YAML text as plain values, each key with the place it stands at.
+"""YAML text as plain values, with the position of each key.
 
 Stricter than YAML 1.1, which turns `no` into False, `010` into 8 and `12:30` into 750: only `true`,
-`false`, `null` and decimal numbers mean something; everything else is the text that was typed,
-numbers too large to hold among it.
+`false`, `null` and decimal numbers are converted. Everything else stays text, including numbers
+that are too large.
 """
 
 import math
@@ -27,11 +27,11 @@ Key = tuple[str | int, ...]
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 64
 MAX_NODES = 20_000
-"""Limit of keys, values and collections in a document."""
+"""Maximum number of keys, values and collections in a document."""
 MAX_REPEATED = 1_000
-"""Nodes that aliases may add to a document."""
+"""Maximum number of nodes that aliases may add to a document."""
 MAX_DIGITS = 640
-"""Limit of a whole number; Python can be set to read no longer ones."""
+"""Maximum length of an integer; Python's own limit for parsing one can be set as low as this."""
 
 _SCALARS = {
     "tag:yaml.org,2002:null": re.compile(r"~|null|Null|NULL|"),
@@ -54,42 +54,43 @@ class Position:
     file: str
     line: int | None = None
     brought_by: Path | None = None
-    """File of others that it comes from, such as an agent's; None for the user's own."""
+    """File of others, such as an agent's, that supplied the value; None for the user's own
+    values."""
     trusted: bool = True
-    """Whether it may name programs, files and variables, wherever it comes from."""
+    """Whether the value may name programs, files and variables, whatever its source."""
 
     @property
     def shown(self) -> str:
-        """`math.yaml:12`, or the file alone."""
+        """`math.yaml:12`, or only the file if there is no line."""
         return self.file if self.line is None else f"{self.file}:{self.line}"
 
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """A mapping of plain values, and where each key of it was written."""
+    """A mapping of plain values, with the position of each key."""
 
     data: dict[str, Any]
     places: Mapping[Key, Position] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
-    """Keys above `data` in the file, when it is a part of one."""
+    """Keys above `data` in the file, if the tree is a part of one."""
 
     def place(self, key: Key) -> Position | None:
-        """Return where the key, or what it stands under, was written."""
+        """Return the position of the key, or of its nearest parent."""
         while key and key not in self.places:
             key = key[:-1]
         return self.places.get(key)
 
     def at(self, name: str) -> "Tree":
-        """Return the mapping under a key (empty when there is none), as a tree of its own."""
+        """Return the mapping under a key as a tree; an empty tree if there is no mapping."""
         part = self.data.get(name)
         places = {k[1:]: p for k, p in self.places.items() if k[:1] == (name,)}
         return Tree(part if isinstance(part, dict) else {}, places, (*self.prefix, name))
 
 
 class _Loader(yaml.SafeLoader):
-    """Composes nodes; what a plain scalar means is decided by `_SCALARS` alone."""
+    """Composer of nodes; `_SCALARS` alone decides the type of a plain scalar."""
 
-    # Empty: otherwise PyYAML copies those of YAML 1.1 into it.
+    # Must be defined here: otherwise PyYAML copies the resolvers of YAML 1.1 into this class.
     yaml_implicit_resolvers = {}  # noqa: RUF012 - the name PyYAML looks up
     _ours = {**_SCALARS, _MERGE: re.compile("<<")}  # noqa: RUF012
 
@@ -100,12 +101,12 @@ class _Loader(yaml.SafeLoader):
 
     @override
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        # Before it is composed: that is recursive.
+        # Check before composing, which is recursive and would overflow the stack.
         if self.depth == MAX_DEPTH and self.check_event(yaml.CollectionStartEvent):
             event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]
             where = _at(self.name, event)
             raise ConfigError(f"{where}: nested more than {MAX_DEPTH} deep")
-        # While they are read: 80,000 keys take seconds, most of them in PyYAML's scanner.
+        # Check while reading: 80,000 keys take seconds, mostly in PyYAML's scanner.
         self.nodes += 1
         if self.nodes > MAX_NODES:
             where = _at(self.name, self.peek_event())  # type: ignore[no-untyped-call]
@@ -117,12 +118,12 @@ class _Loader(yaml.SafeLoader):
 
 
 for _tag, _pattern in _Loader._ours.items():
-    # To the end of the text: PyYAML uses match(), for which a beginning is enough.
+    # Anchor at the end: PyYAML calls match(), which accepts a prefix.
     _Loader.add_implicit_resolver(_tag, re.compile(rf"(?:{_pattern.pattern})\Z"), None)
 
 
 def plain(text: str) -> Any:
-    """Read the text as a plain YAML scalar: None, a bool, an int, a float, or itself."""
+    """Parse the text as a plain YAML scalar: None, a bool, an int, a float, or the text itself."""
     for tag, pattern in _SCALARS.items():
         if pattern.fullmatch(text):
             return _scalar(tag, text)
@@ -147,22 +148,22 @@ def read_yaml(path: Path) -> Tree:
     """Read the mapping in a file.
 
     Raises:
-        ConfigError: It cannot be read, is too large, or is not a YAML mapping.
+        ConfigError: The file cannot be read, is too large, or is not a YAML mapping.
     """
     return parse_yaml(read_text(path), str(path))
 
 
 def read_text(path: Path) -> str:
-    """Read a file that a person writes.
+    """Read a text file that a person wrote.
 
     Raises:
-        ConfigError: It cannot be read, is too large, or is not UTF-8.
+        ConfigError: The file cannot be read, is too large, or is not UTF-8.
     """
     try:
-        if path.exists() and not path.is_file():  # a pipe may never end, or never begin
+        if path.exists() and not path.is_file():  # reading a pipe may block forever
             raise ConfigError(f"{path} is not a regular file")
         with path.open("rb") as file:
-            # Not by the size on record: a file may grow, and some in /proc are 0 bytes long.
+            # Do not rely on st_size: a file may grow, and files in /proc report 0 bytes.
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         hint = nearest_file(path) or f"it was looked for in {path.parent.resolve()}"
@@ -170,7 +171,7 @@ def read_text(path: Path) -> str:
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
     try:
-        # A byte-order mark would become a part of the first key.
+        # utf-8-sig: a byte-order mark would become a part of the first key.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
@@ -178,14 +179,14 @@ def read_text(path: Path) -> str:
 
 
 def parse_yaml(text: str, name: str) -> Tree:
-    """Parse a mapping; an empty text is an empty one. Errors call the text `name`.
+    """Parse a mapping; an empty text is an empty mapping. Error messages call the text `name`.
 
     Raises:
-        ConfigError: It is not YAML, has a duplicate key, a tag, a cycle, or too much nesting or
-            repetition, or is not a mapping.
+        ConfigError: The text is not YAML, has a duplicate key, a tag, a cycle, or too much nesting
+            or repetition, or is not a mapping.
     """
-    # Before it is parsed: errors quote the text.
-    redactor.know(key_shaped(text))  # wherever one was pasted
+    # Register secrets before parsing, because parser errors quote the text.
+    redactor.know(key_shaped(text))  # anything that looks like a key
     value, places = parse_document(text, name)
     if value is None:
         return Tree({})
@@ -196,18 +197,18 @@ def parse_yaml(text: str, name: str) -> Tree:
 
 
 def parse_value(text: str, name: str) -> Any:
-    """Parse a single YAML value, in brackets or quotes; errors are those of `parse_yaml`."""
+    """Parse a single YAML value in brackets or quotes; raise the errors of `parse_yaml`."""
     return parse_document(text, name)[0]
 
 
 def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
-    """Parse any YAML value; return it with the place of each key. See `parse_yaml`."""
+    """Parse any YAML value; return it with the position of each key. Errors: see `parse_yaml`."""
     try:
         loader = _Loader(text, name)
         node = loader.get_single_node()
         if node is None:
             return None, {}
-        _check_repeats(node, name)  # before merge keys are expanded, which doubles what they name
+        _check_repeats(node, name)  # before merge keys duplicate nodes
         reader = _Reader(name, loader)
         return reader.value(node, ()), reader.places
     except yaml.MarkedYAMLError as e:
@@ -219,9 +220,9 @@ def parse_document(text: str, name: str) -> tuple[Any, dict[Key, Position]]:
 
 
 def _check_repeats(root: yaml.Node, name: str) -> None:
-    """Refuse aliases that contain themselves, or that blow the document up."""
+    """Raise ConfigError for cyclic aliases and for aliases that expand the document too much."""
     sizes: dict[int, int] = {}
-    """Nodes below each node, itself included; 0 while they are counted."""
+    """Number of nodes below each node, itself included; 0 while they are being counted."""
 
     def size(node: yaml.Node) -> int:
         if id(node) not in sizes:
@@ -244,7 +245,7 @@ def _at(name: str, part: yaml.Node | yaml.Event) -> str:
 
 
 class _Reader:
-    """Turns the nodes of one document into plain values, noting each key's line."""
+    """Converter of a document's nodes to plain values; it records the line of each key."""
 
     def __init__(self, name: str, loader: _Loader) -> None:
         self.name = name
@@ -264,7 +265,7 @@ class _Reader:
         raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
 
     def mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
-        # Before merge keys are expanded: a key that overrides a merged one does not stand twice.
+        # Check before expanding merge keys: a key that overrides a merged one is no duplicate.
         seen: dict[str, int] = {}
         for name, _ in node.value:
             if not isinstance(name, yaml.ScalarNode) or name.tag not in (_TEXT, _MERGE):
@@ -286,16 +287,17 @@ class _Reader:
 
 
 _BREAKS = frozenset("\x85\u2028\u2029\ufeff")
-"""Characters that only survive between double quotes."""
+"""Characters that survive only in double quotes."""
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper that writes texts of several lines as such."""
+    """Dumper that writes multi-line texts as literal blocks."""
 
     def text(self, text: str) -> yaml.ScalarNode:
-        """Quote all that may start a number: what is one differs between YAML versions."""
+        """Represent the text, quoting everything that could be a number in some version of YAML."""
         plain_start = text[:1].isalpha() or text[:1] in ("$", "/")
         style = '"' if _BREAKS & set(text) or not plain_start else None
+        # A literal block keeps instructions readable, but cannot hold the characters in `_BREAKS`.
         style = "|" if "\n" in text and not style else style
         return self.represent_scalar(_TEXT, text, style=style)
 
@@ -304,5 +306,5 @@ _Dumper.add_representer(str, _Dumper.text)
 
 
 def dump_yaml(value: Any) -> str:
-    """Write the value as YAML that reads back as the same value."""
+    """Dump the value as YAML that loads as the same value."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)

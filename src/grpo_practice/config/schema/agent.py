@@ -1,4 +1,4 @@
-"""The agent of a config: its model, tools and instructions."""
+"""The agent section of a config: model, tools and instructions."""
 
 import shlex
 from ipaddress import ip_address
@@ -19,28 +19,28 @@ class AgentProfile(Model):
     name: str = Field("default", min_length=1, max_length=200)
     """Name of the agent."""
     instructions: Text = ""
-    """System prompt, taken literally: no braces, dollars or variables are expanded."""
+    """System prompt, taken literally: braces, dollar signs and variables are not expanded."""
 
 
 MOST_WORKERS = 1_024
 
 
 class ProxyConfig(Model):
-    """The address at which programs ask their model."""
+    """Address at which agent programs call their model."""
 
     host: str = Field(LOOPBACK, min_length=1)
-    """Address to listen at. Beyond this machine it takes TLS."""
+    """Address to listen on. An address outside this machine requires TLS."""
     port: int = Field(0, ge=0, le=65_535)
-    """Port to listen at; 0 is any that is free."""
+    """Port to listen on; 0 picks a free port."""
     url: Url[str | None] = None
-    """Address that programs are told, where a tunnel or a server stands in front of this one.
-    null is that of host and port."""
+    """URL that programs use if a tunnel or a reverse proxy forwards to this address. null builds
+    the URL from host and port."""
     tls_cert: str | None = None
-    """File of a certificate, with those that lead to its authority (PEM)."""
+    """PEM file with the TLS certificate and its chain of authorities."""
     tls_key: str | None = None
-    """File of its key, without a passphrase (PEM)."""
+    """PEM file with the certificate's private key, without a passphrase."""
     insecure: bool = False
-    """Whether addresses and conversations may leave this machine in clear."""
+    """Whether addresses and conversations may leave this machine unencrypted."""
 
     @model_validator(mode="after")
     def _reachable(self) -> "ProxyConfig":
@@ -64,17 +64,17 @@ class ProxyConfig(Model):
 
 
 class RayConfig(Model):
-    """A Ray cluster on which programs run."""
+    """A Ray cluster that runs agent programs."""
 
     address: str = Field(pattern=r"^(local|[^\s/]+:[0-9]+)$")
-    """`host:port` of its head; `local` starts one here, for the command. Nothing is joined that is
-    not named."""
+    """`host:port` of the cluster's head node, or `local` to start a cluster on this machine for the
+    duration of the command. No other cluster is ever joined."""
     num_cpus: float = Field(1.0, gt=0)
-    """Cores that a program is given."""
+    """CPU cores that each program gets."""
     resources: dict[str, Annotated[float, Field(gt=0)]] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Custom resources that a program is given: `{browser: 1}`."""
+    """Custom resources that each program gets, for example `{browser: 1}`."""
     runtime_env: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Environment that Ray makes on a node before: `pip`, `working_dir`, `env_vars` and others."""
+    """Environment that Ray sets up on a node first: `pip`, `working_dir`, `env_vars` and others."""
 
     @field_validator("resources")
     @classmethod
@@ -99,56 +99,59 @@ _OF_PROGRAMS = {
     "executor": "it starts no program",
     "ray": "it starts no program",
 }
-"""Keys of agents that are programs, and why another has no use for them."""
+"""Keys that only agents that are programs use, each with the reason other agents cannot use it."""
 
 
 class AgentConfig(Model):
     """The agent that plays the rollouts."""
 
     type: Literal["simple", "python", "command"] = "simple"
-    """`simple`: one question and one reply, or with toolkits as many turns as it takes.
-    `python`, `command`: an agent of your own.
-    """
+    """`simple`: one question and one reply, or, with toolkits, a conversation of several turns.
+    `python`, `command`: an agent of your own."""
     model: ModelConfig = ModelConfig()
-    """Model of the agent."""
+    """Model that the agent calls."""
     agent: AgentProfile = AgentProfile()
-    """Name and instructions."""
+    """Name and instructions of the agent."""
     toolkits: dict[str, Toolkit] = {}  # noqa: RUF012 - pydantic copies defaults
-    """simple: its tools. Built in are `python_executor` and `search`; others come by MCP."""
+    """simple: the agent's tools. `python_executor` and `search` are built in; other tools come from
+    MCP servers."""
     max_turns: int = Field(50, ge=1)
-    """simple: most model calls of one rollout with tools; then one more, without tools."""
+    """simple: maximum number of model calls in a rollout with tools; one more call without tools
+    follows."""
     stop_at_tool_names: Names = Field((), strict=False)
-    """simple: the result of one of these tools is the answer."""
+    """simple: tools whose result ends the rollout and is the answer."""
     function: str | None = None
     """python: `file.py:function` or `package.module:function`."""
     command: tuple[str, ...] | None = Field(None, strict=False)
-    """command: the program and its arguments; started once for each rollout."""
+    """command: the program and its arguments; it is started once per rollout."""
     workers: Operational[int | None] = Field(None, ge=0, le=MOST_WORKERS)
-    """python: processes that the function runs in; 0 runs it in this one, on the event loop or in
-    threads. null is 0 for an `async` function, and for any other the number of cores."""
+    """python: number of worker processes for the function; 0 runs it in this process, on the event
+    loop or in threads. null is 0 for an `async` function and the number of cores for any other
+    function."""
     concurrency: Operational[int | None] = Field(None, ge=1)
-    """python, command: programs that compute at once; one that waits for its model does not count.
-    null is the number of cores for commands and workers, else no limit."""
+    """python, command: maximum number of programs that compute at the same time; a program that
+    waits for its model does not count. null is the number of cores for commands and workers, and no
+    limit otherwise."""
 
     proxy: Operational[ProxyConfig] = ProxyConfig()
-    """python, command: the address at which programs ask their model."""
+    """python, command: the address at which programs call their model."""
 
     ignores_system: Operational[bool] = False
-    """python, command: whether the agent may leave the experiences out of its requests. Else
-    practice pauses when no request of its first 3 rollouts with experiences has one."""
+    """python, command: whether the agent may omit the experiences from its requests. If false,
+    practice pauses when no request of its first 3 rollouts with experiences contains one."""
 
     executor: Operational[Literal["local", "ray"]] = "local"
-    """python, command: where programs run. `ray`: on the nodes of a Ray cluster."""
+    """python, command: where programs run. `ray` runs them on the nodes of a Ray cluster."""
     ray: Operational[RayConfig | None] = None
-    """executor ray: the cluster."""
+    """executor ray: the Ray cluster."""
 
     _named = field_validator("toolkits", mode="before")(named)
 
     @property
     def page_tools(self) -> frozenset[str]:
-        """The names of its tools whose results are web pages.
+        """Names of the agent's tools that return web pages.
 
-        No other tool of the agent has one of these names: two of one name are refused.
+        Two tools of an agent never share a name, so a name in this set always means a page tool.
         """
         kits = [kit for kit in self.toolkits.values() if isinstance(kit, SearchToolkit)]
         return frozenset(name for kit in kits for name in kit.activated_tools or PAGE_TOOLS)
@@ -156,7 +159,7 @@ class AgentConfig(Model):
     @field_validator("command", mode="before")
     @classmethod
     def _words(cls, value: Any) -> Any:
-        """Split the command into words; there is no shell, so nothing in them is expanded."""
+        """Split the command into words. No shell is involved, so nothing in it is expanded."""
         if isinstance(value, str):
             try:
                 return tuple(shlex.split(value))
@@ -178,7 +181,7 @@ class AgentConfig(Model):
         return self
 
     def _check_executor(self) -> None:
-        """Raise ValueError for keys that have no use where programs run, or whether they do."""
+        """Raise ValueError for keys that do not apply to this agent type or this executor."""
         if self.workers is not None and self.type != "python":
             raise ValueError(f"type {self.type} has no use for workers: they are for python")
         if self.executor == "ray":

@@ -1,4 +1,4 @@
-"""Base of all config models: typos are errors, types are strict, nothing changes later."""
+"""Base of all config models: unknown keys are errors, types are strict, instances are frozen."""
 
 import re
 from enum import StrEnum
@@ -19,11 +19,11 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.text import is_web_address
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
-"""Names of experiments and datasets: they become parts of run names and of file names."""
+"""Pattern for names of experiments and datasets, which become parts of run and file names."""
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise ConfigError unless an experiment, a dataset or a recorded run can have this name."""
+    """Raise ConfigError unless the name is valid for an experiment, a dataset or a recorded run."""
     if not re.fullmatch(NAME[1:-1], name):
         raise ConfigError(
             f"{name!r} cannot be the name of {what}",
@@ -32,7 +32,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def check_address(value: str | None) -> str | None:
-    """Return the URL; raise ValueError unless it is a web address."""
+    """Return the URL; raise ValueError unless it is an http:// or https:// URL with a host."""
     if value is not None and not is_web_address(value):
         raise ValueError("should be an http:// or https:// URL with a host")
     return value
@@ -42,24 +42,24 @@ T = TypeVar("T")
 
 
 class Effect(StrEnum):
-    """Effect of a changed key on a run that exists; a field's type says it: `Extend[int]`."""
+    """Effect of changing a key on an existing run; a field's type states it: `Extend[int]`."""
 
     IDENTITY = "identity"
-    """Refused, with a diff. Every key that says nothing else has this effect."""
+    """The run refuses the change and shows a diff. This is the default for every key."""
     EVAL = "eval"
-    """Refused by an evaluation run; nothing to a practice run."""
+    """An evaluation run refuses the change; a practice run ignores it."""
     TRAIN = "train"
-    """Refused by a training run; nothing to others."""
+    """A training run refuses the change; other runs ignore it."""
     PLAN = "plan"
-    """Stored as the ordered samples of the steps already planned."""
+    """The key determines the ordered samples, which are stored for the steps already planned."""
     EXTEND = "extend"
-    """Allowed; only the missing part is played."""
+    """The change is allowed; only the missing part is played."""
     OPERATIONAL = "operational"
-    """Free."""
+    """The change is always allowed."""
     TEXTS = "texts"
-    """None: a run goes on with the texts stored at its start."""
+    """The change has no effect: a run keeps the texts that were stored when it started."""
     ELSEWHERE = "elsewhere"
-    """None: a name, or already contained in another key."""
+    """The change has no effect: the key is a name, or another key already covers it."""
 
 
 EvalOnly = Annotated[T, Effect.EVAL]
@@ -75,17 +75,17 @@ Url = Annotated[T, AfterValidator(check_address)]
 Secret = Annotated[
     SecretStr | None, AfterValidator(lambda key: key if key and key.get_secret_value() else None)
 ]
-"""A key; an empty one, as an unset variable gives, is none."""
+"""A secret key; an empty value, as an unset variable produces, becomes None."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""A text; null is the empty one."""
+"""A text; null becomes the empty text."""
 Table = Annotated[dict[str, T], BeforeValidator(lambda value: {} if value is None else value)]
-"""A mapping; null is the empty one."""
+"""A mapping; null becomes the empty mapping."""
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: () if value is None else value)]
-"""Texts; null is none."""
+"""A list of texts; null becomes the empty list."""
 
 
 class EnvText(str):
-    """A text that came out of the environment, where every value is text."""
+    """A value read from the environment, where every value is text."""
 
     __slots__ = ()
 
@@ -99,17 +99,18 @@ class Model(BaseModel):
         strict=True,
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        protected_namespaces=(),  # `model_provider`, `model_settings` are the published names
+        protected_namespaces=(),  # the published names begin with `model_`, which pydantic reserves
     )
 
-    # Strict types refuse a text for a number, and the environment has only texts.
+    # Strict types refuse a text for a number, but environment variables are always texts.
     @field_validator("*", mode="before")
     @classmethod
     def _scalars(cls, value: Any, info: ValidationInfo) -> Any:
-        """Read numbers from the environment as YAML does; let a bare number be a name."""
+        """Parse numbers and booleans from the environment like YAML; accept an integer as text."""
         annotation = cls.model_fields[info.field_name or ""].annotation
         kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
         kinds = kinds or {annotation}
+        # A mapping of models keeps its marks: each model needs them to parse its own values.
         if any(get_origin(kind) is dict for kind in kinds):
             return value if _models_by_name(annotation) else _without_marks(value)
         if isinstance(value, EnvText) and kinds & {int, float, bool}:
@@ -120,7 +121,7 @@ class Model(BaseModel):
 
 
 def _models_by_name(annotation: Any) -> bool:
-    """Return whether it is `dict[str, SomeModel]`: the models read their own values."""
+    """Return whether the type is `dict[str, SomeModel]`, whose models parse their own values."""
     kinds = get_args(annotation) if get_origin(annotation) is dict else ()
     return any(
         get_origin(kind) is Annotated or (isinstance(kind, type) and issubclass(kind, BaseModel))
@@ -129,7 +130,7 @@ def _models_by_name(annotation: Any) -> bool:
 
 
 def _without_marks(value: Any) -> Any:
-    """Strip the marks of a free mapping's values: nothing says which texts should be numbers."""
+    """Convert `EnvText` values in an untyped mapping to `str`: its types do not ask for numbers."""
     match value:
         case EnvText():
             return str(value)

@@ -1,4 +1,4 @@
-"""A model of a config: where it is asked, and how."""
+"""The model section of a config: the endpoint and the settings of calls to it."""
 
 from typing import Any, Literal
 from urllib.parse import urlsplit
@@ -16,49 +16,54 @@ from grpo_practice.config.schema.base import (
 
 DEFAULT_TIMEOUT_S = 600.0
 WORKED_OUT = frozenset({"origin", "key_origin"})
-"""Fields of a provider that the loader fills; no keys of a config."""
+"""Provider fields that the loader fills in; a config cannot set them."""
 
 
 class ModelProvider(Model):
     """Endpoint of a model.
 
-    After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from
-    one source; `origin` and `key_origin` name where each was found.
+    After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from one
+    source, and `origin` and `key_origin` name the source of each.
     """
 
     type: Literal["chat.completions"] = "chat.completions"
-    """The API spoken: OpenAI-compatible chat completions."""
+    """API of the endpoint: OpenAI-compatible chat completions."""
     model: Text = ""
-    """Model name, else `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program, unless
-    the config has a `base_url`; one that `UTU_LLM_MODEL` names is asked at `UTU_LLM_BASE_URL`."""
+    """Model name; defaults to `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program,
+    unless the config has a `base_url`. A `sim` that `UTU_LLM_MODEL` names is called at
+    `UTU_LLM_BASE_URL`."""
     base_url: Operational[Text] = Field("", repr=False)
-    """URL before `/chat/completions`. Else `UTU_LLM_BASE_URL`."""
+    """URL up to `/chat/completions`; defaults to `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None
-    """The key for that URL; better `${oc.env:NAME}` than the key itself. Else `UTU_LLM_API_KEY`."""
+    """API key for that URL; defaults to `UTU_LLM_API_KEY`. Prefer `${oc.env:NAME}` to the key
+    itself."""
     requests_per_minute: Operational[int | None] = Field(None, ge=1)
-    """Most requests sent there in a minute, spread evenly, by all roles together; of several limits
-    for one URL, the lowest counts."""
+    """Maximum number of requests per minute, spread evenly, for all roles together. If several
+    sections set a limit for one URL, the lowest applies."""
     tokens_per_minute: Operational[int | None] = Field(None, ge=1)
-    """Most tokens in a minute, of requests and replies together, shared in the same way."""
+    """Maximum number of tokens per minute in requests and replies together, shared in the same
+    way."""
     stream: Operational[bool] = False
-    """Receive replies in pieces, where a proxy or server ends connections that are long silent."""
+    """Whether to stream replies; useful if a proxy or server closes connections that stay
+    silent."""
     send_seed: Operational[bool] = True
-    """Send each request's seed; false for an endpoint that does not take one."""
+    """Whether to send each request's seed; set false for an endpoint that rejects the parameter."""
     max_reply_mib: Operational[int] = Field(64, ge=1, le=1024)
-    """Most MiB of one reply, unpacked, reasoning included; the rest of a larger one is not read."""
+    """Maximum size of one reply in MiB, decompressed and including reasoning; the rest of a larger
+    reply is not read."""
     origin: Operational[str] = ""
-    """Source of the URL, for people; worked out, never configured."""
+    """Source of the URL, for display; set by the loader, not by a config."""
     key_origin: Operational[str] = ""
-    """Source of the key, or the place for one; worked out, never configured."""
+    """Source of the key, or the place to put one; set by the loader, not by a config."""
 
     @property
     def simulated(self) -> bool:
-        """Whether it is answered inside the program: `sim` or `sim:…`, and no URL."""
+        """Whether the program itself answers: the model is `sim` or `sim:…` and there is no URL."""
         return is_sim(self.model) and not self.base_url
 
     @property
     def key(self) -> str | None:
-        """The key in clear."""
+        """The API key in clear text."""
         return self.api_key.get_secret_value() if self.api_key else None
 
     @field_validator("base_url", mode="before")
@@ -80,56 +85,58 @@ class ModelProvider(Model):
 
 
 def is_sim(model: object) -> bool:
-    """Return whether it is the name of a simulated model."""
+    """Return whether the value is the name of a simulated model."""
     return isinstance(model, str) and (model == "sim" or model.startswith("sim:"))
 
 
 class Reasoning(Model):
-    """Effort of a reasoning model."""
+    """Reasoning settings of a model."""
 
     effort: str | None = None
     """Sent as `reasoning_effort`."""
 
 
 class ModelSettings(Model):
-    """Settings of the agent's calls. A null one is not sent."""
+    """Settings of the agent's calls. Null settings are not sent."""
 
     temperature: float | None = Field(None, ge=0)
     """Sampling temperature; practice rollouts use `rollout_temperature` instead."""
     top_p: float | None = Field(None, ge=0, le=1)
     """Nucleus sampling."""
     frequency_penalty: float | None = None
-    """Penalty for frequent tokens."""
+    """Frequency penalty: lowers the probability of tokens by how often they occurred."""
     presence_penalty: float | None = None
-    """Penalty for tokens that already occur."""
+    """Presence penalty: lowers the probability of tokens that already occurred."""
     max_tokens: int | None = Field(None, ge=1)
-    """Most tokens of one reply, reasoning included."""
+    """Maximum number of tokens in one reply, including reasoning."""
     tool_choice: str | dict[str, Any] | None = None
     """Tool that the model must call."""
     parallel_tool_calls: bool | None = None
-    """Whether one turn may call several tools."""
+    """Whether one turn may contain several tool calls."""
     reasoning: Reasoning | None = None
     """Reasoning effort."""
     verbosity: str | None = None
-    """Length that replies should have."""
+    """Requested length of replies."""
     top_logprobs: int | None = Field(None, ge=0)
-    """Log-probabilities of so many tokens."""
+    """Number of most likely tokens per position whose log probabilities are returned."""
     metadata: Operational[dict[str, Any] | None] = None
-    """Sent as it is; not part of what identifies a request."""
+    """Metadata, sent unchanged; it is not part of a request's identity."""
     store: Operational[bool | None] = None
-    """Whether the provider keeps the reply."""
+    """Whether the provider stores the reply."""
     prompt_cache_retention: Operational[str | None] = None
-    """Time for which the provider keeps the prompt's cache."""
+    """How long the provider keeps the prompt cache."""
     include_usage: Operational[bool | None] = None
-    """Ask for token counts when streaming, which has none otherwise; null is the same as true."""
+    """Whether to request token counts when streaming, which omits them by default; null means
+    true."""
     extra_query: Operational[dict[str, Any] | None] = None
-    """Query parameters of the request's URL."""
+    """Query parameters added to the request's URL."""
     extra_body: dict[str, Any] | None = None
-    """Further keys of the request's body."""
+    """Additional keys of the request body."""
     extra_headers: Operational[dict[str, SecretStr] | None] = None
-    """Further headers; their values are treated as secrets."""
+    """Additional headers; their values are treated as secrets."""
     extra_args: dict[str, Any] | None = None
-    """Further keys of the body, except `timeout`: the total seconds of one request."""
+    """Additional keys of the request body, except `timeout`: the total seconds allowed for one
+    request."""
 
     @field_validator("reasoning")
     @classmethod
@@ -146,7 +153,7 @@ class ModelSettings(Model):
         return value
 
     def given(self) -> dict[str, Any]:
-        """Return the settings that are set, by name, as plain values; header values in clear."""
+        """Return the settings that are not null, by name; header values are in clear text."""
         values = self.model_dump(exclude_none=True)
         if self.extra_headers:
             values["extra_headers"] = {
@@ -156,22 +163,24 @@ class ModelSettings(Model):
 
 
 class ModelParams(Model):
-    """Settings of teacher and judge calls to this model. A null one is not sent."""
+    """Settings of this model's calls as teacher or judge. Null settings are not sent."""
 
     temperature: float | None = Field(None, ge=0)
-    """Sampling temperature of teacher and judge calls; 0 unless set."""
+    """Sampling temperature of teacher and judge calls; defaults to 0."""
     top_p: float | None = Field(None, ge=0, le=1)
     """Nucleus sampling of teacher and judge calls."""
     parallel_tool_calls: bool | None = None
-    """Whether one turn may call several tools."""
+    """Whether one turn may contain several tool calls."""
 
 
 class ModelConfig(Model):
-    """A model and how it is called."""
+    """A model and the settings of calls to it."""
 
     model_provider: ModelProvider = ModelProvider()
     """Endpoint of the model."""
     model_settings: ModelSettings = ModelSettings()
-    """Settings of the agent's calls; of a loaded teacher or judge, those of its own calls."""
+    """Settings of the agent's calls; for a loaded teacher or judge, the settings of its own
+    calls."""
     model_params: Elsewhere[ModelParams] = ModelParams()
-    """Settings as teacher or judge; laid over `model_settings` when the config is read."""
+    """Settings of calls as teacher or judge; they override `model_settings` when the config is
+    read."""

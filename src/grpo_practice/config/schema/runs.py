@@ -1,4 +1,4 @@
-"""The config of an evaluation and of a practice run. Attribute names are the YAML keys."""
+"""The configs of an evaluation and of a practice run. Attribute names are the YAML keys."""
 
 import re
 from collections.abc import Mapping
@@ -28,18 +28,18 @@ from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.types import Summaries
 
 MOST = 10_000
-"""Epochs, rollouts of one question, requests at once: more is a slip of the finger."""
+"""Upper limit for epochs, rollouts per question and concurrent requests; more is likely a typo."""
 DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz")
 REFERENCE_FILES: Mapping[str, Mapping[str, str]] = {
     "math.py": {"name": "math"},
     "webwalker.py": {"name": "judge", "preset": "webwalker"},
 }
-"""Scoring files of the published configs, which a config may name without having them."""
+"""Scoring files that published configs name; a config may use them without having the files."""
 _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")
 
 
 def is_data_file(dataset: object) -> bool:
-    """Return whether a dataset is given as a file rather than as an uploaded name."""
+    """Return whether the dataset is a file rather than the name of an uploaded dataset."""
     return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
 
 
@@ -62,12 +62,12 @@ class VerifySpec(Model):
     """
 
     name: str
-    """A built-in (README), or `path.py:function`."""
+    """A built-in name (see the README), or `path.py:function`."""
     params: dict[str, Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Parameters: every further key beside the name."""
+    """Parameters: every other key next to the name."""
     timeout_s: Operational[float | None] = Field(None, gt=0)
-    """Seconds of processor time for one answer, ten times as many by the clock; null is the
-    function's own default. Async functions and the judge are timed by the clock alone."""
+    """CPU seconds for scoring one answer; the wall-clock limit is ten times as long. null is the
+    function's own default. For async functions and the judge, the number is a wall-clock limit."""
 
     @model_validator(mode="before")
     @classmethod
@@ -88,7 +88,7 @@ class VerifySpec(Model):
 
     @property
     def may_ask(self) -> bool:
-        """Whether scoring may ask the judge model: `judge` and the user's functions may."""
+        """Whether scoring may call the judge model: true for `judge` and for user functions."""
         return self.name == "judge" or ":" in self.name
 
 
@@ -98,60 +98,62 @@ class EvalData(Model):
     dataset: Plan[str | None] = None
     """Name of an uploaded dataset, or a file (.jsonl, .json, .csv)."""
     type: Elsewhere[Literal["single", "mixed"]] = "single"
-    """`mixed`: also reported by the samples' `source`."""
+    """`mixed`: scores are also reported for each `source` of the samples."""
     question_field: Plan[str | None] = None
-    """Field of a dataset file that is the question."""
+    """Field of a dataset file that holds the question."""
     gt_field: Plan[str | None] = None
-    """Field of a dataset file that is the answer."""
+    """Field of a dataset file that holds the answer."""
 
     _check = field_validator("dataset")(_dataset)
 
 
 class ModelPrice(Model):
-    """Price of a model, in USD per million tokens; 0 where nobody is paid."""
+    """Price of a model in USD per million tokens; 0 for a model that is free."""
 
     input: float = Field(ge=0)
-    """Tokens of the request."""
+    """Price of request tokens."""
     cached_input: float | None = Field(None, ge=0)
-    """Those of them that the provider had in its cache; null is the same as `input`."""
+    """Price of request tokens that the provider had cached; null is the same as `input`."""
     output: float = Field(ge=0)
-    """Tokens of the reply."""
+    """Price of reply tokens."""
     reasoning: float | None = Field(None, ge=0)
-    """Those of them that went into thinking; null is the same as `output`."""
+    """Price of reply tokens used for reasoning; null is the same as `output`."""
 
 
 class EvalConfig(Model):
     """Evaluation of an agent."""
 
     exp_id: Elsewhere[str] = Field(pattern=NAME)
-    """Name of the experiment; in a practice config it defaults to that one's."""
+    """Name of the experiment; in a practice config it defaults to the practice config's own."""
     agent: AgentConfig = AgentConfig()
-    """The agent that answers."""
+    """The agent that answers the questions."""
     data: EvalData = EvalData()
     """The questions."""
     verify: VerifySpec
-    """Verify function that scores answers."""
+    """Verify function that scores the answers."""
     pass_k: Extend[int] = Field(1, ge=1, le=MOST)
     """Rollouts per question."""
     concurrency: Operational[int] = Field(16, ge=1, le=MOST)
-    """Rollouts in flight at once."""
+    """Maximum number of rollouts in flight."""
     judge_concurrency: Operational[int] = Field(16, ge=1, le=MOST)
-    """Judge calls in flight at once."""
+    """Maximum number of judge calls in flight."""
     judge_model: ModelConfig | None = None
-    """The model behind `judge`: this, else `JUDGE_LLM_*`, else the agent's. Null when none asks."""
+    """The model behind `judge`; defaults to `JUDGE_LLM_*`, then to the agent's model. Null if no
+    judge is called."""
     batch_size: EvalOnly[int] = Field(8, ge=1)
     """Questions per recorded step."""
     seed: EvalOnly[int] = 0
-    """Seed from which those of all requests are derived."""
+    """Seed from which the seeds of all requests are derived."""
     prices: Operational[Table[ModelPrice]] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; else a list's."""
+    """Model → `{input, cached_input, output, reasoning}`, USD per million tokens; other models are
+    priced by the price list."""
 
     kind: ClassVar[Literal["eval"]] = "eval"
     teacher: ClassVar[None] = None
 
     @property
     def evaluation(self) -> "EvalConfig":
-        """The evaluation itself, as a practice config has one."""
+        """This config itself, so that both kinds of config have the attribute."""
         return self
 
     @property
@@ -161,12 +163,12 @@ class EvalConfig(Model):
 
     @property
     def judge(self) -> ModelConfig:
-        """The model that a verify function asks, if it asks one: by default the agent's."""
+        """The model that a verify function calls, if any; defaults to the agent's model."""
         return self.judge_model or self.agent.model
 
     @property
     def models(self) -> dict[str, ModelConfig]:
-        """The models that a run may ask, by role; those that read pages are in `readers`."""
+        """The models that a run may call, by role; `readers` has the models that read web pages."""
         judge = {"judge": self.judge} if self.verify.may_ask else {}
         return {"student": self.student, **judge}
 
@@ -178,19 +180,19 @@ class EvalConfig(Model):
 
     @property
     def datasets(self) -> dict[str, str]:
-        """The datasets named, by what they are for."""
+        """The datasets that the config names, by purpose."""
         return {"evaluation": self.data.dataset} if self.data.dataset else {}
 
     def key(self, name: str) -> str:
-        """Return the key of a setting of the evaluation, as this config's YAML has it."""
+        """Return the dotted YAML key of an evaluation setting in this config."""
         return name
 
 
 class DataSettings(Model):
-    """Samples to practise on."""
+    """Samples for practice."""
 
     practice_dataset_name: Plan[str]
-    """Name of an uploaded dataset, or a file; `practice_dataset` is the same key."""
+    """Name of an uploaded dataset, or a file; `practice_dataset` is an alias."""
 
     _check = field_validator("practice_dataset_name")(_dataset)
 
@@ -203,91 +205,90 @@ class PracticeSettings(Model):
     batch_size: int = Field(64, ge=1)
     """Samples per step; each becomes one group."""
     grpo_n: int = Field(5, ge=2, le=MOST)
-    """Rollouts per sample (G in the paper); with one there is nothing to compare."""
+    """Rollouts per sample (G in the paper); at least 2, because attempts are compared."""
     rollout_concurrency: Operational[int] = Field(4, ge=1, le=MOST)
-    """Rollouts in flight at once."""
+    """Maximum number of rollouts in flight."""
     rollout_temperature: float = Field(0.7, ge=0)
-    """Sampling temperature of practice rollouts; evaluation keeps the agent's own."""
+    """Sampling temperature of practice rollouts; evaluation uses the agent's own temperature."""
     rollout_data_truncate: int | None = Field(None, ge=1)
-    """Use this many samples only."""
+    """Number of samples to use; null uses all samples."""
     task_timeout: Operational[float] = Field(3600.0, gt=0)
-    """Seconds of a rollout's own model and tool calls; waiting for a slot does not count."""
+    """Timeout in seconds for a rollout's own model and tool calls; waiting for a slot does not
+    count."""
     shuffle_data: bool = True
-    """Draw a new order of the samples in each epoch, from the seed."""
+    """Whether each epoch has a new order of the samples, drawn from the seed."""
     drop_last: bool = False
-    """Leave out an epoch's last batch when it is smaller than `batch_size`."""
+    """Whether to skip an epoch's last batch if it is smaller than `batch_size`."""
     restart_step: Operational[int | None] = Field(None, ge=0)
-    """Null: reuse all there is. N: keep the steps before N, play the others afresh."""
+    """null reuses all existing steps. N keeps the steps before N and plays the other steps
+    again."""
     seed: int = 0
-    """Seed of the order of samples and of all requests."""
+    """Seed for the order of samples and for all requests."""
     agent_objective: Text = ""
-    """Task of the agent (input and output), for the teacher; taken literally."""
+    """Description of the agent's task (input and output), for the teacher; taken literally."""
     learning_objective: Text = ""
-    """Subject of experiences, for the teacher; taken literally."""
+    """Description of the skills that experiences should improve, for the teacher; taken
+    literally."""
     given_ground_truth: bool = True
-    """Whether the teacher may see answers and rewards."""
+    """Whether the teacher sees reference answers and rewards."""
     num_experiences_per_query: int = Field(2, ge=1)
-    """Most lessons of one group."""
+    """Maximum number of lessons per group."""
     teacher_model: ModelConfig | None = None
-    """The model that distils; by default the agent's, at temperature 0."""
+    """The model that distils experiences; defaults to the agent's model, at temperature 0."""
     summaries: Summaries = "auto"
-    """Whether the teacher summarises attempts before it compares them. `auto`: only where those of
-    a group do not fit into one prompt; what fits is compared as it is, which is one call in place
-    of one for each attempt more. `always`: the published pipeline. `never`: compared as they are,
-    shortened to fit.
-    """
+    """Whether the teacher summarises attempts before it compares them. `auto`: only if a group's
+    attempts do not fit into one prompt; attempts that fit are compared directly, which saves one
+    call per attempt. `always`: as in the published pipeline. `never`: attempts are compared
+    directly, shortened to fit."""
     teacher_context: int | None = Field(None, ge=2_048)
-    """Tokens that the teacher takes, request and reply together. Null: as the price list has it for
-    this model at this address, at most 131,072, else 32,768. Attempts that are too long for it are
-    shortened: thinking first, then old results of tools.
-    """
+    """Context window of the teacher in tokens, request and reply together. null takes the price
+    list's value for this model at this address, at most 131,072, or 32,768 if the model is not
+    listed. Attempts that do not fit are shortened: first the thinking, then old tool results."""
     prompts_dir: Texts[str | None] = None
-    """Folder whose files replace the shipped prompts of the teacher; not for a simulated one."""
+    """Folder with files that replace the teacher's built-in prompts; a simulated teacher cannot use
+    it."""
     do_eval: Extend[bool] = False
-    """Evaluate during practice, and the agent without experiences before it."""
+    """Whether to evaluate during practice, and once before it without experiences."""
     eval_strategy: Extend[Literal["epoch", "steps"]] = "epoch"
-    """When: after each epoch, or every `eval_steps` steps."""
+    """When to evaluate: after each epoch, or every `eval_steps` steps."""
     eval_steps: Extend[int] = Field(1, ge=1)
-    """Steps between evaluations."""
+    """Number of steps between evaluations."""
     eval_data_truncate: Extend[int | None] = Field(None, ge=1)
-    """Evaluate on this many questions only."""
+    """Number of evaluation questions to use; null uses all questions."""
     select_dataset: Extend[str | None] = None
-    """Dataset on which `--step best` is chosen; never the one evaluated on."""
+    """Dataset that selects the step for `--step best`; it must differ from the evaluation
+    dataset."""
     max_failed_share: Operational[float] = Field(0.2, ge=0, le=1)
     """Share of a step's rollouts that may fail before the run stops."""
     max_library_tokens: int | None = Field(None, ge=100)
-    """Most tokens that the library takes in a prompt (a token is 4 bytes of UTF-8). The merge is
-    told, and what is beyond goes: what the fewest questions support first, of these the youngest.
-    """
+    """Maximum number of tokens that the library takes in a prompt (one token counts as 4 bytes of
+    UTF-8). The merge prompt states the limit. If the library is still longer, experiences with the
+    fewest supporting questions are dropped, the newest first."""
     group_policy: Literal["fixed", "skip_uniform"] = "fixed"
-    """`skip_uniform`: from the second epoch on, a question is left out with probability ½ where its
-    last group was not informative: with three epochs about a fifth fewer rollouts. This cost no
-    gain in simulation with 100 questions, and much with 20. A mean reward counts such a group twice
-    where it is played.
-    """
+    """`skip_uniform`: from the second epoch on, a question whose last group was not informative is
+    skipped with probability ½; with three epochs this saves about a fifth of the rollouts. In
+    simulation this cost no gain with 100 questions, and much of it with 20. Such a group counts
+    twice in a mean reward when it is played."""
     overlap: float = Field(0.0, ge=0, le=1)
-    """Share of a step's groups, rounded down, that may be played while the step before waits for
-    its slowest rollouts and its merge. Less waiting; these groups are played with the library of
-    the step before, so what that step teaches reaches them one step late. 0 with `skip_uniform`.
-    """
+    """Share of a step's groups, rounded down, that may start while the previous step waits for its
+    slowest rollouts and its merge. This shortens waiting, but these groups use the library from
+    before the previous step, so its lessons reach them one step late. Must be 0 with
+    `skip_uniform`."""
 
     answer_guard: bool = True
-    """Whether an experience that gives the answer of a question away is kept out of the library.
-    Guarded is what few questions of the dataset have as their answer; a label that many share
-    (`entailment`, `yes`, the name of a tool) may be named.
-    """
+    """Whether to keep an experience out of the library if it reveals a question's answer. Only
+    answers that few questions of the dataset share are guarded; a label that many share
+    (`entailment`, `yes`, a tool's name) may appear."""
 
     trusted_sites: Operational[Names] = Field((), strict=False)
-    """Web sites that may support an experience alone, as `example.com`; a host stands for its whole
-    site. An experience that only one other site supports is quarantined, or held if `approve` is
-    true.
-    """
+    """Web sites that may support an experience alone, such as `example.com`; a host stands for its
+    whole site. An experience that only one other site supports is quarantined, or held if `approve`
+    is true."""
 
     approve: Operational[bool] = False
-    """Whether a person approves what is learnt: new experiences, and new texts of experiences, are
-    held, and enter the library with `grpo-practice experiences approve`. The run goes on meanwhile,
-    with what is approved. Wise where the agent reads the web.
-    """
+    """Whether a person approves new lessons. New experiences and changed texts are held until
+    `grpo-practice experiences approve` lets them into the library; the run continues with the
+    approved ones. Recommended if the agent reads the web."""
 
     _check = field_validator("select_dataset")(_dataset)
 
@@ -318,11 +319,11 @@ class PracticeConfig(Model):
     practice: PracticeSettings = PracticeSettings()
     """Settings of practice."""
     data: DataSettings
-    """Samples to practise on."""
+    """Samples for practice."""
     evaluation: EvalConfig
-    """The agent, how it is scored, and what it is evaluated on."""
+    """The agent, its scoring, and the questions it is evaluated on."""
     train: TrainOnly[TrainSettings | None] = None
-    """Settings of `train`, which changes weights; practice does not read them."""
+    """Settings of `train`, which changes the weights; practice ignores them."""
 
     kind: ClassVar[Literal["practice"]] = "practice"
 
@@ -333,27 +334,27 @@ class PracticeConfig(Model):
 
     @property
     def only_trains(self) -> bool:
-        """Whether there is a model to train, and none that an endpoint serves."""
+        """Whether the config names a model to train, but no model that an endpoint serves."""
         return self.train is not None and not self.student.model_provider.model
 
     @property
     def teacher(self) -> ModelConfig:
-        """The model that distils: by default the agent's."""
+        """The model that distils experiences; defaults to the agent's model."""
         return self.practice.teacher_model or self.student
 
     @property
     def judge(self) -> ModelConfig:
-        """The model that a verify function asks, if it asks one: by default the agent's."""
+        """The model that a verify function calls, if any; defaults to the agent's model."""
         return self.evaluation.judge
 
     @property
     def models(self) -> dict[str, ModelConfig]:
-        """The models that a run may ask, by role; those that read pages are in `readers`."""
+        """The models that a run may call, by role; `readers` has the models that read web pages."""
         return {"student": self.student, "teacher": self.teacher, **self.evaluation.models}
 
     @property
     def datasets(self) -> dict[str, str]:
-        """The datasets named, by what they are for."""
+        """The datasets that the config names, by purpose."""
         named = {
             "practice": self.data.practice_dataset_name,
             "selection": self.practice.select_dataset,
@@ -362,7 +363,7 @@ class PracticeConfig(Model):
         return {use: name for use, name in named.items() if name}
 
     def key(self, name: str) -> str:
-        """Return the key of a setting of the evaluation, as this config's YAML has it."""
+        """Return the dotted YAML key of an evaluation setting in this config."""
         return f"evaluation.{name}"
 
     @model_validator(mode="after")
@@ -381,4 +382,4 @@ class PracticeConfig(Model):
 
 
 RunConfig = PracticeConfig | EvalConfig
-"""The config of a run of either kind."""
+"""A config of either kind of run."""

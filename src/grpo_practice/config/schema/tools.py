@@ -1,4 +1,4 @@
-"""The toolkits of an agent: which tools it may call, and what is behind them."""
+"""The toolkits of an agent: the tools it may call and the services behind them."""
 
 import re
 from collections.abc import Mapping
@@ -15,37 +15,36 @@ OPERATIONAL = frozenset(
     | {"search_api_key", "crawl_api_key"}
     | {"env", "headers", "mcp_client_session_timeout_seconds"}
 )
-"""Keys of a toolkit's `config` that change nothing in what its tools answer."""
+"""Keys of a toolkit that do not change the answers of its tools."""
 SEARCH_ADDRESSES: Mapping[str, str] = {
     "google": "https://google.serper.dev",
     "jina": "https://s.jina.ai",
 }
 """Public addresses of the search engines."""
 IMAGE = r"^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,299}$"
-"""Names of images, with registry, tag and digest; a text that begins with `-` is an option."""
+"""Pattern for image names with registry, tag and digest. A leading `-` would be an option."""
 
 
 class PythonConfig(Model):
-    """Sandbox of the model's Python code."""
+    """Sandbox for the model's Python code."""
 
     backend: Literal["monty", "bwrap", "docker", "subprocess"] = "monty"
     """`monty`: a Python interpreter inside the program, without files, network or packages.
-    `bwrap`, `docker`: full CPython without network; `subprocess`: no security boundary.
-    """
+    `bwrap`, `docker`: full CPython without network; `subprocess`: no security boundary."""
     image: str | None = None
-    """docker: the image, with python3 in it; nothing is downloaded."""
+    """docker: an image that contains python3; it is never downloaded."""
     python: str | None = None
-    """bwrap, subprocess: the interpreter; null is the one that runs this program."""
+    """bwrap, subprocess: the interpreter; null is the interpreter that runs this program."""
     memory_mb: int = Field(512, ge=16)
-    """Most memory of one execution, MiB; bwrap, subprocess: of each of its processes."""
+    """Memory limit of one execution in MiB; for bwrap and subprocess, the limit of each process."""
     timeout_s: float = Field(30.0, gt=0, le=600)
-    """Most seconds of one execution; the model may ask for fewer."""
+    """Time limit of one execution in seconds; the model may request less."""
     at_once: int | None = Field(None, ge=1)
-    """Executions at once; null is the number of processors."""
+    """Maximum number of concurrent executions; null is the number of processors."""
 
     @model_validator(mode="after")
     def _fits(self) -> "PythonConfig":
-        """Refuse keys that only another backend would use."""
+        """Raise ValueError for keys that only another backend uses, and for an unusable image."""
         if self.image is None and self.backend == "docker":
             raise ValueError("backend docker needs an image")
         if self.image is not None and not re.fullmatch(IMAGE[1:-1], self.image):
@@ -58,53 +57,53 @@ class PythonConfig(Model):
 
 
 class SearchConfig(Model):
-    """Services that search the web and read its pages."""
+    """Services that search the web and read web pages."""
 
     search_engine: Literal["google", "jina"] = "google"
     """`google`: Serper, key `SERPER_API_KEY`; `jina`: key `JINA_API_KEY`."""
     search_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Further parameters of a search, such as `{gl: us, hl: en}`."""
+    """Additional search parameters, such as `{gl: us, hl: en}`."""
     search_banned_sites: Names = Field((), strict=False)
-    """Domains that are left out of results, and are never read."""
+    """Domains that are removed from search results and never read."""
     search_url: Url[str | None] = None
-    """Address of the search engine; null is the public one."""
+    """URL of the search engine; null is the public service."""
     search_api_key: Secret = None
-    """Key of the search engine. Else `SERPER_API_KEY` or `JINA_API_KEY`, which go to the public
-    address, or to this machine, alone; for another `search_url` write `${oc.env:NAME}` here.
-    """
+    """API key of the search engine; defaults to `SERPER_API_KEY` or `JINA_API_KEY`. These variables
+    are sent only to the public service or to this machine; for another `search_url`, write
+    `${oc.env:NAME}` here."""
     search_price_usd: float | None = Field(None, ge=0)
-    """Price of one search; null is unknown."""
+    """Price of one search in USD; null means unknown."""
     crawl_engine: Literal["jina", "local"] = "jina"
-    """Reader of pages: Jina's, key `JINA_API_KEY`, or this program itself."""
+    """Page reader: Jina's service with the key `JINA_API_KEY`, or this program itself (`local`)."""
     crawl_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Further parameters of reading a page."""
+    """Additional parameters for reading a page."""
     crawl_jina_params: Table[Any] = {}  # noqa: RUF012 - pydantic copies defaults
-    """Further headers for Jina's reader, such as `{X-No-Cache: "true"}`."""
+    """Additional headers for Jina's reader, such as `{X-No-Cache: "true"}`."""
     crawl_url: Url[str | None] = None
-    """Address of Jina's reader; null is the public one."""
+    """URL of Jina's reader; null is the public service."""
     crawl_api_key: Secret = None
-    """Key of Jina's reader. Else `JINA_API_KEY`, as with `search_api_key`."""
+    """API key of Jina's reader; defaults to `JINA_API_KEY`, under the rule of `search_api_key`."""
     crawl_price_usd: float | None = Field(None, ge=0)
-    """Price of reading one page; null is unknown."""
+    """Price of reading one page in USD; null means unknown."""
     summary_token_limit: int = Field(10_000, ge=100)
-    """Tokens of a page that the model is shown, at most."""
+    """Maximum number of tokens of a page that the model sees."""
     at_once: int = Field(16, ge=1)
-    """Searches, and readings of pages, at once."""
+    """Maximum number of concurrent searches and page reads."""
 
     @property
     def search_address(self) -> str:
-        """Address of the search engine."""
+        """URL of the search engine."""
         return self.search_url or SEARCH_ADDRESSES[self.search_engine]
 
     @property
     def crawl_address(self) -> str:
-        """Address of Jina's reader."""
+        """URL of Jina's reader."""
         return self.crawl_url or "https://r.jina.ai"
 
     @field_validator("summary_token_limit", mode="before")
     @classmethod
     def _underscores(cls, value: Any) -> Any:
-        """Read `10_000`, as the published config of this toolkit has it."""
+        """Parse a text such as `10_000`, which the published config of this toolkit uses."""
         text = str(value).replace("_", "")
         return int(text) if isinstance(value, str) and text.isdecimal() else value
 
@@ -118,7 +117,7 @@ class SearchConfig(Model):
 
     @model_validator(mode="after")
     def _read_here(self) -> "SearchConfig":
-        """Refuse keys that only Jina's reader would use."""
+        """Raise ValueError for keys that only Jina's reader uses."""
         for key in ("crawl_url", "crawl_api_key", "crawl_params", "crawl_jina_params"):
             if self.crawl_engine == "local" and getattr(self, key):
                 raise ValueError(f"crawl_engine local has no use for {key}")
@@ -126,42 +125,42 @@ class SearchConfig(Model):
 
 
 class McpConfig(Model):
-    """Access to a server of tools: a command that starts it, or a URL."""
+    """Access to an MCP server: a command that starts it, or a URL."""
 
     command: str | None = None
     """stdio: the program."""
     args: tuple[str, ...] = Field((), strict=False)
-    """stdio: its arguments."""
+    """stdio: the program's arguments."""
     env: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
-    """stdio: its environment, beside PATH and HOME. Values are never shown; those that look like
-    keys are hidden wherever they turn up.
-    """
+    """stdio: environment variables in addition to PATH and HOME. Values are never shown; values
+    that look like keys are hidden wherever they appear."""
     cwd: str | None = None
-    """stdio: where it runs, relative to the config; null is beside the config."""
+    """stdio: working directory, relative to the config file; null is the config file's own
+    folder."""
     workdir: Literal["rollout"] | None = None
-    """stdio, stateful: `rollout` runs each rollout's server in an empty folder of its own, removed
-    afterwards: for one whose state is a file. In `args` and `env`, `{workdir}` is that folder.
-    """
+    """stdio, stateful: `rollout` runs each rollout's server in its own empty folder, which is
+    removed afterwards; for servers that keep their state in a file. `{workdir}` in `args` and `env`
+    is replaced by that folder."""
     url: Url[str | None] = None
-    """streamable_http: its address."""
+    """streamable_http: URL of the server."""
     headers: dict[str, SecretStr] = {}  # noqa: RUF012 - pydantic copies defaults
-    """streamable_http: further headers; their values are treated as secrets."""
+    """streamable_http: additional headers; their values are treated as secrets."""
 
 
 class _Toolkit(Model):
     name: str
-    """Name; by default the key it stands under."""
+    """Name; defaults to the key of the toolkit."""
     activated_tools: tuple[str, ...] | None = Field(None, strict=False)
-    """Tools of it that the agent has; null is all of them."""
+    """Tools of the toolkit that the agent may call; null allows all of them."""
 
 
 class PythonToolkit(_Toolkit):
-    """`execute_python_code`."""
+    """The toolkit with the tool `execute_python_code`."""
 
     name: Literal["python_executor"]
-    """Name; by default the key it stands under."""
+    """Name; defaults to the key of the toolkit."""
     mode: Literal["builtin"] = "builtin"
-    """A part of this program."""
+    """Built into this program."""
     config: PythonConfig = PythonConfig()
 
 
@@ -170,31 +169,30 @@ PAGE_TOOLS = ("search", "web_qa")
 
 
 class SearchToolkit(_Toolkit):
-    """`search` and `web_qa`."""
+    """The toolkit with the tools `search` and `web_qa`."""
 
     name: Literal["search"]
-    """Name; by default the key it stands under."""
+    """Name; defaults to the key of the toolkit."""
     mode: Literal["builtin"] = "builtin"
-    """A part of this program."""
+    """Built into this program."""
     config: SearchConfig = SearchConfig()
     config_llm: ModelConfig | None = None
-    """The model that reads pages for `web_qa`; by default the agent's."""
+    """The model that reads pages for `web_qa`; defaults to the agent's model."""
 
 
 class McpToolkit(_Toolkit):
-    """The tools of a server that speaks the Model Context Protocol."""
+    """The tools of a Model Context Protocol (MCP) server."""
 
     mode: Literal["mcp"]
-    """Tools of a server."""
+    """Tools come from an MCP server."""
     config: McpConfig
     mcp_transport: Literal["stdio", "streamable_http"] = "stdio"
     """Transport to the server."""
     mcp_client_session_timeout_seconds: float = Field(20.0, gt=0)
-    """Seconds the server has for one call."""
+    """Timeout of one call in seconds."""
     stateful: bool = False
-    """Whether a tool's answer depends on the calls before it: then each rollout has a
-    session of its own, and its stored calls are made again when it is resumed in the middle.
-    """
+    """Whether a tool's answer depends on earlier calls. If true, each rollout has its own session,
+    and resuming a rollout midway repeats its stored calls."""
 
     @model_validator(mode="after")
     def _reached(self) -> "McpToolkit":
@@ -212,6 +210,7 @@ class McpToolkit(_Toolkit):
 
 
 def _which(value: Any) -> str | None:
+    # A config given from Python may hold models instead of mappings.
     if isinstance(value, _Toolkit):
         return "mcp" if isinstance(value, McpToolkit) else value.name
     if not isinstance(value, Mapping):
@@ -232,11 +231,11 @@ Toolkit = Annotated[
         ),
     ),
 ]
-"""A toolkit as a config has it."""
+"""A toolkit of any kind, as a config writes it."""
 
 
 def named(toolkits: Any) -> Any:
-    """Put each toolkit's name into it."""
+    """Fill in each toolkit's name from its key, unless it has a name."""
     if toolkits is None or toolkits == []:
         return {}
     if not isinstance(toolkits, Mapping):
@@ -250,10 +249,10 @@ def named(toolkits: Any) -> Any:
 
 
 def what_answers(toolkit: Mapping[str, Any]) -> dict[str, Any]:
-    """Keep of a toolkit's plain values those that can change an answer, not where it is asked."""
+    """Return the toolkit's values that can change an answer, without the services' addresses."""
     out = {k: v for k, v in toolkit.items() if k not in OPERATIONAL | {"config", "config_llm"}}
     out["config"] = {k: v for k, v in toolkit["config"].items() if k not in OPERATIONAL}
-    # A later key: runs that were bound without it are no other runs.
+    # Added later: without this, runs stored before the key existed would have another identity.
     if out["config"].get("workdir") is None:
         out["config"].pop("workdir", None)
     llm = toolkit.get("config_llm")

@@ -1,4 +1,4 @@
-"""The `train:` section: GRPO on weights, over the questions and the scoring of practice."""
+"""The `train:` section: GRPO on weights, with the questions and the scoring of practice."""
 
 from typing import Any, Literal
 
@@ -11,19 +11,19 @@ Scheduler = Literal["constant", "linear", "cosine"]
 _FREE_IN_TUNE = frozenset(
     {"model", "revision", "steps", "epochs", "device", "tune", "eval_every", "save_every"}
 )
-"""Keys that no trial may change: all trials train the same model, as long, on the same machine."""
+"""Keys that a trial cannot change: all trials train one model, equally long, on one machine."""
 
 
 class LoraSettings(Model):
-    """Low-rank adapter that is trained in place of the weights."""
+    """Low-rank adapter, trained instead of the full weights."""
 
     r: int = Field(16, ge=1, le=1_024)
     """Rank of the adapter."""
     alpha: int = Field(32, ge=1)
-    """Scale of the adapter; it is multiplied by alpha / r."""
+    """Scale of the adapter: its output is multiplied by alpha / r."""
     targets: Names = Field(("all-linear",), strict=False)
-    """Modules that get one, by the ends of their names; `all-linear` is each linear layer but the
-    last."""
+    """Modules that get an adapter, by the suffixes of their names; `all-linear` means all linear
+    layers except the last."""
 
 
 class TuneSettings(Model):
@@ -36,72 +36,74 @@ class TuneSettings(Model):
 
 
 class TrainSettings(Model):
-    """Settings of GRPO on weights. docs/train.md has them beside those of other programs."""
+    """Settings of GRPO on weights. docs/train.md compares them with other programs' settings."""
 
     model: Elsewhere[str] = Field(min_length=1)
-    """Folder of the base model, or its name on the hub; a run is bound to the weights' hash."""
+    """Folder or hub name of the base model; the run's identity includes the hash of the weights."""
     revision: Elsewhere[str | None] = None
     """Commit, tag or branch of the base model on the hub."""
     prompts_per_step: int = Field(8, ge=1)
-    """Questions of one step; each becomes one group."""
+    """Questions per step; each becomes one group."""
     group_size: int = Field(8, ge=2)
-    """Rollouts of a question (G in the paper); with one there is nothing to compare."""
+    """Rollouts per question (G in the paper); at least 2, because rollouts are compared."""
     update_epochs: int = Field(1, ge=1)
-    """Updates of the weights with the rollouts of one step."""
+    """Number of weight updates with the rollouts of one step."""
     learning_rate: float | None = Field(None, gt=0)
     """Learning rate; null is 1e-5 with `lora`, 1e-6 without."""
     scheduler: Scheduler = "constant"
-    """Course of the learning rate. Only a constant one lets a run be made longer."""
+    """Learning rate schedule. Only a run with a constant rate can be extended."""
     clip: tuple[float, float] = Field((0.2, 0.2), strict=False)
-    """How far the ratio of probabilities may go below and above 1 before it is clipped. With
-    `cispo` the second number is the largest ratio itself."""
+    """Distance below and above 1 at which the probability ratio is clipped. With `cispo`, the
+    second number is the maximum ratio itself."""
     beta: float = Field(0.0, ge=0)
-    """Weight of the KL divergence from the base model; 0 needs no second model."""
+    """Weight of the KL divergence from the base model; 0 needs no reference model."""
     loss: Loss = "dapo"
-    """How the losses of tokens become one number."""
+    """How token losses are aggregated into one loss."""
     importance: Literal["token", "sequence"] = "token"
-    """Level of the ratio of probabilities; `sequence` is GSPO."""
+    """Level at which the probability ratio is computed; `sequence` is GSPO."""
     scale_rewards: Literal["group", "batch", "none"] = "group"
-    """Deviation by which advantages are divided: that of the group, of the step, or none."""
+    """Standard deviation that divides advantages: the group's, the step's, or `none`."""
     temperature: float | None = Field(None, gt=0)
     """Sampling temperature; null is `practice.rollout_temperature`."""
     min_output_tokens: int = Field(0, ge=0)
-    """Fewest tokens of an answer."""
+    """Minimum number of tokens in an answer."""
     max_output_tokens: int = Field(512, ge=1)
-    """Most tokens of an answer; a longer one is cut, and scored as it is."""
+    """Maximum number of tokens in an answer; a longer answer is truncated and scored as it is."""
     mask_truncated: bool = False
-    """Whether answers that were cut are left out of the loss."""
+    """Whether truncated answers are excluded from the loss."""
     skip_uniform: bool = True
-    """Whether groups of equal rewards are left out of the update, which they do not change; only
-    where `beta` is 0, and `loss` is not `bnpo`."""
+    """Whether groups with equal rewards, which do not change the update, are excluded from it;
+    applies only if `beta` is 0 and `loss` is not `bnpo`."""
     max_grad_norm: float = Field(1.0, gt=0)
-    """Norm to which gradients are clipped."""
+    """Maximum norm of the gradient; larger gradients are clipped."""
     lora: LoraSettings | None = LoraSettings()
-    """Adapter that is trained; null trains all weights."""
+    """Adapter to train; null trains all weights."""
     steps: Extend[int | None] = Field(None, ge=1)
-    """Steps of the run; null is as many as `epochs` make."""
+    """Number of steps; null derives it from `epochs`."""
     epochs: Extend[int] = Field(1, ge=1)
-    """Passes over the practice data, where `steps` is null."""
+    """Passes over the practice data; used if `steps` is null."""
     seed: int = 0
-    """Seed of the order of questions, of sampling and of a new adapter."""
+    """Seed for the order of questions, for sampling and for a new adapter."""
     save_every: Operational[int] = Field(10, ge=1)
-    """Steps between checkpoints; the last step has one in any case."""
+    """Steps between checkpoints; the last step always has one."""
     eval_every: Operational[int | None] = Field(None, ge=1)
-    """Steps between evaluations on `practice.select_dataset`, which it needs; null: none."""
+    """Steps between evaluations on `practice.select_dataset`, which is then required; null disables
+    evaluation."""
     device: Operational[Literal["auto", "cpu", "cuda", "mps"]] = "auto"
     """Device to train on."""
     memory: Operational[Literal["normal", "low"]] = "normal"
-    """`low` computes activations twice and takes one answer at a time: slower, and smaller."""
+    """`low` recomputes activations and processes one answer at a time: slower, but needs less
+    memory."""
     compile: Operational[bool] = False
-    """Whether the model is compiled by `torch.compile`."""
+    """Whether `torch.compile` compiles the model."""
     generate: Literal["transformers", "vllm"] = "transformers"
-    """Library that plays rollouts; `vllm` has to be installed, and needs a GPU."""
+    """Library that generates rollouts; `vllm` must be installed and needs a GPU."""
     tune: Elsewhere[TuneSettings] = TuneSettings()
-    """Search for better settings."""
+    """Search for better settings; see `train tune`."""
 
     @property
     def rate(self) -> float:
-        """Learning rate, with its default filled in."""
+        """Learning rate, or its default if none is set."""
         return self.learning_rate or (1e-5 if self.lora else 1e-6)
 
     @field_validator("clip")

@@ -1,4 +1,4 @@
-"""Files of others: reading one, what it may not name, and laying it over a config of the user's.
+"""Files of others: loading, checking, and laying them over a user's config.
 
 Such a file is an agent's (`--agent`), or a config in a database, that the user does not trust.
 """
@@ -30,8 +30,8 @@ from grpo_practice.config.trust.word import Trust, text_digest
 def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:
     """Read an agent's file with its includes.
 
-    The user's word on its text, used from one of the folders, lets it name programs, and no host
-    for a key. A file in a folder that the user trusts is the user's own.
+    If the user trusts its text when used from one of the folders, it may name programs, but not
+    hosts for keys. A file in a folder that the user trusts counts as the user's own.
     """
     tree = compose(file, foreign=True)
     if trust.folder_of(file):
@@ -41,7 +41,7 @@ def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:
 
 
 def read_stored(text: str, base_dir: Path, database: Path, trust: Trust) -> Tree:
-    """Read a config that a database has; it is the user's own if its text is trusted."""
+    """Read a config from a database; it counts as the user's own if its text is trusted."""
     tree = parse_yaml(text, "the stored config")
     if trust.text(text_digest(tree.data, base_dir), database):
         return tree
@@ -49,7 +49,7 @@ def read_stored(text: str, base_dir: Path, database: Path, trust: Trust) -> Tree
 
 
 def _of_others(tree: Tree, file: Path, *, trusted: bool) -> Tree:
-    """Return the tree as brought by a file of others; what shipped files say is not."""
+    """Mark the tree as supplied by a file of others, except values from built-in configs."""
     shipped = packaged_configs()
     places = {
         key: place
@@ -67,9 +67,9 @@ _OF_PROVIDER = {
     "base_url": ("_BASE_URL",),
     "api_key": ("",),
 }
-"""Ends of the variables that any `model_provider` may name under its keys.
+"""Suffixes of the variables that any `model_provider` may name, by key.
 
-A key's host is looked at where the key is; the other three are sent to whatever host it is.
+The host that receives a key is checked with the key; the other three values are sent to any host.
 """
 
 
@@ -79,11 +79,11 @@ class Demand:
 
     key: Key
     text: str
-    """Deed of the config, for people: `starts a program`."""
+    """Action of the config, for display: `starts a program`."""
 
 
 def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:
-    """Return a problem for each demand of a file of others that the user does not trust."""
+    """Return a problem for each demand that comes from an untrusted file of others."""
     found = dict[tuple[Key, str], Problem]()
     for demand in demands:
         place = tree.place(demand.key)
@@ -91,13 +91,13 @@ def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:
             continue
         text = f"{demand.text}, which a file of others may not"
         hint = f"read it; if you trust it, add --trust {shlex.quote(str(place.brought_by))}"
-        # Of a server that is started by several keys the first is enough.
+        # Report only the first of several keys that start the same server.
         found.setdefault((demand.key[:-1], demand.text), Problem(demand.key, text, hint))
     return list(found.values())
 
 
 def variables_named(data: Any) -> Iterator[Demand]:
-    """Yield the variables that a config names elsewhere than where any model's endpoint does."""
+    """Yield the variables that a config names anywhere except in a model's endpoint."""
     for key, value in leaves(data):
         last = [part for part in key if isinstance(part, str)][-1:]
         names = [] if {*last} & LITERAL else variables(value)
@@ -107,7 +107,7 @@ def variables_named(data: Any) -> Iterator[Demand]:
 
 
 def is_endpoint(key: Key, value: object) -> bool:
-    """Return whether the value is one variable, as any model's endpoint may name it."""
+    """Return whether the value is exactly one variable that any model's endpoint may name."""
     match key[1:] if key[:1] == ("evaluation",) else key:
         case (
             ("agent", "model", "model_provider", name, *_)
@@ -115,14 +115,14 @@ def is_endpoint(key: Key, value: object) -> bool:
             | ("practice", "teacher_model", "model_provider", name, *_)
             | ("agent", "toolkits", _, "config_llm", "model_provider", name, *_)
         ):
-            # One with more around it is an address that whoever wrote the rest has chosen.
+            # Text around the variable would let its writer choose the address.
             return (variable(value) or "").endswith(_OF_PROVIDER.get(str(name), ("\0",)))
         case _:
             return False
 
 
 def programs_named(config: RunConfig) -> Iterator[Demand]:
-    """Yield the programs, servers of tools and files that a loaded config names."""
+    """Yield the programs, tool servers and files that a loaded config names."""
     evaluation = config.evaluation
     at: Key = () if config.kind == "eval" else ("evaluation",)
     yield from agent_programs(evaluation.agent, (*at, "agent"))
@@ -144,7 +144,7 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
 
 
 def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
-    """Yield the programs that an agent is, or that its tools are, and where they are served."""
+    """Yield the programs of an agent and its tools, and the addresses that serve them."""
     for name in ("function", "command"):
         if getattr(agent, name):
             yield Demand((*at, name), "starts a program")
@@ -164,13 +164,13 @@ def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
                 if name in kit.config.model_fields_set:
                     yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
-            # One on this machine may do all that its user may.
+            # A server on this machine may do everything that its user may.
             yield Demand((*at, "config", "url"), "uses a server of tools")
         case PythonToolkit():
             yield from _sandbox_programs(kit.config, (*at, "config"))
         case SearchToolkit():
             return
-        case _:  # what a new toolkit starts or reads has to be said here
+        case _:  # a new toolkit must declare what it starts or reads
             assert_never(kit)
 
 
@@ -192,14 +192,15 @@ _ADDRESSES: Mapping[str, object] = {
     "mode": "builtin",
     "mcp_transport": "stdio",
 }
-"""Keys that say who is given what stands beside them, and what each is where it is not given."""
+"""Keys that select the recipient of the values next to them, each with its default."""
 
 
 def lay_agent_over(under: Tree, over: Tree) -> Tree:
     """Lay an agent's file over the agent of a config.
 
-    A model or a toolkit whose address the file changes loses every secret of the config: they
-    were given for the address before. A value that the file only repeats stays the config's.
+    If the file changes the address of a model or a toolkit, every secret that the config gives to
+    it is removed, because the secret was meant for the previous address. A value that the file
+    merely repeats still counts as the config's own.
     """
     data, agent = under.data, under.data.get("agent")
     if not isinstance(agent, dict):
@@ -215,15 +216,16 @@ def lay_agent_over(under: Tree, over: Tree) -> Tree:
     if isinstance(kits, dict) and isinstance(theirs, dict):
         moved = {n: without_secrets(k) for n, k in kits.items() if _moves(k, theirs.get(n))}
         agent = {**agent, "toolkits": {**kits, **moved}}
-    # A mapping of Python has no lines; what stands in it is the user's own all the same.
+    # A mapping from Python has no positions, but its values are the user's own.
     places = {**dict.fromkeys(_keys(data), Position("the config")), **under.places}
     base, over = Tree({**data, "agent": agent}, places, under.prefix), nest(over, ("agent",))
+    # A value that the file only repeats keeps the position, and so the trust, of the user's config.
     changed = {key: at for key, at in over.places.items() if not _repeats(base, over, key)}
     return lay_over(base, replace(over, places=changed))
 
 
 def _repeats(own: Tree, over: Tree, key: Key) -> bool:
-    """Return whether a value at a key is the user's own, too; a list counts as a whole."""
+    """Return whether the user's config has the same value at a key; a list counts as a whole."""
     names = tuple(takewhile(lambda part: isinstance(part, str), key))
     place = own.place(key)
     ours = place is not None and place.brought_by is None
@@ -231,7 +233,10 @@ def _repeats(own: Tree, over: Tree, key: Key) -> bool:
 
 
 def _followed(section: Any, name: str) -> Any:
-    """Return a section whose model, where it has no address of its own, goes to another one now."""
+    """Return a section without the secrets of a model that follows the agent's changed address.
+
+    The model keeps its secrets if it has its own address or key.
+    """
     model = section.get(name) if isinstance(section, dict) else None
     if not isinstance(model, dict):
         return section
@@ -244,14 +249,14 @@ def _followed(section: Any, name: str) -> Any:
 
 
 def _keys(value: Any, key: Key = ()) -> Iterator[Key]:
-    """Yield the keys of mappings, at every depth."""
+    """Yield the keys of mappings at every depth."""
     for name, inner in value.items() if isinstance(value, dict) else ():
         yield (*key, name)
         yield from _keys(inner, (*key, name))
 
 
 def _moves(under: Any, over: Any) -> bool:
-    """Return whether `over` changes an address of `under`, at any depth."""
+    """Return whether `over` changes an address of `under` at any depth."""
     if not isinstance(over, dict):
         return False
     under = under if isinstance(under, dict) else {}

@@ -1,4 +1,4 @@
-"""Ways of keys: which variable of the environment goes to which host, who says so, and whether."""
+"""Routes of keys: the host that receives each variable, its source, and the trust check."""
 
 import os
 import shlex
@@ -20,23 +20,23 @@ from grpo_practice.config.trust.word import host_of, typed_host
 from grpo_practice.redact import REDACTED, redact_url
 
 LINE = 74
-"""Characters that a line of a narrow terminal has for a route, behind `note: `."""
+"""Characters available for a route on a line of a narrow terminal, after `note: `."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """The address of a model or a service, by who names it."""
+    """Source of the address of a model or a service."""
 
     text: str = ""
-    """Key of the config, or variable, with its place."""
+    """Config key or variable that names the address, with its place."""
     place: str = ""
-    """File with the line, or the environment; '' where there is none."""
+    """File with the line, or the environment; '' if neither is known."""
     variables: tuple[str, ...] = ()
-    """Variables that it is filled from."""
+    """Variables that the address is filled from."""
     literal: bool = False
-    """Whether it, or a part of it, is a text of a config."""
+    """Whether the address, or a part of it, is literal text in a config."""
     foreign: bool = False
-    """Whether a file of others names it."""
+    """Whether a file of others names the address."""
 
 
 NOWHERE = Address()
@@ -44,23 +44,24 @@ NOWHERE = Address()
 
 @dataclass(frozen=True, slots=True)
 class KeyRoute:
-    """A variable of the environment that is sent somewhere."""
+    """An environment variable that is sent to a host or a program."""
 
     variable: str
     place: str
-    """Place of the variable: the environment, or a `.env` file."""
+    """Source of the variable: the environment, or a `.env` file."""
     to: str
-    """Host, or program, that is given it."""
+    """Host or program that receives the variable."""
     named_by: str
-    """Key of the config with file and line, or variable, that says so."""
+    """Config key with file and line, or variable, that names the recipient."""
     line: str
-    """File and line of that alone, or the environment; '' where there is none."""
+    """File and line of `named_by` alone, or the environment; '' if neither is known."""
 
     @property
     def sentence(self) -> str:
-        """The route, for people: the most that fits into one line, else the least.
+        """The route as a message: the longest form that fits on one line, otherwise the shortest.
 
-        The key that says so is shortened to file and line; `(the environment)` is left out last.
+        The key that names the recipient is shortened to file and line first; `(the environment)` is
+        dropped last.
         """
         way = f"{self.variable} ({here(self.place)}) goes to {self.to}"
         forms = [f"{way}: {here(self.named_by)}"]
@@ -73,70 +74,71 @@ class KeyRoute:
 
 
 def here(text: str) -> str:
-    """Return a text, files below the current folder named from there."""
+    """Return a text with paths below the current folder made relative to it."""
     return text.replace(f"{Path.cwd()}{os.sep}", "")
 
 
 def sentences(routes: Iterable[KeyRoute]) -> list[str]:
-    """Return the routes for people, each once."""
+    """Return the routes as messages, without duplicates."""
     return list(dict.fromkeys(route.sentence for route in routes))
 
 
 class Keys:
-    """The keys of one config: where each goes. One that needs the user's word is a problem.
+    """The keys of one config and their recipients.
 
-    A key of the process's environment goes where a variable of the process, or the user's own
-    config, says; one of a `.env` where the same `.env`, or the user's own config, says.
+    A route that needs the user's trust is a problem. A key from the process environment may go to
+    hosts named by a process variable or by the user's own config. A key from a `.env` file may go
+    to hosts named by the same file or by the user's own config.
     """
 
     def __init__(
         self, data: dict[str, Any], tree: Tree, env: Environment, problems: list[Problem]
     ) -> None:
-        """Look after a config, its variables not filled in, that is in `data` and from `tree`."""
+        """Track the keys of a config: `data`, with variables not filled in, read from `tree`."""
         self.data = data
         self.tree = tree
         self.env = env
         self.problems = problems
         self.routes = list[KeyRoute]()
         self.models = dict[Key, tuple[ModelProvider, Address]]()
-        """Endpoints of the models that are asked, by the key of their section."""
+        """Endpoints of the models that are called, by the key of their section."""
 
     def address(self, key: Key) -> Address:
-        """Return who names the value at a key of the config."""
+        """Return the source of the value at a key of the config."""
         value, place = section_at(self.data, key[:-1]).get(str(key[-1])), self.tree.place(key)
         held, name = self.held(value), dotted((*self.tree.prefix, *key))
         return Address(
             f"{name}, {place.shown}" if place else name,
             place.shown if place else "",
             held,
-            # With a variable in it, too: `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
+            # Also literal: a variable inside a text; `${oc.env:UTU_LLM_BASE_URL}.example` differs.
             literal=bool(value) and variable(value) not in held,
             foreign=self.foreign(key),
         )
 
     def foreign(self, key: Key) -> bool:
-        """Return whether a file of others brings what stands at a key of the config."""
+        """Return whether a file of others supplies the value at a key of the config."""
         place = self.tree.place(key)
         return place is not None and place.brought_by is not None
 
     def names_host(self, provider: Key) -> bool:
-        """Return whether the config says that a key of the environment goes to a host."""
+        """Return whether the config itself names a host and sends it a key of the environment."""
         api_key = section_at(self.data, provider).get("api_key")
         return self.address((*provider, "base_url")).literal and bool(self.held(api_key))
 
     def of_others(self, provider: Key) -> bool:
-        """Return whether a file of others brings the host of a model, or a key for it."""
+        """Return whether a file of others supplies the host of a model, or a key for that host."""
         address = self.address((*provider, "base_url"))
         return address.literal and (address.foreign or self.foreign((*provider, "api_key")))
 
     def held(self, value: object) -> tuple[str, ...]:
-        """Return the variables that a value is filled from, and that are set."""
+        """Return the variables that a value is filled from and that are set."""
         return tuple(name for name in variables(value) if self.env.get(name))
 
     def asked_by_dotenv(self) -> list[str]:
-        """Return a sentence for each URL that a `.env` names: its writer is sent every request.
+        """Return a message for each URL from a `.env` file, whose host receives every request.
 
-        Routes that name the host already say it.
+        URLs that a route already mentions are skipped.
         """
         known, found = {route.to for route in self.routes}, list[str]()
         for provider, address in self.models.values():
@@ -147,15 +149,16 @@ class Keys:
         return list(dict.fromkeys(found))
 
     def _of_dotenv(self, address: Address) -> list[str]:
-        """Return the variables of a `.env` that an address is filled from."""
+        """Return the variables of a `.env` file that an address is filled from."""
         return [name for name in address.variables if self.env.origin(name) == str(self.env.path)]
 
     def sends(
         self, name: str, url: str, key: Key, address: Address, *, in_file: bool = True
     ) -> None:
-        """Note that a variable is sent to an address; add a problem if it needs the user's word.
+        """Record that a variable is sent to an address; add a problem if that needs trust.
 
-        `key` is its place in the config, if a file names it; else the address says where it goes.
+        `key` is the variable's place in the config if a file names it; otherwise `address` is the
+        source of the route.
         """
         place, by = self.env.origin(name), self.address(key) if in_file else address
         self.routes.append(KeyRoute(name, place, host_of(url), by.text, by.place))
@@ -174,14 +177,14 @@ class Keys:
                 f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
                 f" {typed_host(url)} says so once{beside}"
             )
-            # The command alone, so that the line can be typed as it stands.
+            # Only the command, so that the line can be copied.
             hint = f"grpo-practice trust --host {typed_host(url)} --key {name}"
             self.problems.append(Problem(key, text, hint, private=True))
 
     def sends_values(self, values: Mapping[str, Any], config: RunConfig, folder: Path) -> None:
-        """Note where variables go that are no endpoint's key: headers, queries, tools' settings.
+        """Record the variables sent outside an endpoint's key: headers, queries and tool settings.
 
-        `values` is the config as it is stored, and `folder` its own.
+        `values` is the config as it is stored, and `folder` is its folder.
         """
         for key, value in leaves(values):
             receiver, address = self._receiver(key, config)
@@ -198,7 +201,7 @@ class Keys:
                     self.routes.append(KeyRoute(name, place, receiver, by.text, by.place))
 
     def _keep_from_dotenv(self, key: Key, value: object, address: Address, folder: Path) -> None:
-        """Refuse to send a secret of the config to an address of a `.env` that is elsewhere."""
+        """Refuse to send a secret of the config to an address from another folder's `.env` file."""
         env, theirs = self.env, self._of_dotenv(address)
         if env.path is None or folder.resolve().is_relative_to(env.path.parent.resolve()):
             return
@@ -209,7 +212,7 @@ class Keys:
             self.problems.append(Problem(key, text, hint, private=True))
 
     def _receiver(self, key: Key, config: RunConfig) -> tuple[str, Address | None]:
-        """Return who is given the value at a key: a URL with its address, a program, or ''."""
+        """Return the recipient of the value at a key: a URL with its source, a program, or ''."""
         for n in range(len(key)):
             if key[:n] in self.models:
                 provider, address = self.models[key[:n]]

@@ -1,6 +1,7 @@
-"""The user's word on what others made: files, folders and hosts that are trusted.
+"""The user's trust in files, folders and hosts of others.
 
-Kept in the user's own config folder, never in a project: a project comes from others, too.
+The trust is stored in the user's config folder, never in a project, because a project may come from
+others, too.
 """
 
 import json
@@ -19,27 +20,27 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.text import is_loopback
 
 HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
-"""Variable of the process with hosts, separated by commas, that may be sent any key."""
+"""Process variable with comma-separated hosts that may receive any key."""
 OWN = "a run of mine"
-"""Source of a config that the user's own run or export has."""
+"""Source recorded for the config of the user's own run or export."""
 _PORTS = {"http": 80, "https": 443}
 
 
 def text_digest(data: Mapping[str, Any], folder: Path) -> str:
-    """Return the hash by which a config is known again, used from this folder.
+    """Return the hash that identifies a config used from this folder.
 
-    The folder counts: programs in a config are named relative to it.
+    The folder is included because programs in a config are named relative to it.
     """
     return digest({"config": data, "folder": ascii(str(folder.resolve()))}).hex()
 
 
 def stored_digest(text: str, folder: Path) -> str:
-    """Return the hash by which a config, as it is stored or exported, is known again."""
+    """Return the hash that identifies a stored or exported config."""
     return text_digest(parse_yaml(text, "the stored config").data, folder)
 
 
 def host_of(url: str) -> str:
-    """Return scheme, host and port of a URL, without a port that goes without saying."""
+    """Return scheme, host and port of a URL; the scheme's default port is omitted."""
     parts = urlsplit(url)
     name = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     port = "" if parts.port in (None, _PORTS.get(parts.scheme)) else f":{parts.port}"
@@ -49,10 +50,10 @@ def host_of(url: str) -> str:
 def host_typed(typed: str) -> str:
     """Return scheme, host and port of a host as a person types it.
 
-    One without a scheme is asked over https, or over http if it is on this machine.
+    The scheme defaults to https, or to http for a host on this machine.
 
     Raises:
-        ConfigError: It is no host.
+        ConfigError: The text is not a host.
     """
     url = typed if "://" in typed else f"https://{typed}"
     try:
@@ -68,7 +69,7 @@ def host_typed(typed: str) -> str:
 
 
 def typed_host(url: str) -> str:
-    """Return a URL's host as a person types it after `--trust-host`."""
+    """Return a URL's host in the form a person types after `--trust-host`."""
     host = host_of(url)
     short = host.partition("://")[2]
     return short if host_typed(short) == host else host
@@ -76,19 +77,19 @@ def typed_host(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Things that the user trusts: as typed with this command, and as remembered."""
+    """Everything the user trusts: given with this command, and remembered from before."""
 
     kept: Path | None = None
-    """File that remembers it; None remembers nothing."""
+    """File that stores the trust; None stores nothing."""
     files: frozenset[Path] = frozenset()
-    """Files given with `--trust`, resolved."""
+    """Resolved files passed with `--trust`."""
     hosts: tuple[str, ...] = ()
-    """Hosts given with `--trust-host`."""
+    """Hosts passed with `--trust-host`."""
     any_key: tuple[str, ...] = ()
-    """Hosts of the environment variable: any key may go there."""
+    """Hosts from the environment variable, which may receive any key."""
 
     def given(self, files: Sequence[Path], hosts: Sequence[str]) -> "Trust":
-        """Return it with what was typed with this command; raise ConfigError for a folder."""
+        """Return a copy with this command's files and hosts; raise ConfigError for a folder."""
         for file in files:
             if file.is_dir():
                 raise ConfigError(
@@ -98,22 +99,22 @@ class Trust:
         return replace(self, files=frozenset(file.resolve() for file in files), hosts=tuple(hosts))
 
     def folder_of(self, path: Path) -> bool:
-        """Return whether the file lies in a trusted folder."""
+        """Return whether the file is in a trusted folder."""
         here = path.resolve()
         return any(here.is_relative_to(r["folder"]) for r in self._records("folder"))
 
     def text(self, key: str, path: Path) -> bool:
-        """Return whether a config in this file is trusted; what was typed is remembered."""
+        """Return whether a config in this file is trusted; remember a file given by `--trust`."""
         if any(r["sha256"] == key for r in self._records("sha256")) or self.folder_of(path):
             return True
         if path.resolve() not in self.files:
             return False
-        with suppress(ConfigError):  # the word was given; without a memory it is given each time
+        with suppress(ConfigError):  # trusted now; if it cannot be stored, --trust is needed again
             self.remember([key], path)
         return True
 
     def host(self, url: str, variable: str) -> bool:
-        """Return whether this variable's key may go there; what was typed is remembered."""
+        """Return whether this host may receive this variable's key; remember a `--trust-host`."""
         host = host_of(url)
         if host in map(host_typed, self.any_key):
             return True
@@ -131,10 +132,10 @@ class Trust:
         self._add([{"sha256": key, "of": at} for key in dict.fromkeys(keys)])
 
     def remember_host(self, typed: str, variable: str) -> None:
-        """Remember that this variable's key may go to a host, typed as after `--trust-host`.
+        """Remember that this variable's key may go to a host, written as for `--trust-host`.
 
         Raises:
-            ConfigError: It is no host, or cannot be remembered.
+            ConfigError: The text is not a host, or cannot be remembered.
         """
         self._add([{"host": host_typed(typed), "variable": variable}])
 
@@ -142,7 +143,7 @@ class Trust:
         """Remember that every file in this folder is trusted.
 
         Raises:
-            ConfigError: It holds the user's home, or cannot be remembered.
+            ConfigError: The folder contains the user's home, or cannot be remembered.
         """
         home = Path.home().resolve()
         if home.is_relative_to(folder.resolve()):
@@ -153,7 +154,7 @@ class Trust:
         self._add([{"folder": str(folder.resolve())}])
 
     def all(self) -> list[dict[str, str]]:
-        """Return all that is remembered, the oldest first."""
+        """Return all remembered records, oldest first."""
         return list(self._records())
 
     def _records(self, kind: str = "") -> Iterator[dict[str, str]]:
@@ -177,6 +178,7 @@ class Trust:
                 whole = known and all(isinstance(value, str) for value in record.values())
             except (ValueError, AttributeError, RecursionError):
                 whole = False
+            # Stop instead of skipping: a damaged line must not silently change what is trusted.
             if not whole or ("host" in record and "variable" not in record):
                 raise ConfigError(
                     f"{self.kept}:{n}: cannot be read as something you trust",
@@ -186,16 +188,16 @@ class Trust:
                 yield record
 
     def _add(self, records: Sequence[dict[str, str]]) -> None:
-        """Remember what is not remembered yet; a text counts once, whatever file it was in."""
+        """Store records that are new; a text counts once, whichever file it was in."""
         known = [{**record, "of": ""} for record in self._records()]
         records = [record for record in records if {**record, "of": ""} not in known]
         if self.kept is None or not records:
             return
-        # After an empty line: a person's editor may have left the last one open.
+        # Begin with a newline, because an editor may have left the last line unterminated.
         text = "".join(f"{json.dumps(record)}\n" for record in records)
         try:
             self.kept.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            # One write to a file open for appending: two commands do not mix their lines.
+            # A single write in append mode, so that two commands cannot interleave their lines.
             file = os.open(self.kept, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
                 os.write(file, f"\n{text}".encode())
@@ -209,12 +211,13 @@ class Trust:
 
 
 def user_trust(process: Mapping[str, str]) -> Trust:
-    """Return what the user of this process trusts; `.env` files have no say in it."""
+    """Return the trust of this process's user; `.env` files cannot change it."""
     any_key = tuple(h.strip() for h in process.get(HOSTS, "").split(",") if h.strip())
     folder = Path(process.get("XDG_CONFIG_HOME", ""))
-    if not folder.is_absolute():  # a relative one would be in the project
+    if not folder.is_absolute():  # a relative path would be inside the project
         folder = Path()
-        with suppress(RuntimeError):  # there is no home
+        with suppress(RuntimeError):  # no home folder
             folder = Path.home() / ".config"
     kept = folder / "grpo-practice" / "trusted.jsonl" if folder.is_absolute() else None
+    # `process` must be the process environment: a project's `.env` could trust itself.
     return Trust(kept, any_key=any_key)
