@@ -1,8 +1,9 @@
 """A simulated endpoint: a student, a teacher and a judge that answer from the request alone.
 
-Never from order or time: the same messages with the same `seed` get the same reply. In a world that
-drifts, the number of requests answered before changes it, too; the transports count them. Lessons
-learnt here say nothing about a real model; they show that the machinery works.
+Replies do not depend on order or time: the same messages with the same `seed` get the same reply.
+Only in a world that drifts do they also depend on the number of requests answered before, which
+the transports count. Lessons from this endpoint do not apply to real models; they show that the
+machinery works.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,22 +37,23 @@ VOICES: Mapping[Stage, Callable[[SimRequest, World], str]] = {
     "judge": lambda asked, _world: grade(asked),
     "tool": lambda asked, _world: read_page(asked),
 }
-"""Function that answers at each stage."""
+"""Function that answers each stage."""
 
 
 def answer(body: Any, world: World = DEFAULT, served: int = 0) -> dict[str, Any]:
-    """Return the chat completion object that answers the JSON body of a request.
+    """Return the chat completion object for the JSON body of a request.
 
-    `served`: the number of requests answered before.
+    `served` is the number of requests answered before.
 
     Raises:
-        ValueError: The body is not a chat request; the message says why.
+        ValueError: The body is not a chat request; the message gives the reason.
     """
     asked = read(body, served)
     said = _reply(asked, world)
     most = None if asked.max_tokens is None else 4 * asked.max_tokens
     calls = sum(len(call.name) + len(call.arguments) for call in said.calls)
     length = len(said.thought) + len(said.text) + calls
+    # Thinking comes first, so a limit cuts the text before it cuts the thinking.
     if most is not None and length > most:
         thought = said.thought[:most]
         said = SimTurn(said.text[: most - len(thought)], thought=thought)
@@ -100,7 +102,7 @@ def _message(said: SimTurn, asked: SimRequest) -> dict[str, Any]:
 
 
 def fails(body: Any, world: World, served: int = 0) -> bool:
-    """Return whether the world answers a request by an error, which repeats when it is sent again.
+    """Return whether the world answers this request with an error, which a retry repeats.
 
     Raises:
         ValueError: The body is not a chat request.
@@ -110,7 +112,7 @@ def fails(body: Any, world: World, served: int = 0) -> bool:
 
 
 def stage_of(body: Any) -> Stage:
-    """Return the stage a request is of: `play`, unless it shows another one.
+    """Return the stage of a request: `play`, unless its prompt belongs to another stage.
 
     Raises:
         ValueError: The body is not a chat request.
@@ -119,5 +121,5 @@ def stage_of(body: Any) -> Stage:
 
 
 def _count(characters: int) -> int:
-    """Return about how many tokens so many characters make."""
+    """Estimate the number of tokens in a text of this many characters."""
     return -(-characters // CHARS_PER_TOKEN)

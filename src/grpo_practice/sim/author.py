@@ -1,4 +1,4 @@
-"""The simulated teacher as an author: what it would tell an agent whose attempts it never saw."""
+"""The simulated teacher as an author: it writes experiences without seeing any attempts."""
 
 import re
 
@@ -14,7 +14,7 @@ _LABEL = len("[E1] ")
 
 
 def write_directly(asked: SimRequest, world: World) -> str:
-    """Write as many experiences as are asked for; how often one is a good idea, `luck` says."""
+    """Write the requested number of experiences; `luck` is the share of good ideas among them."""
     found = _ASKED.search(asked.frame)
     n, length = (int(found[1]), int(found[2].replace(",", ""))) if found else (1, 0)
     texts = [_idea(asked, world, i) for i in range(n)]
@@ -27,7 +27,7 @@ def write_directly(asked: SimRequest, world: World) -> str:
 
 
 def _idea(asked: SimRequest, world: World, nth: int) -> str:
-    """Return the nth experience that it writes, of a topic of its own as long as there are any."""
+    """Return the nth experience to write, on a new topic until all topics are used."""
     topics = list(LABEL_TOPICS if world.task == "labels" else TOPICS)
     draw = unit(world.seed, "direct", asked.sha, nth)
     luck, harm = world.teacher.luck, world.teacher.harm

@@ -1,4 +1,4 @@
-"""The simulated judge of a response, and the simulated reader of a web page."""
+"""The simulated judge of responses, and the simulated reader of web pages."""
 
 import re
 from fractions import Fraction
@@ -10,13 +10,13 @@ _BOX = re.compile(r"\\boxed\{([^{}]*)\}")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _WORD = re.compile(r"\w{3,}")
 CHARS = 300
-"""Characters of a page's line that are told."""
+"""Maximum number of characters to quote from a line of a page."""
 
 
 def grade(asked: SimRequest) -> str:
-    """Write how the response ends, then the grade, by its last box, else its last number.
+    """Describe the end of the response, and grade its last box or else its last number.
 
-    Without a reference the judge works the question out, where it is one of this world.
+    Without a reference, the judge solves the question itself if it belongs to this world.
     """
     response = "\n".join(asked.fenced("answer"))
     found = _BOX.findall(response) or _NUMBER.findall(response)
@@ -31,7 +31,8 @@ def grade(asked: SimRequest) -> str:
 
 
 def _same(said: str, reference: str) -> bool:
-    """Return True for equal numbers, and for equal texts but for case."""
+    """Return True for equal numbers, and for texts that are equal apart from case."""
+    # Compare as fractions, so that 0.5 equals 1/2 and large numbers are exact.
     try:
         return Fraction(said) == Fraction(reference.strip())
     except (ValueError, ZeroDivisionError):
@@ -39,7 +40,7 @@ def _same(said: str, reference: str) -> bool:
 
 
 def read_page(asked: SimRequest) -> str:
-    """Quote the page's line that shares most words with the question, the first such."""
+    """Quote the first line of the page among the lines that share most words with the question."""
     wanted = _words("\n".join(asked.fenced("question")))
     lines = [line.strip() for line in "\n".join(asked.fenced("web")).splitlines() if line.strip()]
     best = max(lines, key=lambda line: len(_words(line) & wanted), default="")

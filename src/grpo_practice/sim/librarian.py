@@ -1,6 +1,7 @@
-"""The simulated teacher, second half: turns lessons into operations on the library, and merges.
+"""The simulated teacher, second half: it turns lessons into operations, and merges proposals.
 
-This half knows the texts and numbers it is shown, and nothing about what an experience is worth.
+This half knows only the texts and numbers in its prompt; it does not know the true effect of an
+experience.
 """
 
 import re
@@ -16,7 +17,9 @@ from grpo_practice.sim.writing import Entry, written
 from grpo_practice.types import OpKind
 
 NO_SOURCES, SAYS_NONE = 0.2, 0.2
-"""Chances that a merge names no proposals, and that it names an experience that stays."""
+"""Probability that a merge omits its source proposals, and that it lists an unchanged
+experience.
+"""
 
 _MISLED = re.compile(r"\b(E\d+)\b.*\bmisled\b|\bmisled\b.*\b(E\d+)\b", re.DOTALL)
 _CONFIRMED = re.compile(
@@ -26,7 +29,7 @@ _CONFIRMED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """An operation, with the proposals it stands for."""
+    """An operation, with the proposals that it combines."""
 
     op: OpKind
     target: str | None = None
@@ -35,14 +38,14 @@ class Edit:
 
 
 def propose(asked: SimRequest, world: World) -> str:
-    """Write one operation per lesson, in the form asked for."""
+    """Write one operation per lesson, in the requested format."""
     library = {label: key_of(text) for label, text in material.library(asked).items()}
     edits = [_edit(lesson, library) for lesson in asked.fenced("lesson")]
     return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
 
 
 def _edit(lesson: str, library: Mapping[str, str | None]) -> Edit:
-    """Return the edit that a lesson asks for; this teacher knows none without a marker."""
+    """Return the edit that a lesson implies; without a marker, a lesson implies no change."""
     key = key_of(lesson)
     held = next((label for label, there in library.items() if key and there == key), None)
     confirmed, misled = _label(_CONFIRMED, lesson), _label(_MISLED, lesson)
@@ -62,10 +65,11 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
 
 
 def merge(asked: SimRequest, world: World) -> str:
-    """Write one consistent list from all proposals, in the form asked for.
+    """Write one consistent list of operations from all proposals, in the requested format.
 
-    An experience that stays is not changed; one on which nothing was decided is. An update comes
-    before a deletion. Among additions about one situation the one asked for most often is made.
+    An experience that was voted to stay is not changed; an experience without a vote is. Updates
+    take precedence over deletions. Among additions about one situation, the most frequently
+    proposed one is made.
     """
     proposals, stays = material.proposals(asked), material.decided(asked)
     taken: set[str | None] = {*map(key_of, material.library(asked).values())}
@@ -83,7 +87,10 @@ def merge(asked: SimRequest, world: World) -> str:
 
 
 def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> list[Edit]:
-    """Write some merges as models do: without the proposals behind them, or with what stays."""
+    """Vary some merges as real models do.
+
+    The reply then omits the source proposals, or lists an experience that does not change.
+    """
     written = list(edits)
     if unit(world.seed, "sources", asked.sha) < NO_SOURCES:
         written = [replace(edit, stands_for=()) for edit in written]
@@ -95,7 +102,10 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
 
 
 def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) -> bool:
-    """Return True when an experience goes, or nothing says; a confused librarian errs."""
+    """Return True if the experience may change: it has no vote, or a vote to go.
+
+    A confused librarian inverts the vote.
+    """
     if stays is None:
         return True
     confused = unit(world.seed, "outvoted", target, asked.sha) < world.teacher.noise
@@ -103,7 +113,7 @@ def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) ->
 
 
 def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
-    """Return the edit of one experience: the update asked for most, if it is news; else it goes."""
+    """Return the edit of one experience: its most frequent new update, or else a deletion."""
     everyone = tuple(p.name for p in proposals)
     news = [
         p.text
@@ -117,7 +127,7 @@ def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
 
 
 def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Edit]:
-    """Return the additions that are news: equal ones made one, and one about each situation."""
+    """Return the new additions: combine equal ones, and keep one per situation."""
     by_content = dict[str, Edit]()
     for p in proposals:
         if p.text and _content(p.text) not in taken:
@@ -136,7 +146,7 @@ def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Ed
 
 
 def _content(text: str) -> str:
-    """Return what makes two texts the same: the experience they hold, else the words."""
+    """Return the identity of a text: the key of its experience, or else its words."""
     return key_of(text) or text
 
 

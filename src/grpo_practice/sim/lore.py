@@ -1,8 +1,8 @@
-"""Words of the people of the world: of each experience and of each method.
+"""The texts of this world: the wording of each experience and each method.
 
-An experience is recognised by the marker in its text, `(#percent-b6)`, wherever it stands. The
-words around it are for people, and for a teacher that knows no more than it reads: they say what
-the experience is about (`about`) and what it is called (`named`).
+An experience is identified by the marker in its text, such as `(#percent-b6)`, at any position.
+The words around the marker are for people, and for a teacher that knows only its prompt. They
+state the topic of the experience (`about`) and its name (`named`).
 """
 
 import re
@@ -18,13 +18,13 @@ NULL = (
     Advice("Calm reading", "read the whole text once more before you calculate"),
     Advice("Tidy work", "write every number down on a line of its own"),
 )
-"""Advice that changes nothing, on any topic."""
+"""Advice without any effect, on any topic."""
 
 
 def advice(world: World, key: str) -> Advice:
-    """Return what the experience with this key says.
+    """Return the advice of the experience with this key.
 
-    A key the world's people do not use themselves is put into the words of its kind.
+    The second key of a kind has its own words, if there are two; all other keys share the first.
     """
     topic, kind = topic_of(key), world.item(key).kind
     second = key == world.key(topic, kind, 1)
@@ -39,9 +39,9 @@ def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
 
 
 def told(key: str, do: str, *, instead_of: str | None = None) -> str:
-    """Return a lesson about a way of working that goes by this key and these words.
+    """Return a lesson about the way of working with this key and these words.
 
-    The formula that says the same is added where the world has one; models like to.
+    The corresponding formula is added if there is one, because models often write formulas.
     """
     lore = LORE[topic_of(key)]
     tex = next((a.tex for a in _sayings(lore) if a.do == do), "")
@@ -50,12 +50,12 @@ def told(key: str, do: str, *, instead_of: str | None = None) -> str:
 
 
 def text(world: World, key: str) -> str:
-    """Return the experience as it stands in a library: `Name: sentence (#key)`."""
+    """Return the experience as it appears in a library: `Name: sentence (#key)`."""
     return named(sentence(world, key))
 
 
 def named(lesson: str) -> str:
-    """Return the lesson as an experience: under the name of its advice, else its first words."""
+    """Convert a lesson to an experience: prefix the name of its advice, or else its first words."""
     topic, plain = about(lesson), _WARNING.sub("", lesson)
     found = next((a for a in _sayings(LORE[topic]) if a.do in plain), None) if topic else None
     name = found.name if found else " ".join(plain.partition(", ")[2].split()[:3])
@@ -63,14 +63,14 @@ def named(lesson: str) -> str:
 
 
 def about(text: str) -> str | None:
-    """Return the topic a text says it is about, by its words or else by its marker."""
+    """Return the topic of a text, as determined by its words or else by its marker."""
     said = next((name for name, lore in LORE.items() if lore.when in text), None)
     marker = MARKER.search(text)
     return said or (topic_of(marker[1]) if marker else None)
 
 
 def keys_in(text: str) -> list[str]:
-    """Return the keys of the experiences a text holds, each once, in order."""
+    """Return the keys of all experiences in a text, without duplicates, in order."""
     return list(dict.fromkeys(MARKER.findall(text)))
 
 

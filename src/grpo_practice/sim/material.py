@@ -1,6 +1,7 @@
-"""Reads the shipped prompts of distillation: known by their headings, with all material in fences.
+"""Reads the shipped prompts of distillation, which are recognised by their headings and fences.
 
-Other prompts have other headings, so a simulated teacher takes none (`app/specs.py`).
+Other prompts have other headings, so a simulated teacher accepts only the shipped ones
+(`app/specs.py`).
 """
 
 import re
@@ -13,7 +14,7 @@ from grpo_practice.stages import STAGES, Stage
 from grpo_practice.types import OpKind
 
 REPORT = "The attempt read the task and took one decision."
-"""First sentence of each summary of the simulated teacher."""
+"""First sentence of every summary of the simulated teacher."""
 
 _METHOD = re.compile(r"Method ([a-z]+-[0-9a-f]{2,}): ([^.\n]+)\.")
 _FOLLOWED = re.compile(r"Followed (E\d+(?:, E\d+)*)\.")
@@ -34,20 +35,20 @@ _SIGNED: tuple[Stage, ...] = tuple(
         key=lambda stage: STAGES[stage].role == "teacher",
     )
 )
-"""Stages that are known by a heading or a fence."""
+"""Stages that are recognised by a heading or a fence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Witness:
-    """Facts that the text of one attempt tells."""
+    """Facts that are visible in the text of one attempt."""
 
     reward: float | None
     method: str | None
-    """The key of the method it used; None when the text does not show it."""
+    """Key of the method that the attempt used; None if the text does not show it."""
     do: str
-    """The words that go with it."""
+    """Words that describe the method."""
     followed: frozenset[str]
-    """Labels of the experiences it followed."""
+    """Labels of the experiences that the attempt followed."""
     answer: str | None
 
 
@@ -62,9 +63,9 @@ class Proposal:
 
 
 def stage_of(asked: SimRequest) -> Stage:
-    """Return the stage that is asked for; `play` unless the request shows another stage.
+    """Return the stage of the request; `play` unless the prompt belongs to another stage.
 
-    A page that is to be read for a tool is of stage `tool`.
+    A request to read a web page for a tool has the stage `tool`.
     """
     names, frame = {fence.name for fence in asked.fences}, asked.frame
     for stage in _SIGNED:
@@ -74,19 +75,19 @@ def stage_of(asked: SimRequest) -> Stage:
 
 
 def library(asked: SimRequest) -> dict[str, str]:
-    """Return the text of each experience of the library, by its label; in order."""
+    """Return the text of each experience in the prompt's library, by label and in order."""
     shown = "\n".join(asked.fenced("experiences"))
     return {entry[1]: entry[2] for entry in _ENTRY.finditer(shown)}
 
 
 def key_of(text: str) -> str | None:
-    """Return the key of the experience a text holds."""
+    """Return the key of the experience in a text."""
     match = MARKER.search(text)
     return match[1] if match else None
 
 
 def witnesses(asked: SimRequest) -> list[Witness]:
-    """Return the attempts shown, in order, with what each of them tells."""
+    """Return the facts about each attempt in the prompt, in order."""
     found = []
     for fence in asked.fences:
         if fence.name in ("summary", "attempt"):
@@ -96,7 +97,7 @@ def witnesses(asked: SimRequest) -> list[Witness]:
 
 
 def witness(reward: float | None, text: str) -> Witness:
-    """Read what the text of one attempt tells: of several methods the last one."""
+    """Extract the facts from the text of an attempt; of several methods, the last one counts."""
     methods, answers = _METHOD.findall(text), _ANSWER.findall(text)
     method, do = methods[-1] if methods else (None, "")
     followed = frozenset(_LABEL.findall(" ".join(_FOLLOWED.findall(text))))
@@ -105,7 +106,7 @@ def witness(reward: float | None, text: str) -> Witness:
 
 
 def proposals(asked: SimRequest) -> list[Proposal]:
-    """Return the proposals of a prompt, in order: a fence is the text of the one it follows."""
+    """Return the proposals in a prompt, in order; the fence after a proposal contains its text."""
     found, target = list[Proposal](), None
     tail = (asked.asked.rpartition(">>>")[2], None)
     for before, text in [*((fence.before, fence.body) for fence in asked.fences), tail]:
@@ -120,11 +121,11 @@ def proposals(asked: SimRequest) -> list[Proposal]:
 
 
 def decided(asked: SimRequest) -> dict[str, bool]:
-    """Return whether each experience with votes stays, by its label."""
+    """Return, by label, whether each experience with votes stays."""
     return {label: word == "stays" for label, word in _DECIDED.findall(asked.frame)}
 
 
 def limit(asked: SimRequest) -> int:
-    """Return the most lessons asked for; 2 where it is not said."""
+    """Return the maximum number of lessons requested; 2 if the prompt sets no limit."""
     found = _LIMIT.findall(asked.frame)
     return int(found[-1]) if found else 2

@@ -16,7 +16,7 @@ _OPTION = re.compile(
 
 
 def options_in(text: str) -> Mapping[str, str]:
-    """Return the last lettered options in a text: two or more from A on, or none."""
+    """Return the last list of two or more lettered options, from A on, in a text; else empty."""
     found, last = dict[str, str](), dict[str, str]()
     for match in _OPTION.finditer(text):
         letter, option = match["line"] or match["within"], match["rest"] or match["text"]
@@ -32,10 +32,10 @@ def options_in(text: str) -> Mapping[str, str]:
 def letter_for(
     question: Question | None, answer: int | str, asked: SimRequest, world: World
 ) -> int | str:
-    """Return the letter of the option that says the answer; the answer where there are no options.
+    """Return the letter of the option that contains the answer; the answer if there are no options.
 
-    A wrong answer that is no option gets another letter than the right one; any letter is a
-    guess where no option is right.
+    A wrong answer that matches no option gets the letter of a random wrong option; an answer to an
+    unknown question gets any letter.
     """
     options = options_in(asked.asked)
     if not options:
@@ -44,10 +44,11 @@ def letter_for(
     if not letters:
         wrong = [k for k, text in options.items() if question and not _says(text, question.answer)]
         letters = wrong or [*options]
+    # Draw from the first request: like the answer, the letter must not depend on later turns.
     draw = unit(world.seed, "option", asked.first.sha)
     return letters[int(draw * len(letters))]
 
 
 def _says(option: str, answer: int | str) -> bool:
-    """Return whether an option holds the answer as a word of its own: `$45`, `45 apples`."""
+    """Return whether an option contains the answer as a separate word: `$45`, `45 apples`."""
     return str(answer) in re.findall(r"-?\w+", option)

@@ -1,7 +1,7 @@
-"""The world's questions, made from templates and read back from their text: sums, and labels.
+"""The questions of this world, sums and labels, generated from templates and recognised in texts.
 
-One template serves both ways: filled with numbers it is a question, turned into a pattern it
-finds the question in whatever prompt it stands in.
+The same template serves both purposes. Filled with numbers, it is a question; compiled into a
+pattern, it finds the question in any prompt.
 """
 
 import re
@@ -16,10 +16,10 @@ from grpo_practice.sim.topics import LABELS, SUMS, Lore
 from grpo_practice.types import Sample
 
 Task = Literal["math", "labels", "tools"]
-"""Kind of question: sums, words of a short list, or sums that take many turns with a tool."""
+"""Kind of question: sums, words from a short list, or sums that take many turns with a tool."""
 Numbers = Mapping[str, int]
 Sum = Callable[..., Fraction | int | str]
-"""A value computed from a question's numbers, given by name."""
+"""Function that computes a value from a question's numbers, passed by name."""
 Draw = Callable[[Random], dict[str, int]]
 
 NAMES = ("Ada", "Bela", "Chen", "Dana", "Emil", "Fatma", "Goran", "Hana", "Ines", "Jonas")
@@ -34,10 +34,10 @@ class Topic:
     name: str
     wordings: tuple[str, ...]
     draw: Draw
-    """Numbers for a question; not every draw gives a usable one."""
+    """Function that draws the numbers of a question; not every draw is usable."""
     answer: Sum
     slips: tuple[Sum, Sum]
-    """Answers that two common mistakes lead to."""
+    """Functions that compute the results of two common mistakes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,19 +45,19 @@ class Question:
     """A question of this world, read from a text."""
 
     text: str
-    """The question's own words, without the text around them."""
+    """Wording of the question, without the surrounding text."""
     topic: str
     answer: int | str
     slips: tuple[int | str, int | str]
-    """Two plausible wrong answers, never the right one."""
+    """Two plausible wrong answers, both different from the right one."""
     numbers: tuple[tuple[str, int], ...]
-    """Those in its text, by the names its topic has for them."""
+    """Numbers in its text, by their names in the topic."""
 
 
 _SPEEDS = [
     (u, v) for u in range(4, 91) for v in range(4, 91) if u != v and 2 * u * v % (u + v) == 0
 ]
-"""Pairs with a whole harmonic mean."""
+"""Pairs of speeds whose harmonic mean is an integer."""
 _ARITHMETIC: Mapping[str, tuple[Draw, Sum, tuple[Sum, Sum]]] = {
     "percent": (
         lambda r: {"a": (a := r.randrange(20, 400, 4)), "b": a + a * r.randrange(5, 150, 5) // 100},
@@ -127,13 +127,13 @@ _ARITHMETIC: Mapping[str, tuple[Draw, Sum, tuple[Sum, Sum]]] = {
         (lambda p, a, b: p * (100 - a - b) // 100, lambda p, a, b: p * (a + b) // 100),
     ),
 }
-"""Name of a topic → how its numbers are drawn, its answer, and its slips."""
+"""Name of a topic → how to draw its numbers, its answer, and its slips."""
 TOPICS: Mapping[str, Topic] = {
     name: Topic(name, SUMS[name].wordings, *ways) for name, ways in _ARITHMETIC.items()
 }
 
 LONG = 10_000
-"""Characters of a text above which what is found in it is not kept for the next time."""
+"""Maximum number of characters of a text whose question is cached."""
 
 
 def _labelled(name: str, lore: Lore) -> Topic:
@@ -151,11 +151,11 @@ def _labelled(name: str, lore: Lore) -> Topic:
 
 
 LABEL_TOPICS: Mapping[str, Topic] = {n: _labelled(n, lore) for n, lore in LABELS.items()}
-"""Those of the task `labels`; all others ask for the sums of `TOPICS`."""
+"""Topics of the task `labels`; all other tasks use the sums of `TOPICS`."""
 
 
 def _pattern(wording: str) -> re.Pattern[str]:
-    """Return the wording as a pattern: numbers are captured, other slots are any word."""
+    """Convert the wording to a regex that captures numbers and accepts any word in other slots."""
     seen = set[str]()
 
     def slot(match: re.Match[str]) -> str:
@@ -178,7 +178,7 @@ _PATTERNS = [
 
 
 def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
-    """Return the question with its answer; None when that is neither a word nor a whole number."""
+    """Return the question with its answer; None if that is neither a word nor an integer."""
     try:
         answer, (first, second) = topic.answer(**numbers), (s(**numbers) for s in topic.slips)
     except ZeroDivisionError:
@@ -189,13 +189,14 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
     if Fraction(answer).denominator != 1:
         return None
     right = int(answer)
+    # With some numbers a mistake gives the right result; a slip must always be wrong.
     one, two = (s if (s := int(slip)) != right else right + 1 for slip in (first, second))
     return Question(text, topic.name, right, (one, two), given)
 
 
 def find(text: str) -> Question | None:
-    """Find the first question of this world that stands in the text; None when there is none."""
-    # Long prompts are not kept: the cache would hold megabytes of them.
+    """Find the first question of this world in the text; return None if there is none there."""
+    # Do not cache long prompts, which would take up megabytes.
     return _find.__wrapped__(text) if len(text) > LONG else _find(text)
 
 
@@ -216,13 +217,15 @@ def solve(question_text: str) -> int | str | None:
 
 
 def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
-    """Return `n` different questions with their answers, the topics in turn; `source` is the topic.
+    """Generate `n` different questions with their answers, cycling through the topics.
 
-    Sums have whole-number answers. The first m of `questions(n, seed)` are `questions(m, seed)`,
-    so a practice and a test set without common questions are two slices of one list.
+    `source` is the topic. Answers to sums are integers. The first m of `questions(n, seed)` equal
+    `questions(m, seed)`, so two slices of one list form a practice set and a test set without
+    common
+    questions.
 
     Raises:
-        ValueError: There are not that many different questions.
+        ValueError: There are fewer than `n` different questions.
     """
     rng, made = Random(seed), dict[str, Sample]()
     topics = list((LABEL_TOPICS if task == "labels" else TOPICS).values())
@@ -237,6 +240,7 @@ def _new(topic: Topic, rng: Random, made: Mapping[str, Sample]) -> Sample:
         words = {"name": rng.choice(NAMES), "things": rng.choice(THINGS)}
         text = rng.choice(topic.wordings).format(**words, **topic.draw(rng))
         question = find(text)
+        # `find` rejects draws whose answer is not an integer.
         if text in made or question is None:
             continue
         if isinstance(question.answer, str) or question.answer > 0:

@@ -1,4 +1,4 @@
-"""Reads a chat request: what it says, what stands in its fences, which tools it offers."""
+"""Parses a chat request: its texts, its fenced sections and the tools that it offers."""
 
 import hashlib
 import re
@@ -18,7 +18,7 @@ _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """Foreign text in a prompt, with what stood between it and the fence before."""
+    """Foreign text in a prompt, with the text between it and the previous fence."""
 
     name: str
     body: str
@@ -27,48 +27,48 @@ class Fence:
 
 @dataclass(frozen=True, slots=True)
 class SimRequest:
-    """A chat request, read."""
+    """A parsed chat request."""
 
     told: str
-    """The text of all system and user messages."""
+    """Text of all system and user messages."""
     asked: str
-    """The text of the user messages alone."""
+    """Text of the user messages only."""
     length: int
-    """Characters of all messages together."""
+    """Number of characters in all messages."""
     max_tokens: int | None
     sha: str
-    """Hex digest of messages and seed: what every decision is drawn from.
+    """Hex digest of messages and seed; every random decision is derived from it.
 
-    Without the run's secret: the same run in another database has other codes in its fences.
+    The run's secret is excluded, because the same run in another database has other fence codes.
     """
     tools: frozenset[str] = frozenset()
     """Names of the functions that may be called now."""
     parallel: bool = True
-    """Whether several may be called in one turn."""
+    """Whether one turn may call several functions."""
     called: tuple[str, ...] = ()
     """Names of the functions called so far, in order."""
     said: str = ""
-    """The text of the assistant's messages."""
+    """Text of the assistant's messages."""
     results: tuple[str, ...] = ()
-    """The texts of what tools answered, in order."""
+    """Texts that the tools returned, in order."""
     turns: int = 0
-    """How many turns the assistant has had."""
+    """Number of turns that the assistant has had."""
     seed: int | None = None
     opening: tuple[Message, ...] = ()
-    """The messages before the assistant's first turn."""
+    """Messages before the assistant's first turn."""
     served: int = 0
-    """Number of requests that the endpoint had answered before."""
+    """Number of requests that the endpoint answered before this one."""
 
     @property
     def first(self) -> "SimRequest":
-        """The request that the assistant's first turn answered."""
+        """Request that the assistant's first turn answered."""
         if not self.turns:
             return self
         return read({"messages": list(self.opening), "seed": self.seed}, self.served)
 
     @property
     def fences(self) -> list[Fence]:
-        """The fenced texts of the user messages, in order."""
+        """Fenced sections of the user messages, in order."""
         found, end = [], 0
         for match in FENCE.finditer(self.asked):
             found.append(Fence(match[1], match[3], self.asked[end : match.start()]))
@@ -77,19 +77,19 @@ class SimRequest:
 
     @property
     def frame(self) -> str:
-        """The user messages without what stands in fences."""
+        """Text of the user messages outside of all fences."""
         return FENCE.sub("", self.asked) + "\n"
 
     def fenced(self, name: str) -> list[str]:
-        """Return the bodies of the fences of that name, in order."""
+        """Return the bodies of all fences with this name, in order."""
         return [fence.body for fence in self.fences if fence.name == name]
 
 
 def read(body: Any, served: int = 0) -> SimRequest:
-    """Read the request in the JSON body of a chat completion, one after `served` others.
+    """Parse the JSON body of a chat completion request; `served` requests were answered before it.
 
     Raises:
-        ValueError: It is not one; the message names the key.
+        ValueError: The body is not a chat request; the message names the key.
     """
     if not isinstance(body, dict):
         raise ValueError("the body must be a JSON object")
@@ -125,7 +125,7 @@ def labels(text: str) -> dict[str, str]:
 
 
 def _keyless(value: Any) -> Any:
-    """Return a JSON value whose fences do not depend on the key of the run."""
+    """Return a JSON value with fence codes that do not depend on the key of the run."""
     match value:
         case str():
             return FENCE.sub(_keyless_fence, value) if "<<<" in value else value
@@ -144,7 +144,7 @@ def _keyless_fence(fence: re.Match[str]) -> str:
 
 
 def _tools(body: Mapping[str, Any]) -> frozenset[str]:
-    """Return the functions a request offers, unless it says that none may be called."""
+    """Return the functions that a request offers; none of them if it forbids calls."""
     offered = body.get("tools") or []
     if not isinstance(offered, list) or not all(isinstance(tool, dict) for tool in offered):
         raise ValueError("'tools' must be a list of objects")
@@ -153,14 +153,14 @@ def _tools(body: Mapping[str, Any]) -> frozenset[str]:
 
 
 def _calls(message: Message) -> list[tuple[str, str]]:
-    """Return name and arguments of each function an assistant message calls."""
+    """Return name and arguments of each function call in an assistant message."""
     calls = message.get("tool_calls")
     listed = calls if isinstance(calls, list) else []
     return [_named(call) for call in listed if isinstance(call, dict)]
 
 
 def _named(entry: Mapping[str, Any]) -> tuple[str, str]:
-    """Return name and arguments of a function, offered or called; empty where there is none."""
+    """Return name and arguments of an offered or called function; '' for missing values."""
     function = entry.get("function")
     given = function if isinstance(function, dict) else {}
     return str(given.get("name") or ""), str(given.get("arguments") or "")

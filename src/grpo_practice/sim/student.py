@@ -1,4 +1,4 @@
-"""The simulated student: reads a question and a library, and works the question out or slips."""
+"""The simulated student: it reads a question and a library, and answers right or wrong."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ from grpo_practice.text import CHARS_PER_TOKEN
 def play(asked: SimRequest, world: World) -> str:
     """Write a short worked solution that ends with the answer in a box.
 
-    An unknown question gets a number that means nothing, or one of its options.
+    The answer to an unknown question is an arbitrary number, or one of its options.
     """
     question = find(asked.asked)
     if question is None:
@@ -27,10 +27,10 @@ def play(asked: SimRequest, world: World) -> str:
 
 
 def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:
-    """Return the answer, and the lines that tell how the student goes about the question.
+    """Return the answer, and the lines that explain how the student approaches the question.
 
-    Right or wrong is drawn with the chance the world gives this question under the experiences
-    that stand in the request.
+    The answer is right with the probability that the world assigns to this question, given the
+    experiences in the request.
     """
     keys = keys_in(asked.told)
     right = _solves(question, keys, asked, world)
@@ -50,7 +50,8 @@ def _solves(question: Question, keys: Sequence[str], asked: SimRequest, world: W
 
 
 def request_fails(asked: SimRequest, world: World) -> bool:
-    """Return whether the world lets the request fail: the first one of an attempt, or none."""
+    """Return whether the world makes the request fail; only an attempt's first request can fail."""
+    # Only first requests: otherwise attempts with more turns would fail more often.
     question = find(asked.asked) if world.fail != Failing() and not asked.turns else None
     if question is None:
         return False
@@ -60,19 +61,19 @@ def request_fails(asked: SimRequest, world: World) -> bool:
 
 
 def tokens(text: str) -> float:
-    """Return about how many tokens a text has."""
+    """Estimate the number of tokens in a text."""
     return len(text) / CHARS_PER_TOKEN
 
 
 def guess(asked: SimRequest, world: World) -> int:
-    """Return a number that means nothing."""
+    """Return an arbitrary number."""
     return int(unit(world.seed, "play", asked.sha) * 1_000)
 
 
 def _way(
     question: Question, keys: Sequence[str], world: World, *, right: bool, asked: SimRequest
 ) -> tuple[str | None, str, int | str]:
-    """Return the experience followed, if one; the method's key; and the answer it leads to."""
+    """Return the experience followed, if any, the key of the method, and the resulting answer."""
     kind: EffectKind = "help" if right else "harm"
     shown = [k for k in keys if topic_of(k) == question.topic and world.item(k).kind == kind]
     followed = shown[0] if shown else None
@@ -86,13 +87,13 @@ def _way(
 
 
 def program(question: Question, answer: int | str) -> str:
-    """Write a program that prints the answer, the question's own or one of its slips."""
+    """Write a program that prints the given answer: the right one, or one of the slips."""
     numbers = dict(question.numbers)
     if question.topic not in SUMS:
         return f"print({str(answer)!r})"
     nth = (question.answer, *question.slips).index(answer)
     expression = SUMS[question.topic].program[nth]
     if nth and int(TOPICS[question.topic].slips[nth - 1](**numbers)) != answer:
-        expression += " + 1"  # a slip that comes to the right answer is none
+        expression += " + 1"  # as in `questions`: a slip must not equal the right answer
     given = "".join(f"{name} = {value}\n" for name, value in numbers.items())
     return f"{given}print({expression})"

@@ -1,10 +1,10 @@
-"""The simulated teacher, first half: reports attempts and compares them.
+"""The simulated teacher, first half: it summarises attempts and compares them.
 
-This half knows nothing but what it is shown: the task, the attempts with their rewards, and the
-words of the library. A comparison sees the truth with a chance that grows with the number of better
-and worse attempts whose way of working can be read (`Teaching.p_help`), and then repeats the method
-that the better ones really used. So a pipeline that drops the telling lines, the rewards or the
-library on the way to the comparison learns less.
+This half knows only its prompt: the task, the attempts with their rewards, and the words of the
+library. The teacher recognises the truth with a probability that grows with the number of better
+and worse attempts whose method is visible (`Teaching.p_help`), and then recommends the method
+that the better attempts really used. A pipeline that loses the relevant lines, the rewards or the
+library before the comparison therefore learns less.
 """
 
 from collections import Counter
@@ -21,31 +21,31 @@ from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 from grpo_practice.sim.writing import Entry, written
 
 Way = tuple[str, str]
-"""A way of working: its key, and the words for it."""
+"""A way of working: its key, and the words that describe it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """The attempts that show how they worked, as the teacher sees them."""
+    """Attempts with a visible method, as the teacher sees them."""
 
     better: Sequence[Witness]
     worse: Sequence[Witness]
     quality: float
-    """Chance to see what sets them apart."""
+    """Probability of recognising the difference between the sides."""
 
     @property
     def misleading(self) -> frozenset[str]:
-        """Labels of the experiences that worse attempts followed, and no better one did."""
+        """Labels of the experiences that worse attempts followed, and no better attempt did."""
         bad = frozenset[str]().union(*(w.followed for w in self.worse))
         return bad - frozenset[str]().union(*(w.followed for w in self.better))
 
     def reversed(self) -> "Sides":
-        """Return the same, taken the wrong way round."""
+        """Return the same attempts with better and worse swapped."""
         return Sides(self.worse, self.better, self.quality)
 
 
 def summarise(asked: SimRequest, world: World) -> str:
-    """Report on the attempt shown: its telling lines, its answer, how it was judged."""
+    """Report on the attempt in the prompt: its method, its answer, and its judgement."""
     attempt = material.witness(None, "\n".join(asked.fenced("attempt")))
     followed = ", ".join(sorted(attempt.followed, key=lambda label: int(label[1:])))
     lines = [REPORT]
@@ -60,12 +60,13 @@ def summarise(asked: SimRequest, world: World) -> str:
 
 
 def compare(asked: SimRequest, world: World) -> str:
-    """Write lessons from a group of attempts, in the form asked for.
+    """Write lessons from a group of attempts, in the requested format.
 
-    An experience of the library that says the same is confirmed. An experience about the same
-    situation that says something else is named as misleading, and so is one that only worse
-    attempts followed. With little to see, what is concluded is mostly a platitude, or the
-    opposite of the truth.
+    A lesson confirms an experience of the library with the same content. A lesson names an
+    experience
+    as misleading if that one is about the same situation but differs, or if only worse attempts
+    followed it. With little evidence, the conclusion is mostly a platitude or the opposite of the
+    truth.
     """
     sides = _sides(material.witnesses(asked), world)
     question = find("\n".join(asked.fenced("task")))
@@ -84,9 +85,9 @@ def compare(asked: SimRequest, world: World) -> str:
 
 
 def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
-    """Return better and worse attempts that show a method, and the chance to tell them apart.
+    """Split attempts with a visible method into better and worse; rate how clear the difference is.
 
-    Without rewards what most attempts answered is taken for right, and less surely.
+    Without rewards, the most frequent answer is assumed to be right, with less certainty.
     """
     telling = [w for w in witnesses if w.method]
     rewards = [w.reward for w in witnesses if w.reward is not None]
@@ -104,7 +105,7 @@ def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
 
 
 def _conclusion(topic: str, sides: Sides, asked: SimRequest, world: World) -> tuple[Way, Sides]:
-    """Return what the teacher takes for the better way, and the sides as it then sees them."""
+    """Return the method that the teacher considers better, and the sides as it then sees them."""
     draw = unit(world.seed, "lesson", asked.sha)
     second = int(unit(world.seed, "which", asked.sha) < 0.5)
     if draw < sides.quality:
@@ -115,19 +116,19 @@ def _conclusion(topic: str, sides: Sides, asked: SimRequest, world: World) -> tu
 
 
 def _idea(topic: str, kind: EffectKind, nth: int, world: World) -> Way:
-    """Return a way that no attempt shows: how often such an idea is a good one, `luck` says."""
+    """Return a way that no attempt shows, with an effect of this kind."""
     key = world.key(topic, kind, nth)
     return key, advice(world, key).do
 
 
 def _usual(witnesses: Sequence[Witness]) -> Way | None:
-    """Return the method used most, the first of equals; None when none is shown."""
+    """Return the most frequent method, the first one on ties; None if no method is visible."""
     counts = Counter((w.method, w.do) for w in witnesses if w.method)
     return counts.most_common(1)[0][0] if counts else None
 
 
 def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World) -> list[Entry]:
-    """Return what the conclusion says about the library, the most important first."""
+    """Return the lessons implied by the conclusion and the library, the most important first."""
     library = material.library(asked)
     key, do = way
     there = [label for label, text in library.items() if about(text) == topic]
@@ -137,7 +138,7 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
     if same is not None:
         confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
         return [confirmed, *_warning(topic, seen if seen != same else None)]
-    if do in [advice.do for advice in NULL]:  # against an experience it says nothing
+    if do in [advice.do for advice in NULL]:  # a platitude is no evidence against an experience
         fresh: list[Entry] = [] if there else [{"lesson": told(key, do)}]
         return [*_warning(topic, seen), *fresh]
     accused = accused or next(iter(there), None)
@@ -148,7 +149,7 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
 
 
 def _warning(topic: str, label: str | None) -> list[Entry]:
-    """Return a lesson against an experience for which there is nothing better to say."""
+    """Return a lesson against an experience, for use if there is no better advice to give."""
     if label is None:
         return []
     lesson = f"When {LORE[topic].when}, do not follow {label}, which misled."

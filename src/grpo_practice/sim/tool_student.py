@@ -1,7 +1,7 @@
-"""The simulated student with tools: it says how it goes about a question, calls, then answers.
+"""The simulated student with tools: it explains its approach, calls tools, then answers.
 
-The first turn decides: the same request without tools would be answered the same. Output of a
-program is taken over; the web is looked at, and changes nothing.
+The first turn determines the outcome, exactly as in the same request without tools. The student
+adopts the output of its program; results of web tools do not change its answer.
 """
 
 import json
@@ -16,7 +16,7 @@ from grpo_practice.sim.work import PYTHON, READ, SEARCH, Call, SimTurn, work, wo
 from grpo_practice.sim.world import World, unit
 
 TWICE = 0.25
-"""Chance that a turn makes two calls."""
+"""Probability that a turn makes two calls."""
 
 _EXPECTED = re.compile(r"In my head that comes to (-?\w+)\.")
 _PRINTED = re.compile(r"^\s*(-?\d+)\s*$", re.MULTILINE)
@@ -27,13 +27,13 @@ _GIVEN = re.compile(r"(\w+)=([\w-]+)")
 
 
 def plays_with_tools(asked: SimRequest) -> bool:
-    """Return True where a tool the student knows is offered, or one has answered."""
+    """Return True if the request offers a tool that the student knows, or has a tool's result."""
     known = {PYTHON, SEARCH, READ} | {call.name for call in _dictated_calls(asked)}
     return bool(asked.tools & known or asked.results)
 
 
 def turn(asked: SimRequest, world: World) -> SimTurn:
-    """Return the next turn: calls while there is a tool not used yet, then the answer."""
+    """Return the next turn: calls while an offered tool is unused, then the answer."""
     if works(asked, world):
         return work(asked, world)
     question = find(asked.asked)
@@ -52,7 +52,7 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
 
 
 def _calls(question: Question | None, asked: SimRequest, world: World) -> Iterator[Call]:
-    """Return the calls that are possible now; the first one is needed."""
+    """Yield the calls that are possible now; the first one is always made."""
     wanted = question.text if question else asked.asked[:200]
     yield from (
         c for c in _dictated_calls(asked) if c.name in asked.tools and c.name not in asked.called
@@ -68,7 +68,7 @@ def _calls(question: Question | None, asked: SimRequest, world: World) -> Iterat
 
 
 def _dictated_calls(asked: SimRequest) -> list[Call]:
-    """Return the call that the prompt dictates: Call the tool `add` with a=2, b=2."""
+    """Return the calls that the prompt dictates: Call the tool `add` with a=2, b=2."""
     return [
         Call(name, json.dumps({k: _value(v) for k, v in _GIVEN.findall(given)}))
         for name, given in _TOLD.findall(asked.asked)
@@ -92,7 +92,7 @@ def _programs(question: Question | None, asked: SimRequest, world: World) -> lis
 
 
 def _answer(asked: SimRequest, world: World) -> str:
-    """Return the last turn; the whole of it where the first one is not to be seen."""
+    """Return the text of the last turn; a complete solution if the first turn is missing."""
     expected = _EXPECTED.findall(asked.said)
     if not expected:
         return play(asked, world)

@@ -1,4 +1,4 @@
-"""The topics of the world in words, as `topics.toml` has them."""
+"""Texts of the world's topics, loaded from `topics.toml`."""
 
 import tomllib
 from collections.abc import Mapping
@@ -9,29 +9,29 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A piece of advice: its short name and what it says to do."""
+    """A piece of advice: a short name and an instruction."""
 
     name: str
     do: str
     tex: str = ""
-    """The same as a formula, as models write it between dollars."""
+    """The instruction as a formula, as models write it between dollar signs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lore:
-    """Questions of one topic, and the advice of people about it."""
+    """Questions on one topic, and people's advice about it."""
 
     wordings: tuple[str, ...]
     """Templates of its questions."""
     when: str
-    """Situation, as people say it."""
+    """Situation in which the advice applies."""
     right: Advice
     wrong: tuple[Advice, Advice]
-    """One for each common slip."""
+    """Bad advice, one piece for each common slip."""
     program: tuple[str, ...] = ()
-    """Expressions of a sum: of its answer, then of each slip."""
+    """Python expressions for a sum: its answer, then each slip."""
     labels: tuple[str, ...] = ()
-    """Words of a question that is no sum: its answer, then each slip."""
+    """Words that answer a question that is not a sum: the right one, then each slip."""
 
 
 def _read(entry: Mapping[str, Any]) -> Lore:
@@ -45,7 +45,7 @@ SUMS: Mapping[str, Lore] = {name: _read(entry) for name, entry in _TOPICS["sums"
 LABELS: Mapping[str, Lore] = {name: _read(entry) for name, entry in _TOPICS["labels"].items()}
 """Questions whose answers are words: tickets, premises, tools, rules.
 
-Six labels are the answers of all of them, so that each is shared by many questions. One has to know
-which label a situation gets; the advice that helps names it.
+All of them share six labels, so many questions have the same answer. The task is to know which
+label belongs to a situation; helpful advice names that label.
 """
 LORE: Mapping[str, Lore] = {**SUMS, **LABELS}

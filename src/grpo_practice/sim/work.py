@@ -1,9 +1,9 @@
-"""The simulated student that takes many turns: it thinks at length, and reads long results.
+"""The simulated student for tasks of many turns: it thinks at length and reads long results.
 
-The result is decided at its first turn, as everywhere. How it goes about it is said once, in
-one of three places: in the words of an early turn, in the middle of its thinking, or in what a
-program prints. So who shortens the conversation may lose it, and who shortens with care keeps it
-more often.
+As everywhere, the first turn determines the outcome. The student reveals its method only once, in
+one of three places: in the text of an early turn, in the middle of its thinking, or in the output
+of a program. Shortening the conversation may therefore lose it; careful shortening keeps it more
+often.
 """
 
 import json
@@ -19,18 +19,18 @@ from grpo_practice.sim.world import World, unit
 PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"
 """Tools that the student knows."""
 FEWEST, MOST = 6, 12
-"""Programs it runs before it answers."""
+"""Range of the number of programs that it runs before it answers."""
 IN_WORDS, IN_THOUGHT = 0.4, 0.3
-"""Chances that the telling line stands there; else a program prints it."""
+"""Probability that the text or the thinking reveals the method; otherwise a program prints it."""
 THOUGHT = (600, 2_400)
-"""Range of the characters it thinks in a turn."""
+"""Range of the number of characters of thinking in a turn."""
 ROWS = (60, 180)
-"""Range of the lines a program prints, some 30 characters each."""
+"""Range of the number of lines that a program prints, each of about 30 characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a function, with its arguments in JSON."""
+    """A function call, with its arguments in JSON."""
 
     name: str
     arguments: str
@@ -38,7 +38,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class SimTurn:
-    """Speech, calls and thoughts of one turn."""
+    """Text, calls and thinking of one turn."""
 
     text: str
     calls: tuple[Call, ...] = ()
@@ -46,13 +46,13 @@ class SimTurn:
 
 
 def works(asked: SimRequest, world: World) -> bool:
-    """Return True where it takes many turns: in a world of such tasks, with a Python tool."""
+    """Return True if the question takes many turns: the task is `tools`, and Python is offered."""
     offered = PYTHON in asked.tools or PYTHON in asked.called
     return world.task == "tools" and offered and find(asked.first.asked) is not None
 
 
 def work(asked: SimRequest, world: World) -> SimTurn:
-    """Return its next turn: it thinks and runs a program, or gives its answer."""
+    """Return the next turn: the student thinks and runs a program, or gives its answer."""
     first = asked.first
     question = find(first.asked)
     if question is None:
@@ -90,6 +90,7 @@ def _step(
     elif now:
         said += telling[:-1]
         printed = telling[-1]
+    # Only the first program computes the answer; the others just make the conversation longer.
     code = program(question, answer) if not asked.turns else ""
     return SimTurn(
         "\n".join(said), (Call(PYTHON, json.dumps({"code": _code(rng, code, printed)})),), thought
@@ -97,7 +98,7 @@ def _step(
 
 
 def _thought(rng: Random, chars: int) -> str:
-    """Return so many characters of thinking that lead nowhere."""
+    """Return at least this many characters of thinking that lead nowhere."""
     lines, length = list[str](), 0
     while length < chars:
         a, b = rng.randint(11, 99), rng.randint(11, 99)
@@ -107,7 +108,7 @@ def _thought(rng: Random, chars: int) -> str:
 
 
 def _code(rng: Random, first: str, printed: str | None) -> str:
-    """Return a program that prints a long table, and in the middle or at the end of it a line."""
+    """Return a program that prints a long table, with an optional line in it or after it."""
     rows, a, b = rng.randint(*ROWS), rng.randint(11, 99), rng.randint(11, 99)
     lines = [first] if first else []
     after = rows if rng.random() < 0.5 else rows // 2

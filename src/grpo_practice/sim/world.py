@@ -1,11 +1,11 @@
-"""The world behind the simulated endpoint: how hard each question is, what each experience does.
+"""The world behind the simulated endpoint: the difficulty of questions, the effect of experiences.
 
     logit p(q, S) = theta_q + sum over j in S of (own_j if topics match else other_j)
                     - dilution * tokens / 1000 + jitter(q, S) + drift * served / 1000
 
-Everything is a function of the world's seed, of texts and of the number of requests answered
-before, so that the endpoint and the exact values (`truth`, with none before) speak of the same
-thing. The transports count the requests; this package keeps nothing.
+Everything is a function of the world's seed, of texts, and of the number of requests answered
+before. The endpoint and the exact values (`truth`, for no requests before) therefore agree. The
+transports count the requests; this package keeps no state.
 """
 
 import hashlib
@@ -29,26 +29,26 @@ if TYPE_CHECKING:
 EffectKind = Literal["help", "null", "harm"]
 
 EDGE = 0.01
-"""No question is easier than 1 - EDGE or harder than EDGE before any experience."""
+"""Minimum distance from 0 and 1 of the probability of solving a question without experiences."""
 
 
 def unit(*parts: object) -> float:
-    """Return a number in [0, 1) that depends on the parts alone."""
+    """Return a number in [0, 1) that depends on the parts only."""
     text = "|".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]) / 2**64
 
 
 class _Strict:
-    """The fields that a world file may hold, and nothing else."""
+    """Base class of the objects in a world file, which reject unknown keys."""
 
     __slots__ = ()
-    # JSON as Python reads it has NaN, and 1e999 for infinity.
+    # Python's JSON parser accepts NaN, and reads 1e999 as infinity.
     __pydantic_config__: ClassVar = {"extra": "forbid", "allow_inf_nan": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Difficulty(_Strict):
-    """The chance to solve a question without any experience is drawn from Beta(a, b)."""
+    """Distribution of the probability of solving a question without any experience: Beta(a, b)."""
 
     a: float = 0.5
     b: float = 0.4
@@ -60,57 +60,61 @@ class Rule(_Strict):
 
     p_help: float = 0.4
     p_null: float = 0.3
-    """The rest is harmful."""
+    """Probability of no effect; the remainder is harmful."""
     size: tuple[float, float] = (1.5, 2.5)
     """Range of the effect on questions of its own topic, in logits."""
     spill: float = 0.05
-    """Share of it that reaches the other topics."""
+    """Share of the effect that applies to questions of other topics."""
 
 
 @dataclass(frozen=True, slots=True)
 class Item(_Strict):
-    """One experience as the world sees it."""
+    """Effect of one experience."""
 
     kind: EffectKind
     own: float
-    """Logits on questions of its topic."""
+    """Logits added to questions of its topic."""
     other: float
-    """Logits on all other questions."""
+    """Logits added to all other questions."""
     tokens: int = 33
-    """About what its line in a library takes, at four characters each."""
+    """Approximate length of its line in a library, at four characters per token."""
 
 
 @dataclass(frozen=True, slots=True)
 class Teaching(_Strict):
-    """How good the lessons of the simulated teacher are."""
+    """Quality of the simulated teacher's lessons."""
 
     top: float = 0.95
-    """Chance of a helpful lesson when many good and many bad attempts were seen."""
+    """Probability of a helpful lesson after many good and many bad attempts."""
     miss: float = 0.2
-    """Chance to see nothing in one attempt; what w good and l bad ones show is independent."""
+    """Probability of learning nothing from one attempt, independently of the other attempts."""
     luck: float = 0.05
-    """Chance of a helpful lesson when there was nothing to compare."""
+    """Probability of a helpful lesson if there is nothing to compare."""
     blind: float = 0.6
-    """Factor when nobody says which attempts are right."""
+    """Factor that applies if rewards do not show which attempts are right."""
     harm: float = 0.35
-    """Share of the lessons that are not helpful and do harm."""
+    """Share of the unhelpful lessons that do harm."""
     noise: float = 0.0
-    """Chance to be wrong about a group: to take the worse attempts for the better ones, or to go
-    against the evidence about an experience."""
+    """Probability of an error about a group: of mistaking the worse attempts for the better ones,
+    or of
+    acting against the evidence about an experience.
+    """
     forms: Literal["json", "mixed"] = "mixed"
-    """How it writes what code is to read: always JSON, or as models do, now so, now so."""
+    """Format of replies that code parses: always JSON, or a random mix of formats that models
+    use.
+    """
 
     def p_help(self, wins: int, losses: int, *, truth: bool = True) -> float:
-        """Return the chance that comparing so many telling attempts gives a helpful lesson."""
+        """Return the probability that comparing this many attempts yields a helpful lesson."""
         seen = (1 - self.miss**wins) * (1 - self.miss**losses)
         return max(self.luck, self.top * seen * (1.0 if truth else self.blind))
 
 
 @dataclass(frozen=True, slots=True)
 class Failing(_Strict):
-    """Chances that a request gets HTTP 500, by the answer that it would have got.
+    """Probabilities of HTTP 500 for a request, given whether its answer would have been right.
 
-    Drawn from the request, so that a request sent again fails again.
+    The draw depends only on the request, so a retry fails again.
     """
 
     right: float = 0.0
@@ -119,23 +123,24 @@ class Failing(_Strict):
 
 @dataclass(frozen=True, slots=True)
 class World(_Strict):
-    """Questions, experiences and a teacher, all drawn from one seed."""
+    """Questions, experiences and a teacher, all derived from one seed."""
 
     seed: int = 0
     difficulty: Difficulty = Difficulty()
     rule: Rule = Rule()
     items: Mapping[str, Item] = field(default_factory=dict, hash=False)
-    """Experiences by key that do not follow the rule."""
+    """Experiences that do not follow the rule, by key."""
     dilution: float = 0.5
     """Logits lost per 1,000 tokens of instructions and library."""
     teacher: Teaching = Teaching()
     task: Task = "math"
-    """Kind of its questions; with `tools`, the student works in many turns with long results."""
+    """Kind of questions; with `tools`, the student works in many turns with long results."""
     jitter: float = 0.0
-    """Standard deviation, in logits, of what each set of experiences adds to each question by
-    chance: the score of a library is then not the sum of its experiences."""
+    """Standard deviation, in logits, of a random interaction between each question and each set of
+    experiences. With jitter, the score of a library is not the sum of its experiences.
+    """
     drift: float = 0.0
-    """Logits by which all answers get better (or worse, below 0) per 1,000 requests answered."""
+    """Logits that all questions gain (or lose, if negative) per 1,000 requests answered."""
     fail: Failing = Failing()
 
     def __post_init__(self) -> None:
@@ -154,10 +159,10 @@ class World(_Strict):
 
     @classmethod
     def load(cls, path: Path) -> "World":
-        """Load the world in a JSON file; keys left out keep their defaults.
+        """Load the world from a JSON file; omitted keys keep their defaults.
 
         Raises:
-            ConfigError: The file cannot be read, or is not a world; the message names the key.
+            ConfigError: The file is unreadable or not a world; the message names the key.
         """
         from pydantic import TypeAdapter, ValidationError
 
@@ -175,7 +180,7 @@ class World(_Strict):
             raise ConfigError(f"{path}: not a world: {wrong}", hint=hint) from e
 
     def item(self, key: str) -> Item:
-        """Return what the experience does."""
+        """Return the effect of the experience."""
         if key in self.items:
             return self.items[key]
         rule, draw = self.rule, unit(self.seed, "kind", key)
@@ -190,16 +195,17 @@ class World(_Strict):
     def key(self, topic: str, kind: EffectKind, nth: int = 0) -> str:
         """Return the key of the nth experience of this kind about the topic.
 
-        In a world without experiences of that kind, one of another kind.
+        If the world has no experience of this kind, return the key of another kind.
         """
+        # Modulo, because a world may have fewer experiences of this kind than are asked for.
         found = _keys(self, topic, kind)
         return found[nth % len(found)]
 
     def p(self, question: str, keys: Sequence[str], tokens: float, *, served: int = 0) -> float:
-        """Return the chance of a right answer; 0 for a question that is not of this world.
+        """Return the probability of a right answer; 0 for a question that is not of this world.
 
-        One key shown twice counts once; `tokens` is the length of what the student reads besides
-        the question, `served` the number of requests answered before.
+        Duplicate keys count once. `tokens` is the length of the student's prompt apart from the
+        question; `served` is the number of requests answered before.
         """
         logits = self.logits(question, tuple(dict.fromkeys(keys)))
         if logits is None:
@@ -209,7 +215,7 @@ class World(_Strict):
         return 1 / (1 + math.exp(min(against, 700.0)))  # exp(710) overflows
 
     def _interaction(self, question: str, keys: Sequence[str]) -> float:
-        """Draw the logits that the set of these experiences adds to a question by chance."""
+        """Draw the random logits that this set of experiences adds to a question."""
         found = find(question) if self.jitter else None
         if found is None:
             return 0.0
@@ -217,9 +223,11 @@ class World(_Strict):
         return rng.gauss(0.0, self.jitter)
 
     def logits(self, question: str, keys: Sequence[str]) -> list[float] | None:
-        """Return the question's own logit, then what each experience adds to it. Shape: [1 + m].
+        """Return the question's logit, then each experience's contribution. Shape: [1 + m].
 
-        None for a question that is not of this world. Without jitter, which is no experience's.
+        Jitter is excluded, because it belongs to no single experience. Return None for a question
+        that is
+        not of this world.
         """
         base = _base(self, question)
         if base is None:
@@ -231,9 +239,9 @@ class World(_Strict):
     def truth(
         self, questions: Sequence[str], keys: Sequence[str], tokens: float | None = None
     ) -> "Floats":
-        """Return the chance of a right answer to each question. Shape: [q].
+        """Return the probability of a right answer to each question. Shape: [q].
 
-        `tokens` is by default the length of the experiences.
+        `tokens` defaults to the length of the experiences.
         """
         import numpy as np
 
@@ -243,7 +251,7 @@ class World(_Strict):
         return np.array([self.p(q, keys, tokens) for q in questions], dtype=np.float64)
 
     def sample(self, questions: Sequence[str], keys: Sequence[str], k: int, seed: int) -> "Floats":
-        """Draw rewards of k attempts at each question, by the chances of `truth`. Shape: [q, k]."""
+        """Draw rewards of k attempts per question with the chances of `truth`. Shape: [q, k]."""
         import numpy as np
 
         p = self.truth(questions, keys)
@@ -252,7 +260,7 @@ class World(_Strict):
 
 @lru_cache(maxsize=100_000)
 def _base(world: World, question: str) -> tuple[float, str] | None:
-    """Return the question's difficulty in logits, and its topic; None for a foreign question."""
+    """Return the question's difficulty in logits and its topic; None for another text."""
     found = find(question)
     if found is None:
         return None
@@ -264,14 +272,14 @@ def _base(world: World, question: str) -> tuple[float, str] | None:
 
 @lru_cache(maxsize=1_000)
 def _keys(world: World, topic: str, kind: EffectKind) -> tuple[str, ...]:
-    """Return the keys of a kind about a topic, in the world's order; of all kinds if none has."""
+    """Return a topic's keys of this kind in the world's order; all its keys if none match."""
     codes = [f"{topic}-{code:02x}" for code in range(256)]
     keys = sorted(codes, key=lambda key: unit(world.seed, "order", key))
     return tuple(k for k in keys if world.item(k).kind == kind) or tuple(keys)
 
 
 def topic_of(key: str) -> str:
-    """Return the topic of an experience: named by its key, else picked by it."""
+    """Return the topic that an experience's key names, or else one chosen by a hash of the key."""
     name = key.partition("-")[0]
     if name in TOPICS or name in LABEL_TOPICS:
         return name

@@ -1,7 +1,7 @@
-"""How the simulated teacher writes what code is to read: as JSON, or as models do.
+"""The formats of the simulated teacher's replies: JSON, or the variety that models produce.
 
-Models write the same thing in many ways: in tags, as an object or a bare list, in a code fence,
-after a thought. The ways drawn here are all such that a reader of good will can tell what is meant.
+Models write the same content in many ways: in tags, as an object or a bare list, in a code fence,
+or after some thinking. All variants drawn here can be parsed by a lenient reader.
 """
 
 import json
@@ -15,19 +15,20 @@ Entry = Mapping[str, str | Sequence[str]]
 """Fields of one lesson or operation; the values are texts or lists of names."""
 
 TAGS, JSON, RAW = 0.6, 0.2, 0.1
-"""Chances of tags, of JSON, and of JSON whose LaTeX is not escaped; the rest is a bare list."""
+"""Probability of tags, of JSON, and of JSON with unescaped LaTeX; the rest are bare lists."""
 FENCED, TALKATIVE, THINKING = 0.35, 0.3, 0.1
-"""Chances of a code fence around it, of a list of thoughts before it, and of a draft before that.
-Tags stand in a fence half as often."""
+"""Probability of a surrounding code fence, of a list of thoughts before it, and of a draft before
+that. Tags are fenced half as often.
+"""
 
 _TEXTS = {"lessons": "lesson", "operations": "text"}
-"""By kind of reply, which value of an entry stands between its tags."""
+"""Kind of reply → the field that is written between the tags of an entry."""
 
 
 def written(
     kind: str, entries: Sequence[Entry], thought: str, asked: SimRequest, world: World
 ) -> str:
-    """Write the reply that holds the entries, after a thought.
+    """Write a reply that contains the entries, preceded by a thought.
 
     The kind is `lessons` or `operations`.
     """
@@ -39,7 +40,7 @@ def written(
         body, name, fence = tagged(kind, entries), "xml", 2 * fence
     elif form < TAGS + JSON:
         body, name = _json({kind: entries}, indent=2 if talk < TALKATIVE else None), "json"
-    elif form < TAGS + JSON + RAW or not entries:  # a bare [] could be anything
+    elif form < TAGS + JSON + RAW or not entries:  # a bare [] does not show which list is empty
         body, name = _json({kind: entries}).replace("\\\\", "\\"), "json"
     else:
         body, name = _json(entries), "json"
@@ -49,7 +50,7 @@ def written(
 
 
 def tagged(kind: str, entries: Sequence[Entry]) -> str:
-    """Write the entries in tags, their texts as they are."""
+    """Write the entries in tags, with unescaped texts."""
     lines = [_element(kind.removesuffix("s"), _TEXTS[kind], entry) for entry in entries]
     return "\n".join([f"<{kind}>", *lines, f"</{kind}>"])
 
@@ -70,7 +71,7 @@ def _json(value: object, indent: int | None = None) -> str:
 
 
 def _before(thought: str, kind: str, entries: Sequence[Entry], talk: float, think: float) -> str:
-    """Return the words in front: the thought, sometimes at length, sometimes after a draft."""
+    """Return the text before the entries: the thought, sometimes with details or after a draft."""
     said = thought
     if talk < TALKATIVE:
         points = [f"{i}. {_joined(next(iter(e.values())))}" for i, e in enumerate(entries, 1)]

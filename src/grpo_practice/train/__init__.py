@@ -1,5 +1,5 @@
-"""GRPO on weights: an adapter on TRL, over the questions, the scoring and the store of practice.
+"""GRPO on weights: an adapter to TRL that reuses the questions, scoring and store of practice.
 
 Source: DeepSeekMath (arXiv:2402.03300). torch, TRL and PEFT take seconds to import and gigabytes
-to install, and are imported inside functions, here alone.
+to install, so only this package imports them, and only inside functions.
 """

@@ -1,4 +1,4 @@
-"""Answers of weights that were saved: the base model, with the adapter of a checkpoint."""
+"""Sample answers from saved weights: the base model with the adapter of a checkpoint."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -18,7 +18,7 @@ from grpo_practice.train.work import Answer, Selection
 def answers_of(
     base: Path, checkpoint: Path, asked: Selection, *, seed: int, device: str
 ) -> list[Answer]:
-    """Return the answers of a checkpoint's weights to all questions; on one process."""
+    """Return the answers of a checkpoint's weights to all questions, sampled in this process."""
     import torch
     from peft import PeftModel
 
@@ -35,7 +35,7 @@ def answers_of(
     ends = model.generation_config.eos_token_id
     eos = {tokenizer.eos_token_id, *(ends if isinstance(ends, list) else [ends])}
     sampler = Sampler(model, tokenizer, frozenset(eos), Ranks())
-    # In the precision that a training has: the same weights give the same answers then.
+    # Use the precision of training, so that the same weights give the same answers.
     bf16 = computes_in_bf16(cpu=not on_gpu)
     with torch.autocast("cuda", torch.bfloat16) if bf16 else nullcontext():
         found = sampler.answers(asked.prompts, asked.sampling, seed) or []

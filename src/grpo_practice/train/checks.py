@@ -1,4 +1,4 @@
-"""Checks before weights are loaded: the extra, the base model, its template, room and disk."""
+"""Checks before weights are loaded: dependencies, base model, chat template, context and disk."""
 
 import importlib.util
 import shutil
@@ -20,11 +20,11 @@ from grpo_practice.types import PlannedStep
 NEEDED = ("torch", "trl", "peft")
 """Modules of the extra `[train]`."""
 _FLOAT = 4
-"""Bytes of a parameter in single precision."""
+"""Number of bytes of a parameter in single precision."""
 
 
 def check_installed() -> None:
-    """Raise ConfigError where the extra is not installed; nothing is imported for it."""
+    """Raise ConfigError if the extra is not installed, without importing it."""
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -35,7 +35,7 @@ def check_installed() -> None:
 
 
 def check_machine(settings: TrainSettings, ranks: int) -> None:
-    """Raise ConfigError where the machine has not what the settings ask for."""
+    """Raise ConfigError if this machine cannot run with these settings."""
     import torch
 
     if settings.generate == "vllm" and importlib.util.find_spec("vllm") is None:
@@ -59,11 +59,11 @@ def check_machine(settings: TrainSettings, ranks: int) -> None:
 
 
 def check_training(config: PracticeConfig, base_dir: Path, questions: Sequence[str]) -> Path:
-    """Return the folder of the base model.
+    """Check the agent, the model and the questions; return the folder of the base model.
 
     Raises:
-        ConfigError: The agent cannot be trained so, or the model cannot be used.
-        DataError: A question is longer than the model's window, or there are too few.
+        ConfigError: This agent cannot be trained, or the model is unusable.
+        DataError: A question does not fit into the model's context window.
     """
     _check_agent(config)
     keep_quiet()
@@ -91,10 +91,10 @@ def _check_agent(config: PracticeConfig) -> None:
 
 
 def steps_planned(config: PracticeConfig, sample_ids: Sequence[int]) -> list[PlannedStep]:
-    """Return the steps of the run: as many as `steps` says, else as `epochs` make.
+    """Return the steps of the run: `steps` of them if set, or else as many as `epochs` require.
 
     Raises:
-        DataError: The questions do not fill one step.
+        DataError: There are too few questions for one step.
     """
     settings = settings_of(config)
     per_epoch = len(sample_ids) // settings.prompts_per_step
@@ -103,6 +103,7 @@ def steps_planned(config: PracticeConfig, sample_ids: Sequence[int]) -> list[Pla
             f"{len(sample_ids)} questions do not fill a step of {settings.prompts_per_step}",
             hint=f"--set train.prompts_per_step={max(len(sample_ids), 1)}",
         )
+    # `steps` overrides `epochs`; plan whole epochs and cut the plan below.
     epochs = -(-settings.steps // per_epoch) if settings.steps else settings.epochs
     plan = plan_practice(
         sample_ids,
@@ -116,14 +117,14 @@ def steps_planned(config: PracticeConfig, sample_ids: Sequence[int]) -> list[Pla
 
 
 def prompts_of(config: PracticeConfig, questions: Sequence[str]) -> list[list[Message]]:
-    """Return the messages of each question: those that practice and `eval` send."""
+    """Return the messages for each question, exactly as practice and `eval` send them."""
     instructions = config.evaluation.agent.agent.instructions
     system: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
     return [[*system, {"role": "user", "content": question}] for question in questions]
 
 
 def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str]) -> None:
-    """Raise unless the model has a template for chats, and each question leaves room to answer."""
+    """Raise unless the model has a chat template and each question leaves room for an answer."""
     from jinja2 import TemplateError
     from transformers import AutoConfig
 
@@ -169,14 +170,14 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
 def check_disk(
     config: PracticeConfig, folder: Path, left: range, room: Path, *, every: int
 ) -> None:
-    """Raise ConfigError where the checkpoints of the steps that are left do not fit.
+    """Raise ConfigError if the checkpoints of the remaining steps do not fit on the disk.
 
     Args:
         config: The run's configuration.
         folder: Folder of the base model.
-        left: Steps that are to be trained.
-        room: Folder of the disk that they go to.
-        every: Steps between evaluations, each of which needs a checkpoint; 0 for none.
+        left: Steps still to be trained.
+        room: Folder on the disk that receives the checkpoints.
+        every: Steps between evaluations, each of which needs a checkpoint; 0 disables them.
     """
     settings = settings_of(config)
     saves = sum(
@@ -201,16 +202,17 @@ def _size(n: int) -> str:
 
 
 def checkpoint_bytes(trained: int) -> int:
-    """Return the size of a checkpoint: the weights, and the two moments of the optimiser."""
+    """Return the size of a checkpoint: the weights and the optimiser's two moments."""
     return 3 * _FLOAT * trained
 
 
 def trained_parameters(folder: Path, settings: TrainSettings) -> int:
-    """Return how many parameters are trained; no weights are loaded to count them."""
+    """Return the number of trainable parameters, without loading the weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
     known = AutoConfig.from_pretrained(folder, trust_remote_code=False, local_files_only=True)
+    # The meta device allocates no memory for the weights.
     with torch.device("meta"):
         model: Any = AutoModelForCausalLM.from_config(known)
         if settings.lora is not None:
@@ -223,7 +225,7 @@ def _with_adapter(model: Any, lora: LoraSettings) -> Any:
 
     ends = [model.get_output_embeddings()]
     if getattr(model.config.get_text_config(), "tie_word_embeddings", False):
-        ends.append(model.get_input_embeddings())  # the same weights: a merge would change both
+        ends.append(model.get_input_embeddings())  # shared weights: a merge would change both
     try:
         adapted = get_peft_model(model, LoraConfig(**lora_arguments(lora)))
         _check_targets(adapted, ends)
@@ -236,7 +238,7 @@ def _with_adapter(model: Any, lora: LoraSettings) -> Any:
 
 
 def _check_targets(adapted: Any, ends: Sequence[Any]) -> None:
-    """Raise ValueError where a layer of the vocabulary has an adapter: TRL would not train it."""
+    """Raise ValueError if a vocabulary layer has an adapter, which TRL would not train."""
     for name, module in adapted.named_modules():
         if hasattr(module, "lora_A") and any(
             end is not None and module.get_base_layer() is end for end in ends

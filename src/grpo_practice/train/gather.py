@@ -1,4 +1,4 @@
-"""The processes of one run, which `torchrun` started: the first one scores, stores and tells."""
+"""The processes of one run, started by `torchrun`; the first one scores, stores and reports."""
 
 import os
 from dataclasses import dataclass
@@ -9,27 +9,27 @@ from grpo_practice.errors import ConfigError
 
 T = TypeVar("T")
 PATIENCE = timedelta(hours=2)
-"""Longest wait of a rank for another: for one that scores with a slow judge, say."""
+"""Maximum time that a rank waits for another, for example during scoring by a slow judge."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Place of this process among those of a run."""
+    """Rank of this process, and the number of ranks of the run."""
 
     rank: int = 0
     count: int = 1
 
     @property
     def first(self) -> bool:
-        """Whether this process writes; all others only compute."""
+        """Whether this is the process that writes; the others only compute."""
         return self.rank == 0
 
     @classmethod
     def of_environment(cls) -> "Ranks":
-        """Return the place that `torchrun` has given this process; alone without it.
+        """Return the rank that `torchrun` assigned to this process; rank 0 of 1 without `torchrun`.
 
         Raises:
-            ConfigError: Its variables are no numbers.
+            ConfigError: The environment variables are not valid numbers.
         """
         rank, count = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
@@ -41,19 +41,19 @@ class Ranks:
         return cls(int(rank), int(count))
 
     def join(self) -> None:
-        """Begin the process group, where there are several; they wait for each other here."""
+        """Initialise the process group if there are several ranks; wait until all have joined."""
         if self.count == 1:
             return
         from torch import cuda
         from torch.distributed import init_process_group, is_initialized
 
         if not is_initialized():
-            # Values of Python go over gloo, also where tensors go over NCCL.
+            # Python objects are sent over gloo even if tensors are sent over NCCL.
             backend = "cpu:gloo,cuda:nccl" if cuda.is_available() else "gloo"
             init_process_group(backend, timeout=PATIENCE)
 
     def gather(self, value: T) -> list[T] | None:
-        """Return the values of all ranks in their order to the first one; None to the others."""
+        """Return the values of all ranks in order on the first rank; return None on the others."""
         if self.count == 1:
             return [value]
         from torch.distributed import gather_object
@@ -63,7 +63,7 @@ class Ranks:
         return [v for v in values if v is not None] if self.first else None
 
     def broadcast(self, value: T | None) -> T:
-        """Return to all what the first rank gives."""
+        """Return the first rank's value on every rank."""
         box: list[T | None] = [value]
         if self.count > 1:
             from torch.distributed import broadcast_object_list

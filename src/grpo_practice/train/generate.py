@@ -1,4 +1,4 @@
-"""Answers sampled from weights in this process, as an evaluation needs them."""
+"""Sample answers from weights in this process, for evaluations."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from grpo_practice.train.gather import Ranks
 from grpo_practice.train.work import Answer, Message, Sampling
 
 AT_ONCE = 32
-"""Most answers that are sampled at once."""
+"""Maximum number of answers in one batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sampler:
-    """A model that answers, whether it is being trained or not."""
+    """A model that generates answers, during training or afterwards."""
 
     model: Any
     tokenizer: Any
@@ -23,17 +23,20 @@ class Sampler:
     def answers(
         self, prompts: Sequence[Sequence[Message]], sampling: Sampling, seed: int
     ) -> list[Answer] | None:
-        """Return the answers to all prompts to the first rank, which had a part of them to give.
+        """Sample answers to all prompts, divided among the ranks.
 
-        Shape: [prompts * attempts], in the order of the prompts.
+        The first rank gets all answers, in the order of the prompts; the others get None.
+        Shape: [prompts * attempts].
         """
         import torch
         from transformers import set_seed
 
         set_seed(seed)
+        # A stride gives all ranks the same number of answers, give or take one.
         wanted = [(at, n) for at in range(len(prompts)) for n in range(sampling.attempts)]
         own = wanted[self.ranks.rank :: self.ranks.count]
         trained = self.model.training
+        # Without dropout; the trainer needs its mode back afterwards.
         self.model.train(mode=False)
         made = list[Answer]()
         with torch.no_grad():
@@ -58,7 +61,7 @@ class Sampler:
             return_tensors="pt",
             return_dict=True,
         ).to(self.model.device)
-        # A temperature of 0 is the likeliest answer; transformers refuses it as a number.
+        # Temperature 0 means greedy decoding; transformers rejects 0 as a temperature.
         how = (
             {"do_sample": True, "temperature": sampling.temperature, "top_k": 0, "top_p": 1.0}
             if sampling.temperature
@@ -88,17 +91,17 @@ def as_answer(
     eos: Collection[int],
     most: int,
 ) -> Answer:
-    """Return the answer of sampled tokens, as training and evaluations score it.
+    """Convert sampled tokens to an answer in the form that training and evaluation score.
 
-    All of its text counts: a template for replies would hide what a model thinks from one of them.
+    The whole text counts. A template for replies would hide the thinking of some models.
 
     Args:
-        place: Question, and attempt at it.
-        ids: Tokens of the answer; what comes after an end is padding.
-        length: Tokens of the question.
+        place: Index of the question, and number of the attempt.
+        ids: Tokens of the answer; tokens after an end token are padding.
+        length: Number of tokens in the question.
         tokenizer: Tokenizer of the model.
         eos: Tokens that end an answer.
-        most: Most tokens of an answer.
+        most: Maximum number of tokens in an answer.
     """
     end = next((i for i, token in enumerate(ids) if token in eos), len(ids))
     text = tokenizer.decode(ids[:end], skip_special_tokens=True)

@@ -1,4 +1,4 @@
-"""The subclass of TRL's trainer: checkpoints aside, and no work for groups that teach nothing."""
+"""Subclass of TRL's trainer that renames checkpoints and skips groups that teach nothing."""
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -7,12 +7,12 @@ from typing import Any
 
 @cache
 def trainer_class() -> Any:
-    """Return the class; made here, since importing TRL takes seconds."""
+    """Return the class, which is defined here because importing TRL takes seconds."""
     import torch
     from trl import GRPOTrainer
 
     class StepTrainer(GRPOTrainer):  # type: ignore[misc]  # of a library without types
-        """Args: `skip_uniform`; `on_saved`, told of each checkpoint; and those of TRL."""
+        """TRL's trainer with more arguments: `skip_uniform`, and `on_saved` for each checkpoint."""
 
         def __init__(
             self, *args: Any, skip_uniform: bool, on_saved: Callable[[int], None], **more: Any
@@ -21,7 +21,7 @@ def trainer_class() -> Any:
             self._skip_uniform, self._on_saved = skip_uniform, on_saved
             self._buffered_inputs: Any
             self._idle = 0
-            """Number of the first batches of a step whose answers have no advantage."""
+            """Number of leading batches of a step whose answers have no advantage."""
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
             before: Any = self._buffered_inputs
@@ -33,9 +33,9 @@ def trainer_class() -> Any:
             return batches[self._step % len(batches)]
 
         def _idle_first(self, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-            """Return a step's answers in another order: those without advantage come first.
+            """Sort a step's answers so that answers without advantage come first.
 
-            First, not last: of several ranks, the last batch is the one that shares gradients.
+            They must not come last: with several ranks, the last batch synchronises the gradients.
             """
             rows = batches[0]["advantages"].shape[0]
             advantages = torch.cat([batch["advantages"] for batch in batches])
@@ -47,7 +47,7 @@ def trainer_class() -> Any:
                 for key, value in batches[0].items()
             }
             idle = torch.tensor(int((advantages == 0).sum()) // rows, device=advantages.device)
-            # The least of all ranks: each has to take part in what they compute together.
+            # Use the minimum over all ranks: every rank must take part in collective operations.
             self._idle = min(int(self.accelerator.gather(idle).min()), len(batches) - 1)
             return [
                 {
@@ -61,7 +61,7 @@ def trainer_class() -> Any:
 
         def _compute_loss(self, model: Any, inputs: Any) -> Any:
             if self.model.training and self._step % self.args.steps_per_generation < self._idle:
-                # Its share of the gradient is 0; that of the others is divided as before.
+                # The gradient of this batch is 0; the weights of the other batches stay the same.
                 return next(p for p in model.parameters() if p.requires_grad).sum() * 0.0
             return super()._compute_loss(model, inputs)
 
@@ -70,10 +70,11 @@ def trainer_class() -> Any:
             _set_rate(self.optimizer, self.lr_scheduler, self.args.learning_rate)
 
         def create_model_card(self, *args: Any, **more: Any) -> None:
-            """Write none: what a checkpoint is made of stands in the database."""
+            """Create no model card: the database records how a checkpoint was made."""
 
         def _save_checkpoint(self, model: Any, trial: Any) -> None:
             super()._save_checkpoint(model, trial)
+            # All ranks must have written their part before the first one renames the folder.
             self.accelerator.wait_for_everyone()
             self._on_saved(self.state.global_step)
             self.accelerator.wait_for_everyone()
@@ -82,11 +83,11 @@ def trainer_class() -> Any:
 
 
 def _set_rate(optimizer: Any, scheduler: Any, rate: float) -> None:
-    """Set the learning rate, as of the update that comes next.
+    """Set the learning rate for the next update.
 
-    A checkpoint brings its own back, also where a restart has named another one.
+    A checkpoint restores its own rate, even if a restart configured another one.
     """
-    # Inside of what accelerate has wrapped them in.
+    # Unwrap them from accelerate's wrappers, which do not expose these attributes.
     optimizer = getattr(optimizer, "optimizer", optimizer)
     scheduler = getattr(scheduler, "scheduler", scheduler)
     scheduler.base_lrs = [rate] * len(scheduler.base_lrs)

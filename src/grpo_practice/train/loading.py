@@ -1,4 +1,4 @@
-"""Models and tokenizers from a folder: nothing is fetched, and no code of theirs is run."""
+"""Load models and tokenizers from a folder, without network access or running their code."""
 
 import gc
 import json
@@ -10,7 +10,7 @@ GENERATION = "generation_config.json"
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Return the tokenizer of a model's folder, with padding on the left."""
+    """Load the tokenizer from a model's folder, with padding on the left."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(
@@ -19,7 +19,7 @@ def load_tokenizer(folder: Path) -> Any:
 
 
 def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
-    """Return the model of a folder; in single precision where its own weights are trained."""
+    """Load the model from a folder, in single precision if all its weights are trained."""
     import torch
     from transformers import AutoModelForCausalLM, GenerationConfig
 
@@ -30,8 +30,8 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
         local_files_only=True,
         use_safetensors=True,
     )
-    # Its own settings of sampling (min_p, repetition_penalty, ...) would count wherever we say
-    # nothing, and answers would not be those of the probabilities that the loss compares.
+    # The model's own sampling settings (min_p, repetition_penalty, ...) would apply wherever we
+    # set nothing. Answers would then not follow the probabilities that the loss compares.
     own = model.generation_config
     model.generation_config = GenerationConfig(
         bos_token_id=own.bos_token_id,
@@ -42,12 +42,12 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
 
 
 def keep_settings(base: Path, saved: Path) -> None:
-    """Give whole weights that are saved the base model's settings, for who serves them.
+    """Copy the base model's generation config and precision into saved full weights, for servers.
 
-    These are its settings of generation, and its precision: what is trained is in single precision.
+    Training uses single precision, so `config.json` would otherwise name that.
     """
     file = saved / "config.json"
-    if not file.is_file():  # an adapter
+    if not file.is_file():  # an adapter: the server uses the base model's settings
         return
     if (base / GENERATION).is_file():
         shutil.copyfile(base / GENERATION, saved / GENERATION)
@@ -58,7 +58,7 @@ def keep_settings(base: Path, saved: Path) -> None:
 
 
 def computes_in_bf16(*, cpu: bool) -> bool:
-    """Return whether the device computes in bf16 by itself, and not slowly by something else."""
+    """Return whether the device supports bf16 natively, without slow emulation."""
     import torch
 
     if cpu or not torch.cuda.is_available():
@@ -67,7 +67,7 @@ def computes_in_bf16(*, cpu: bool) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what a model took that nobody has any more: a cycle keeps it until it is found."""
+    """Free the memory of unreferenced models, which reference cycles would keep alive."""
     import torch
 
     gc.collect()
@@ -76,7 +76,7 @@ def free_memory() -> None:
 
 
 def keep_quiet() -> None:
-    """Keep the libraries from writing between the lines of the display."""
+    """Silence the libraries, whose output would disturb the progress display."""
     import warnings
 
     import datasets

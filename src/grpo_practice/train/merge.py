@@ -1,4 +1,4 @@
-"""Whole weights as they are served: a base model and an adapter in one, in the base's precision."""
+"""Convert weights for serving: merge an adapter into its base model, or restore the precision."""
 
 import json
 from pathlib import Path
@@ -7,7 +7,7 @@ from grpo_practice.train.loading import keep_quiet, load_tokenizer
 
 
 def merge(base: Path, adapter: Path, target: Path) -> None:
-    """Write the base model with the adapter in its weights, in the base's own precision."""
+    """Write the base model with the adapter merged in, in the base model's precision."""
     from peft import PeftModel
     from transformers import AutoModelForCausalLM
 
@@ -21,13 +21,13 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
 
 
 HALF = ("bfloat16", "float16")
-"""Precisions of a base model whose weights are trained in single precision."""
+"""Half precisions of base models, whose weights are trained in single precision."""
 
 
 def to_own_precision(folder: Path) -> None:
-    """Convert weights to the precision that their `config.json` names, where that is half.
+    """Convert weights to the precision named in their `config.json`, if it is a half precision.
 
-    They were trained in single precision, and are twice the size of the base model.
+    Training leaves them in single precision, at twice the size of the base model.
     """
     wanted = json.loads((folder / "config.json").read_text("utf-8")).get("dtype")
     if wanted not in HALF:

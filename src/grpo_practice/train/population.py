@@ -1,7 +1,7 @@
-"""Population based training: good members hand on their weights, and settings near their own.
+"""Population based training: good members pass on their weights, and settings near their own.
 
-Source: arXiv:1711.09846, truncation selection. All of it follows from the seed and the scores, so
-that nothing has to be kept but the runs themselves.
+Source: arXiv:1711.09846, truncation selection. Everything follows from the seed and the scores, so
+nothing needs to be stored except the runs themselves.
 """
 
 import math
@@ -13,17 +13,17 @@ from typing import Any
 from grpo_practice.train.space import Space
 
 TAKEN = 0.25
-"""Share of the members that take over the weights of as many of the best."""
+"""Share of the members that take over weights from an equal number of the best members."""
 RESAMPLED = 0.25
-"""Probability that a setting is drawn afresh, and is not near the one taken over."""
+"""Probability of drawing a new value for a setting instead of one near the inherited value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Steps that weights were trained under the same settings."""
+    """Steps during which weights were trained with the same settings."""
 
     step: int
-    """First step of it."""
+    """First step of the phase."""
     member: int
     values: Mapping[str, Any]
     """Key of `train:` → value."""
@@ -31,19 +31,19 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a population, with the past of the weights that it has now."""
+    """A member of a population, with the history of its current weights."""
 
     number: int
     phases: Sequence[Phase]
 
     @property
     def values(self) -> Mapping[str, Any]:
-        """Settings that it is trained under."""
+        """Current settings of the member."""
         return self.phases[-1].values
 
     @property
     def source(self) -> tuple[int, int] | None:
-        """Member and step of the weights that it took over last; None where all are its own."""
+        """Member and step that its weights were last taken from; None if they are all its own."""
         if len(self.phases) == 1:
             return None
         before, now = self.phases[-2:]
@@ -65,15 +65,17 @@ def _drawn(space: Space, rng: Random) -> dict[str, Any]:
 def next_members(
     members: Sequence[Member], scores: Mapping[int, float], step: int, space: Space, seed: int
 ) -> list[Member]:
-    """Return the members that train on from a step, of those that have a score.
+    """Return the members that continue after a step; members without a score are dropped.
 
-    Each of the worst quarter takes over the weights of one of the best, and settings near its
-    settings, unless that one is no better.
+    Each member of the worst quarter takes over the weights of one of the best and settings near
+    that
+    member's settings, unless that member's score is no better.
     """
     ranked = sorted(
         (member for member in members if member.number in scores),
         key=lambda member: (-scores[member.number], member.number),
     )
+    # At most half, so that no member is among both the best and the worst.
     count = min(math.ceil(len(ranked) * TAKEN), len(ranked) // 2)
     worst = {member.number for member in ranked[len(ranked) - count :]}
 

@@ -1,4 +1,4 @@
-"""From settings to TRL's: how a step is cut into batches, and every argument of `GRPOConfig`."""
+"""Convert settings to TRL's: the batches of a step, and every argument of `GRPOConfig`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,32 +9,32 @@ from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.errors import ConfigError
 
 AT_ONCE = 8
-"""Most answers whose loss is computed at once on a device."""
+"""Maximum number of answers per loss computation on a device."""
 SHOWN = 4
-"""Most numbers that a message offers."""
+"""Maximum number of values that a message suggests."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchShape:
-    """How the answers of a step are divided: ranks, then batches that are added up."""
+    """Division of a step's answers among ranks, then into batches that are accumulated."""
 
     ranks: int
     per_device: int
-    """Answers whose loss is computed at once."""
+    """Number of answers per loss computation."""
     accumulation: int
-    """Batches of a rank whose gradients make one update."""
+    """Number of batches per rank whose gradients form one update."""
 
     @property
     def per_rank(self) -> int:
-        """Answers of one rank in a step; whole groups."""
+        """Number of answers of one rank in a step; always whole groups."""
         return self.per_device * self.accumulation
 
 
 def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
-    """Return how a step is divided among ranks.
+    """Return the division of a step among ranks.
 
     Raises:
-        ConfigError: Groups would have to be split; the hint has numbers that divide.
+        ConfigError: Groups would have to be split; the hint suggests values that fit.
     """
     prompts = settings.prompts_per_step
     if prompts % ranks:
@@ -47,7 +47,7 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
             hint=f"--set train.prompts_per_step={near}, or start {offered} ranks",
         )
     answers = prompts // ranks * settings.group_size
-    # With bnpo the number of answers at once is part of the loss, and memory must not change it.
+    # With bnpo, the batch size affects the loss, so the memory setting must not change it.
     most = 1 if settings.memory == "low" and settings.loss != "bnpo" else AT_ONCE
     per_device = max(n for n in range(1, most + 1) if answers % n == 0)
     return BatchShape(ranks, per_device, answers // per_device)
@@ -56,10 +56,10 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
 def grpo_arguments(
     config: PracticeConfig, shape: BatchShape, *, steps: int, folder: str
 ) -> dict[str, Any]:
-    """Return the arguments of TRL's `GRPOConfig`, but for those of the device.
+    """Return the arguments of TRL's `GRPOConfig`, except the device arguments.
 
-    Questions come in the order of the plan, and all that is saved, logged or evaluated is done by
-    callbacks: nothing is left to defaults that differ from what `docs/train.md` says.
+    Questions keep the order of the plan. Callbacks do all saving, logging and evaluation. Defaults
+    that differ from `docs/train.md` are overridden.
     """
     train = settings_of(config)
     low, high = train.clip
@@ -79,9 +79,9 @@ def grpo_arguments(
         "epsilon": low,
         "epsilon_high": high,
         "beta": train.beta,
-        # Else a mixture of experts has its router's loss added.
+        # Otherwise TRL adds the router's auxiliary loss for mixture-of-experts models.
         "router_aux_loss_coef": 0.0,
-        # By default TRL weights the divergence by the ratio (DeepSeek-V3.2), unlike the GRPO paper.
+        # By default TRL weights the KL term by the ratio (DeepSeek-V3.2), unlike the GRPO paper.
         "use_bias_correction_kl": False,
         "loss_type": train.loss,
         "importance_sampling_level": train.importance,
@@ -104,7 +104,7 @@ def grpo_arguments(
         "eval_strategy": "no",
         "logging_strategy": "steps",
         "logging_steps": 1,
-        # Else a loss that is no number would be logged as 0.
+        # Otherwise a NaN or infinite loss would be logged as 0.
         "logging_nan_inf_filter": False,
         "report_to": [],
         "disable_tqdm": True,
@@ -114,7 +114,7 @@ def grpo_arguments(
 
 
 def settings_of(config: PracticeConfig) -> TrainSettings:
-    """Return the `train:` section; raise ValueError where the loader let none pass."""
+    """Return the `train:` section; raise ValueError for a config without this section."""
     if config.train is None:
         raise ValueError("load_practice(trains=True) returns no config without `train:`")
     return config.train

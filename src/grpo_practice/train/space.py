@@ -1,4 +1,4 @@
-"""Space of a search: the settings that a trial may take."""
+"""Search space: the settings that a trial may use."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,47 +9,47 @@ from typing import Any
 from grpo_practice.errors import ConfigError
 
 FACTORS = (0.8, 1.2)
-"""Factors by which a number changes from one round of a population to the next."""
+"""Factors by which a population changes a number from one round to the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A list of values, of which a trial has one."""
+    """A list of values; a trial uses one of them."""
 
     values: Sequence[Any]
 
     @property
     def ends(self) -> Sequence[Any]:
-        """Values to be looked at before anything is trained: all of them."""
+        """Values to check before any training: all of them."""
         return self.values
 
     def suggest(self, trial: Any, key: str) -> Any:
-        """Return the value of a trial."""
-        # By its place: a value may be a list, which Optuna does not store.
+        """Return the value that Optuna suggests for a trial."""
+        # Suggest the index: a value may be a list, which Optuna cannot store.
         return self.values[trial.suggest_categorical(key, list(range(len(self.values))))]
 
     def sample(self, rng: Random) -> Any:
-        """Return any value."""
+        """Return a random value."""
         return rng.choice(self.values)
 
     def near(self, value: Any, rng: Random) -> Any:
-        """Return the value before or after one, in the order of the list."""
+        """Return the neighbour before or after a value in the list, at random."""
         place = self.values.index(value) + rng.choice((-1, 1))
         return self.values[min(max(place, 0), len(self.values) - 1)]
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Numbers between two ends."""
+    """A range of numbers, including both ends."""
 
     low: float
     high: float
     log: bool = False
-    """Whether factors count, not differences."""
+    """Whether the scale is logarithmic."""
 
     @property
     def ends(self) -> Sequence[Any]:
-        """Values to be looked at before anything is trained."""
+        """Values to check before any training: both ends."""
         return self.low, self.high
 
     @property
@@ -57,21 +57,22 @@ class Range:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def suggest(self, trial: Any, key: str) -> Any:
-        """Return the value of a trial; a whole number where both ends are."""
+        """Return the value that Optuna suggests for a trial; an integer if both ends are."""
         if self._whole:
             return trial.suggest_int(key, self.low, self.high, log=self.log)
         return trial.suggest_float(key, self.low, self.high, log=self.log)
 
     def sample(self, rng: Random) -> Any:
-        """Return any value; a whole number where both ends are."""
+        """Return a random value; an integer if both ends are."""
         if self.log:
             return self._within(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
         return self._within(rng.uniform(self.low, self.high))
 
     def near(self, value: Any, rng: Random) -> Any:
-        """Return a number somewhat larger or smaller than one; a whole one by 1 at least."""
+        """Return a somewhat larger or smaller number; integers change by at least 1."""
         factor = rng.choice(FACTORS)
         near = self._within(value * factor)
+        # Rounding may cancel the factor, and the member would continue with the same setting.
         if self._whole and near == value:
             return self._within(value + math.copysign(1, factor - 1))
         return near
@@ -82,14 +83,14 @@ class Range:
 
 
 Space = Mapping[str, Choice | Range]
-"""Key of `train:` → what a trial may take for it."""
+"""Key of `train:` → values that a trial may use."""
 
 
 def space_of(written: Mapping[str, Any]) -> Space:
-    """Return a search space as it is written.
+    """Parse a search space from the config.
 
     Raises:
-        ConfigError: It is empty, or a value is neither a list nor a range.
+        ConfigError: The space is empty, or an entry is neither a list nor a range.
     """
     if not written:
         raise ConfigError(

@@ -1,4 +1,4 @@
-"""Steps of a training run as they are scored, told and stored: the event loop's half of it."""
+"""Score, report and store the steps of a training run; this half runs on the event loop."""
 
 import asyncio
 import math
@@ -31,12 +31,12 @@ from grpo_practice.train.work import Answer
 from grpo_practice.types import Group, Rollout, Sample, Trajectory
 
 NOTHING_LEARNT = 20
-"""Steps in a row without a group that teaches, after which a run ends."""
+"""Number of consecutive steps without an informative group after which a run ends."""
 
 
 @dataclass(slots=True)
 class OpenStep:
-    """A step that is played, and whose updates are under way."""
+    """A step whose answers are scored and whose updates are in progress."""
 
     groups: Sequence[Group]
     stats: dict[str, Any]
@@ -46,7 +46,7 @@ class OpenStep:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A run that trains, and the parts that score and store its steps."""
+    """A training run, and the components that score and store its steps."""
 
     branch: Branch
     store: Store
@@ -62,27 +62,27 @@ class TrainingRun:
     land: Land
     ranks: int
     folder: Path
-    """Folder of the database, which paths of checkpoints are relative to."""
+    """Folder of the database; stored checkpoint paths are relative to it."""
     begun: dict[int, float] = field(default_factory=dict)
-    """Step → when it began."""
+    """Step → its start time."""
     open: dict[int, OpenStep] = field(default_factory=dict)
     shas: dict[int, bytes] = field(default_factory=dict)
     """Step → hash of its checkpoint."""
     uniform: list[int] = field(default_factory=list)
-    """Steps of late without a group that teaches."""
+    """Most recent consecutive steps without an informative group."""
 
     async def began(self, step: int) -> None:
-        """Tell that a step begins to be played."""
+        """Report the start of a step."""
         plan = self.rows[step].plan
         groups = len(plan.slots)
         self.player.emit(StepStarted(step, plan.epoch, groups, plan.rollouts, None))
         self.begun[step] = time.monotonic()
 
     async def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
-        """Score a step's answers, at once as far as the verify function allows.
+        """Score a step's answers, concurrently as far as the verify function allows.
 
         Raises:
-            RunFailedError: Too many cannot be scored.
+            RunFailedError: Too many answers cannot be scored.
         """
         began = self.begun.pop(step)
         plan = self.rows[step].plan
@@ -107,7 +107,7 @@ class TrainingRun:
             await limit.see(rollout)
             return rollout
 
-        async with task_group() as tasks:  # with the first error all others end
+        async with task_group() as tasks:  # the first error cancels the other tasks
             under_way = [tasks.create_task(scored(answer)) for answer in answers]
         rollouts = [task.result() for task in under_way]
         self.open[step] = self._opened(rollouts, began)
@@ -128,10 +128,10 @@ class TrainingRun:
         return OpenStep(groups, stats, began)
 
     async def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
-        """Take an update; with the last one of a step, store all of it.
+        """Record an update; after the last update of a step, store the whole step.
 
         Raises:
-            RunFailedError: The loss is no number, or nothing has been learnt for long.
+            RunFailedError: The loss is not finite, or nothing was learnt for many steps.
         """
         opened, now = self.open[step], time.monotonic()
         loss, norm = logs["loss"], logs["grad_norm"]
@@ -173,7 +173,7 @@ class TrainingRun:
         prompt = RolloutPrompt(self.seed, self.instructions, None)
         rollouts = [rollout for group in opened.groups for rollout in group.rollouts]
         last = opened.updates[-1]
-        # No await between the event and the row's queue: see `events`.
+        # Do not await between emitting the event and queueing the row: see `events`.
         self.player.emit(
             WeightsUpdated(
                 step,
@@ -204,7 +204,8 @@ class TrainingRun:
             )
 
     async def saved(self, step: int, folder: Path) -> None:
-        """Record a checkpoint that is on disk."""
+        """Record a checkpoint that is complete on disk."""
+        # Hash gigabytes on a thread, because the event loop must keep scoring.
         sha, size = await asyncio.to_thread(lambda: (weights_sha(folder), weights_size(folder)))
         at = folder.relative_to(self.folder) if folder.is_relative_to(self.folder) else folder
         self.shas[step] = sha
@@ -212,7 +213,7 @@ class TrainingRun:
 
 
 def trajectory(answer: Answer, seconds: float) -> Trajectory:
-    """Return the outcome of an answer that took so many seconds to sample."""
+    """Convert an answer that took `seconds` to sample into a trajectory."""
     return Trajectory(
         outcome="truncated" if answer.truncated else "ok" if answer.text.strip() else "empty",
         response=answer.text,

@@ -1,4 +1,4 @@
-"""TRL's trainer with our plan, our rewards, our checkpoints; runs on a thread of its own."""
+"""TRL's trainer with our plan, rewards and checkpoints; it runs on a thread of its own."""
 
 import os
 import resource
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
 
 class OtherRankFailedError(Exception):
-    """The first rank could not go on, and has said why."""
+    """The first rank failed and has reported the reason."""
 
 
 def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
-    """Train until all steps are done or the observer stops it; only the first rank has one.
+    """Train until all steps are done or the observer stops the run; only the first rank has one.
 
     Raises:
-        OtherRankFailedError: The first rank has failed; only on the others.
+        OtherRankFailedError: The first rank failed; raised only on the others.
     """
     keep_quiet()
     ranks.join()
@@ -46,8 +46,10 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
     trainer = _trainer(plan, ranks, observer)
     try:
         trainer.train(resume_from_checkpoint=str(plan.resume) if plan.resume else None)
-        trainer.accelerator.wait_for_everyone()  # the others look into the folder as they end
+        # Other ranks read the checkpoint folder at the end; wait before removing it below.
+        trainer.accelerator.wait_for_everyone()
     finally:
+        # Drop the last reference first; otherwise nothing can be freed.
         del trainer
         free_memory()
     if ranks.first:
@@ -55,7 +57,7 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
 
 
 def help_train(ranks: Ranks) -> None:
-    """Take part in the training that the first rank begins, until it ends it."""
+    """Take part in the training that the first rank starts, until it ends."""
     ranks.join()
     plan: TrainingPlan | str = ranks.broadcast(None)
     if isinstance(plan, TrainingPlan):
@@ -63,7 +65,7 @@ def help_train(ranks: Ranks) -> None:
 
 
 def dismiss(ranks: Ranks) -> None:
-    """Tell the other ranks that nothing is left to do."""
+    """Tell the other ranks that there is nothing left to do."""
     if ranks.count > 1:
         ranks.join()
         ranks.broadcast("nothing is left to do")
@@ -77,7 +79,7 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
 
     from grpo_practice.train.grpo import trainer_class
 
-    # The arguments first: they begin the process group that all else needs.
+    # Create the arguments first: they initialise the process group for everything below.
     made = GRPOConfig(**plan.arguments, **_device_arguments(plan.device, ranks))
     if made.use_cpu:
         _leave_a_core()
@@ -136,10 +138,10 @@ def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
 
 
 def _leave_a_core() -> None:
-    """Compute on all cores but one, unless the user has said on how many.
+    """Use all cores but one, unless the user has set the number of threads.
 
-    The threads of torch wait for each other in loops: where anything else needs a core, such as
-    the workers that score, a step takes up to 30 times as long.
+    Threads of torch wait for each other in busy loops. If anything else needs a core, such as the
+    workers that score, a step takes up to 30 times as long.
     """
     import torch
 
@@ -148,20 +150,20 @@ def _leave_a_core() -> None:
 
 
 def _step_of(update_epochs: int, updates: int) -> tuple[int, int]:
-    """Return step and place in it of the update that comes after this many."""
+    """Return the step and the position in it of the update that follows this many updates."""
     return divmod(updates, update_epochs)
 
 
 @dataclass(slots=True)
 class RewardFunction:
-    """TRL's reward function: the answers of all ranks go to the first, and rewards come back."""
+    """TRL's reward function: the first rank scores the answers of all ranks and returns rewards."""
 
     plan: TrainingPlan
     ranks: Ranks
     observer: Observer | None
     step_of: Any
     read: Any = None
-    """Reader of an answer: see `generate.as_answer`."""
+    """Function that converts tokens to an answer; see `generate.as_answer`."""
     length_of: Any = None
     __name__ = "reward"
 
@@ -173,10 +175,10 @@ class RewardFunction:
         place: Sequence[int],
         **more: Any,
     ) -> list[float | None]:
-        """Return the rewards of this rank's answers, as TRL is given them.
+        """Return the rewards of this rank's answers in the form that TRL expects.
 
         Raises:
-            OtherRankFailedError: The first rank has failed.
+            OtherRankFailedError: The first rank failed.
         """
         seen = dict[int, int]()
         own = list[Answer]()
@@ -192,7 +194,7 @@ class RewardFunction:
             try:
                 scored = self.observer.score(step, answers)
             except BaseException as e:
-                # Else the other ranks would wait until the process group gives up.
+                # Otherwise the other ranks would wait until the process group times out.
                 self.ranks.broadcast(type(e).__name__)
                 raise
         shared: list[float | None] | str = self.ranks.broadcast(scored)
@@ -210,12 +212,12 @@ class RewardFunction:
 def _make_callback(
     plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any
 ) -> Any:
-    """Return the callback that seeds each update, tells of it, and says when to save and stop."""
+    """Return the callback that seeds and reports updates, and decides when to save and stop."""
     from transformers import TrainerCallback, set_seed
 
     class Steps(TrainerCallback):  # type: ignore[misc]  # of a library without types
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            """Seed the update by its number, so that one that is repeated comes out as before."""
+            """Seed the update by its number, so that repeating it gives the same result."""
             set_seed(update_seed(plan.seed, state.global_step, ranks.rank))
             step, inner = step_of(state.global_step)
             if observer is not None and inner == 0:
@@ -235,7 +237,7 @@ def _make_callback(
         def on_log(
             self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any
         ) -> None:
-            if observer is not None and "loss" in logs:  # the summary at the end has none
+            if observer is not None and "loss" in logs:  # the final summary has no loss
                 step, inner = step_of(state.global_step - 1)
                 observer.updated(step, inner, logs)
 
@@ -243,13 +245,13 @@ def _make_callback(
 
 
 def update_seed(seed: int, update: int, rank: int) -> int:
-    """Return the seed of an update: of 32 bits, and another for each rank."""
+    """Return the 32-bit seed of an update, different for each rank."""
     return int.from_bytes(sha256(f"{seed}|{update}|{rank}".encode()).digest()[:4], "big")
 
 
 @dataclass(slots=True)
 class Saving:
-    """Checkpoints, and the evaluations after some of them; on all ranks."""
+    """Saves checkpoints, and evaluates some of them; runs on all ranks."""
 
     plan: TrainingPlan
     ranks: Ranks
@@ -258,14 +260,14 @@ class Saving:
     sampler: Sampler | None = None
 
     def __call__(self, updates: int) -> None:
-        """Give a checkpoint that is written its name, all at once; then evaluate it, if due."""
+        """Rename a written checkpoint atomically to its final name, then evaluate it if due."""
         step, _ = self.step_of(updates - 1)
         if self.ranks.first:
             made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
             final = self.plan.checkpoints / checkpoint_name(step)
             keep_settings(self.plan.model, made)
             _to_disk(made)
-            # One that was renamed before a kill, and never recorded.
+            # Remove a checkpoint that an interrupted run renamed but never recorded.
             shutil.rmtree(final, ignore_errors=True)
             made.replace(final)
             _sync(self.plan.checkpoints)
@@ -282,7 +284,7 @@ class Saving:
 
 
 def _to_disk(folder: Path) -> None:
-    """Wait until every file of a folder is on disk: a rename must not come before its bytes."""
+    """Flush every file of a folder to disk, which must happen before the folder is renamed."""
     for path in folder.rglob("*"):
         if path.is_file():
             _sync(path)
@@ -291,18 +293,18 @@ def _to_disk(folder: Path) -> None:
 
 def _sync(path: Path) -> None:
     at = os.open(path, os.O_RDONLY)
-    with suppress(OSError):  # a file system that cannot, as some of containers
+    with suppress(OSError):  # some file systems, such as those of containers, lack fsync
         os.fsync(at)
     os.close(at)
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the device had no memory left."""
+    """Return whether the error means that the device ran out of memory."""
     return type(error).__name__ == "OutOfMemoryError" or "out of memory" in str(error).lower()
 
 
 def memory_used() -> tuple[str, int]:
-    """Return the device, and the most bytes in use: of a GPU, or of this process."""
+    """Return the device and its peak memory use in bytes, of a GPU or else of this process."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():

@@ -1,4 +1,4 @@
-"""Study of trials: it proposes their settings, and ends those that are worth no more."""
+"""Optuna study: it suggests the settings of each trial, and prunes unpromising trials."""
 
 import json
 from collections.abc import Mapping
@@ -11,25 +11,25 @@ from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Space
 
 BOUND = "settings"
-"""Attribute of a study: what its scores depend on, besides the settings of each trial."""
+"""Attribute of a study that stores all settings that its scores depend on."""
 STARTUP = 4
-"""Trials that are never pruned: the median of fewer says little."""
+"""Number of first trials that are never pruned, because a median of fewer is unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A trial that is to be played, or that goes on."""
+    """A trial to start or to resume."""
 
     number: int
     values: Mapping[str, Any]
     """Key of `train:` → value."""
     trial: Any
-    """The same for Optuna."""
+    """Optuna's object for the same trial."""
 
 
 @dataclass(frozen=True, slots=True)
 class Study:
-    """A search under way, kept in a file so that the same command goes on with it."""
+    """A search, stored in a file so that repeating the command resumes it."""
 
     study: Any
     space: Space
@@ -39,18 +39,18 @@ class Study:
     def open(
         cls, file: Path, name: str, space: Space, seed: int, settings: Mapping[str, Any]
     ) -> "Study":
-        """Open the study of this name, or begin it.
+        """Open the study with this name, or create it.
 
         Args:
             file: Journal of the study.
-            name: Experiment.
-            space: What a trial may take.
+            name: Name of the experiment.
+            space: Search space.
             seed: Seed of the search.
-            settings: All else that scores depend on, which can be told as JSON.
+            settings: All other settings that scores depend on, as JSON values.
 
         Raises:
             ConfigError: Optuna is not installed.
-            FingerprintError: The file is of another search.
+            FingerprintError: The file belongs to a search with other settings.
         """
         try:
             import optuna
@@ -93,13 +93,13 @@ class Study:
         return list(self.study.trials)
 
     def next(self) -> Proposal:
-        """Return the trial that was under way when the last command ended, else a new one."""
+        """Return the trial that the previous command left unfinished, or else a new one."""
         import optuna
 
         left = [t for t in self.study.trials if t.state is optuna.trial.TrialState.RUNNING]
         number = left[0].number if left else len(self.study.trials)
-        # A sampler for each trial: a search that goes on proposes what one that was not
-        # interrupted would have.
+        # Seed a new sampler per trial, so that a resumed search makes the same suggestions as an
+        # uninterrupted one.
         seed = int.from_bytes(sha256(f"{self.seed}|{number}".encode()).digest()[:4], "big")
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = optuna.trial.Trial(self.study, left[0]._trial_id) if left else self.study.ask()
@@ -108,13 +108,14 @@ class Study:
         )
 
     def report(self, proposal: Proposal, step: int, score: float) -> bool:
-        """Take the score of a trial's weights after a step; return whether it is worth no more."""
+        """Record the score of a trial's weights after a step; return whether to prune the trial."""
+        # A resumed trial reports the same step again, which Optuna would warn about.
         if step not in self.study.trials[proposal.number].intermediate_values:
             proposal.trial.report(score, step)
         return bool(proposal.trial.should_prune())
 
     def finish(self, proposal: Proposal, score: float | None, *, pruned: bool) -> None:
-        """Record how a trial ended; one without a score has failed."""
+        """Record the end of a trial; a trial without a score has failed."""
         import optuna
 
         states = optuna.trial.TrialState
@@ -122,7 +123,7 @@ class Study:
         self.study.tell(proposal.trial, None if state is not states.COMPLETE else score, state)
 
     def values_of(self, trial: Any) -> dict[str, Any]:
-        """Return the settings of a trial that has been played."""
+        """Return the settings of a finished trial."""
         params = trial.params
         return {
             key: part.values[params[key]] if isinstance(part, Choice) else params[key]

@@ -1,4 +1,4 @@
-"""Weights on disk: their hash and size, and what a folder of them may not hold."""
+"""Weights on disk: their hash and size, and a check that the model needs no code of its own."""
 
 import hashlib
 import json
@@ -11,7 +11,7 @@ def weights_sha(folder: Path) -> bytes:
     """Hash the names and contents of a folder's `*.safetensors`. Shape: [32] bytes.
 
     Raises:
-        ConfigError: There are none.
+        ConfigError: The folder contains no such file.
     """
     total = hashlib.sha256()
     for path in check_weights(folder):
@@ -20,7 +20,7 @@ def weights_sha(folder: Path) -> bytes:
 
 
 def check_weights(folder: Path) -> list[Path]:
-    """Return the files of a folder's weights; raise ConfigError where there are none."""
+    """Return the weight files of a folder; raise ConfigError if there are no such files."""
     files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     if not files:
         raise ConfigError(
@@ -36,17 +36,17 @@ def _file_sha(path: Path) -> bytes:
 
 
 def weights_size(folder: Path) -> int:
-    """Return the bytes of a folder's `*.safetensors`."""
+    """Return the total size in bytes of a folder's `*.safetensors`."""
     return sum(path.stat().st_size for path in folder.glob("*.safetensors"))
 
 
 def folder_size(folder: Path) -> int:
-    """Return the bytes of all files of a folder."""
+    """Return the total size in bytes of all files in a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def check_no_code(folder: Path) -> None:
-    """Raise ConfigError where a model would need Python code of its own to be loaded."""
+    """Raise ConfigError if loading the model would run Python code from its folder."""
     for name in ("config.json", "tokenizer_config.json"):
         path = folder / name
         if not path.is_file():
@@ -63,19 +63,19 @@ def check_no_code(folder: Path) -> None:
 
 
 def model_folder(model: str, revision: str | None, base_dir: Path) -> Path:
-    """Return the folder of a base model: the one named, else the hub's copy of that name.
+    """Return the folder of a base model: a local one, or else a download from the hub.
 
     Raises:
-        ConfigError: There is none, or the hub cannot be reached.
+        ConfigError: The model does not exist, or the hub is unreachable.
     """
     return local_folder(model, base_dir) or _of_hub(model, revision)
 
 
 def local_folder(model: str, base_dir: Path) -> Path | None:
-    """Return the folder of a base model; None for a name on the hub.
+    """Return the local folder of a base model; None if the name refers to the hub.
 
     Raises:
-        ConfigError: It is named like a folder, and holds no model.
+        ConfigError: The name refers to a folder that contains no model.
     """
     path = Path(model).expanduser()
     path = path if path.is_absolute() else base_dir / path

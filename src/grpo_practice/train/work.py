@@ -1,4 +1,4 @@
-"""Plan and answers of a training run: values between its thread and the event loop."""
+"""Plan and answers of a training run, exchanged between its thread and the event loop."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,49 +12,49 @@ Message = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Way in which answers of an evaluation are sampled."""
+    """Sampling settings of an evaluation."""
 
     attempts: int
-    """Answers to each question."""
+    """Number of answers per question."""
     temperature: float
     max_output_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Questions that weights are evaluated on while they are trained."""
+    """Questions on which the weights are evaluated during training."""
 
     prompts: Sequence[Sequence[Message]]
     sampling: Sampling
     every: int
-    """Steps between evaluations; the last step has one in any case."""
+    """Steps between evaluations; the last step is always evaluated."""
 
 
 @dataclass(frozen=True, slots=True)
 class TrainingPlan:
-    """Work of all ranks; the first one sends it to the others."""
+    """Work of all ranks, sent by the first rank to the others."""
 
     arguments: Mapping[str, Any]
-    """Arguments of TRL's `GRPOConfig`, but for those of the device."""
+    """Arguments of TRL's `GRPOConfig`, except the device arguments."""
     lora: Mapping[str, Any] | None
     """Arguments of PEFT's `LoraConfig`; None trains all weights."""
     model: Path
     """Folder of the base model."""
     prompts: Sequence[Sequence[Message]]
-    """Messages of each question, step after step. Shape: [steps * prompts_per_step]."""
+    """Messages of each question, in the order of the steps. Shape: [steps * prompts_per_step]."""
     prompts_per_step: int
     save_every: int | None
-    """Steps between checkpoints; None saves none, not at the end either."""
+    """Steps between checkpoints; None saves no checkpoints, not even at the end."""
     checkpoints: Path
-    """Folder of the checkpoints of the branch."""
+    """Folder for the checkpoints of the branch."""
     resume: Path | None
-    """Checkpoint to go on from."""
+    """Checkpoint to resume from."""
     seed: int
     scale_rewards: str
     skip_uniform: bool
     device: str
     selection: Selection | None = None
-    """Questions of the evaluations on the way; None evaluates nothing."""
+    """Questions for evaluations during training; None disables them."""
 
     def evaluates(self, step: int, *, last: bool) -> bool:
         """Return whether an evaluation follows a step."""
@@ -62,49 +62,49 @@ class TrainingPlan:
 
 
 def evaluates(every: int, step: int, *, last: bool) -> bool:
-    """Return whether an evaluation every so many steps follows a step; 0 is none."""
+    """Return whether an evaluation follows a step, given the interval `every`; 0 disables them."""
     return bool(every) and (last or (step + 1) % every == 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One answer as it was sampled."""
+    """One sampled answer."""
 
     place: int
-    """Place of its question in the plan's prompts."""
+    """Index of its question in the plan's prompts."""
     attempt: int
     text: str
     tokens_in: int
     tokens_out: int
     truncated: bool
-    """Whether it was cut at the most tokens that an answer may have."""
+    """Whether the answer was cut off at the maximum number of tokens."""
 
 
 class Observer(Protocol):
-    """Listener of the first rank's work; called on the training thread, and waited for."""
+    """Observer of the first rank; the training thread calls it and waits for each call."""
 
     def began(self, step: int) -> None:
-        """Take that a step begins to be played."""
+        """Receive the start of a step."""
         ...
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
-        """Score the answers of a step; None where the verify function failed. Shape: [B] to [B]."""
+        """Score the answers of a step; None if the verify function failed. Shape: [B] to [B]."""
         ...
 
     def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
-        """Take what an update did; the last one of a step closes it."""
+        """Receive the metrics of an update; the last update of a step closes the step."""
         ...
 
     def saved(self, step: int, folder: Path) -> None:
-        """Take a checkpoint, which is whole and on disk."""
+        """Receive a checkpoint that is complete on disk."""
         ...
 
     def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
-        """Score the answers of an evaluation after a step, whose checkpoint is saved."""
+        """Score the answers of an evaluation after a step whose checkpoint is saved."""
         ...
 
     def stopping(self) -> bool:
-        """Return whether the run ends after this step."""
+        """Return whether the run is to end after this step."""
         ...
 
 
