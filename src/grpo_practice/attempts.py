@@ -1,4 +1,4 @@
-"""One attempt: play it, emit it, save it, count its failure; the same for all that play."""
+"""One attempt in any kind of run: play it, emit its events, save it, count its failure."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
 from grpo_practice.types import Library, Rollout, Trajectory, Verdict
 
 LOOKED_AT = 3
-"""Rollouts with experiences whose requests are checked."""
+"""Number of rollouts with experiences whose requests are checked."""
 SEND_IT = (
     "let the agent send the system prompt that it is given (docs/agents.md), or set"
     " agent.ignores_system: true if it uses it in another way"
@@ -21,31 +21,34 @@ SEND_IT = (
 
 @dataclass(frozen=True, slots=True)
 class SystemPrompt:
-    """System prompt of an attempt, and the library whose experiences stand in it."""
+    """System prompt of an attempt, and the library whose experiences it contains."""
 
     text: str
     library: Library
-    """One that is not stored has no id, and the rollout's row names none."""
+    """Library of the prompt; without an ID if it is not stored, so the rollout's row has no
+    library.
+    """
     left_out: tuple[str, ...] = ()
-    """Experiences of it that do not stand in the text."""
+    """IDs of the library's experiences that are not in the text."""
 
 
 @dataclass(slots=True)
 class SystemCheck:
-    """Watches whether an agent's requests contain the experiences that it is given.
+    """Checks whether an agent's requests contain the experiences in its system prompt.
 
     An agent that drops its system prompt learns nothing, whatever practice finds.
     """
 
     emit: Emit
     land: Land | None = None
-    """Waits for requests under way before the run pauses; None: give a notice and go on."""
+    """Function that waits for requests in flight before the run pauses; None: only give a notice.
+    """
     _without: int = 0
-    """Rollouts with experiences whose requests had none."""
+    """Number of rollouts with experiences whose requests contained no experience."""
     _over: bool = False
 
     async def see(self, system: SystemPrompt, rollout: Rollout, step: int) -> None:
-        """Take a rollout of a step into account; one without a request does not count.
+        """Check a rollout of a step; a rollout without a request does not count.
 
         Raises:
             PausedError: No request of the first rollouts contained any experience.
@@ -68,7 +71,7 @@ class SystemCheck:
             self.emit(Notice(f"{what}; {SEND_IT}"))
             return
         hint = f"{SEND_IT}; then run the same command again"
-        if step:  # a mended file is another agent
+        if step:  # an edited file makes another agent, so the run can only continue by a restart
             hint += f" (with --restart-step {step}, where a file of the agent has changed)"
         error = PausedError(what, hint=hint)
         await self.land(error)
@@ -76,7 +79,7 @@ class SystemCheck:
 
 
 def is_sent(text: str, played: Trajectory) -> bool:
-    """Return whether a request of the play contains the text, however it is wrapped."""
+    """Return whether a request of the play contains the text, regardless of line breaks."""
     messages = (m for m in played.transcript if m.get("role") != "assistant")
     sent = " ".join(part for m in messages for part in content_texts(m.get("content")))
     return _words(text) in _words(sent)
@@ -95,7 +98,7 @@ class Attempts:
     emit: Emit
     limit: FailureLimit
     check: SystemCheck | None
-    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
+    """Check of the agent's requests; None if the agent may omit its system prompt."""
 
     async def play(
         self, key: AttemptKey, player: Player, system: SystemPrompt, weight: float = 1.0
@@ -110,14 +113,14 @@ class Attempts:
         """
         with span(self.emit, self._started(key)):
             rollout = await player.play(key, system.text)
-        # No await between the event and the row's queue: a cancellation there would make the
-        # counts of events and rows differ.
+        # No await between the event and queueing the row: a cancellation in between would make
+        # the counts of events and rows differ.
         self._finished(key.step, rollout, weight=weight)
         prompt = RolloutPrompt(
             player.scope(key).seed(), system.text, system.library.id or None, system.left_out
         )
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
-        # After the row is queued: the error that ends the run must not cost this rollout.
+        # Only after the row is queued: the error that ends the run must not lose this rollout.
         await self.limit.see(rollout)
         if self.check is not None:
             await self.check.see(system, rollout, key.step)
@@ -126,9 +129,9 @@ class Attempts:
     async def score_again(
         self, key: AttemptKey, player: Player, rollout_id: int, rollout: Rollout
     ) -> Rollout:
-        """Score a rollout that another branch played; save the verdict, or why there is none.
+        """Score a rollout of another branch; save the verdict, or the reason for having no verdict.
 
-        The rollout itself stays as it was played.
+        The rollout itself stays unchanged.
 
         Raises:
             RunFailedError: Too many attempts have failed.
@@ -145,7 +148,7 @@ class Attempts:
         return scored
 
     def report_stored(self, step: int, rollout: Rollout, weight: float = 1.0) -> None:
-        """Emit a rollout that an earlier command settled."""
+        """Emit the event of a rollout that an earlier command settled."""
         self._finished(step, rollout, stored=True, weight=weight)
 
     def _started(self, key: AttemptKey) -> RolloutStarted:

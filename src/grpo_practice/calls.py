@@ -160,8 +160,7 @@ class Chat(Protocol):
     """A conversation at one scope: the interface that agents, judges and stages use.
 
     The Chat hides the model, its settings, the seed and the ledger. Each reply is committed before
-    it
-    is returned.
+    it is returned.
 
     Raises:
         EndpointError: The request got no usable answer.
@@ -223,8 +222,7 @@ class Send(Protocol):
         """Send the request; `limit_s` bounds the seconds of each try, not the waits between tries.
 
         If anything other than an `EndpointError` ends a request that was sent, such as a
-        cancellation, the
-        exception's cause is an `EndpointError` that describes the tries so far.
+        cancellation, the exception's cause is an `EndpointError` that describes the tries so far.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""Plays and scores every question of a dataset; a step is only an address here, no barrier."""
+"""Plays and scores every question of a dataset; a step is only an address here, not a barrier."""
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from grpo_practice.types import PlannedStep, Rollout
 
 
 def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:
-    """Plan steps of `batch_size` questions in the dataset's order, each asked `attempts` times."""
+    """Plan steps of `batch_size` questions in the dataset's order, with `attempts` for each."""
     return [
         PlannedStep(
             step, 0, step, tuple((i, attempts) for i in sample_ids[start : start + batch_size])
@@ -26,37 +26,37 @@ def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> l
 
 
 def unasked(plan: PlannedStep, samples: Collection[int]) -> PlannedStep:
-    """Return the step with no attempts for these samples; every slot stays where it is."""
+    """Return the step with 0 attempts for these samples; all slots keep their positions."""
     slots = tuple((i, 0 if i in samples else attempts) for i, attempts in plan.slots)
     return replace(plan, slots=slots)
 
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An evaluation, and the parts that it works with."""
+    """An evaluation and the components that it uses."""
 
     branch: Branch
     rows: Sequence[StepRow]
     """Steps, in order."""
     player: Player
     prompt: Callable[[AttemptKey], SystemPrompt]
-    """Returns the system prompt of an attempt."""
+    """Function that returns the system prompt of an attempt."""
     emit: Emit
     max_failed_share: float
     land: Land
     check: SystemCheck | None = None
-    """Watch over the agent's requests; None if the agent may leave out its system prompt."""
+    """Check of the agent's requests; None if the agent may omit its system prompt."""
     pilot: int | None = None
-    """Number of the questions that are left to ask, with no step closed; None asks all."""
+    """Number of remaining questions to ask without closing a step; None asks all of them."""
     limit: int | None = None
-    """Number of questions of the plan to ask; None asks all."""
+    """Number of the plan's questions to ask; None asks all of them."""
 
 
 def unfinished(row: StepRow) -> bool:
-    """Return True when something is left to do: never closed, or closed with failures to retry.
+    """Return True if the step was never closed, or was closed with failures to retry.
 
-    A step that an older branch holds is no exception: all branches of a line have one agent and
-    one verify function.
+    The same holds for a step of an older branch: all branches of a line have the same agent and
+    verify function.
     """
     return not row.closed or bool(row.stats and row.stats.get("failed"))
 
@@ -66,13 +66,13 @@ async def evaluate(
 ) -> None:
     """Play and score every rollout that the evaluations plan, or save why it failed.
 
-    Settled rollouts are used as they are stored; failed ones are tried again. Steps whose rollouts
-    another branch holds are only scored. Several evaluations are played together, question by
-    question, so that an endpoint that changes meanwhile changes for all of them.
+    Settled rollouts are used as they are stored; failed ones are retried. Steps whose rollouts
+    belong to another branch are only scored. Several evaluations are interleaved question by
+    question, so that a change at the endpoint affects all of them.
 
     Raises:
-        RunFailedError: Too many rollouts of one failed.
-        EndpointRefusedError: The endpoint refuses us.
+        RunFailedError: Too many rollouts of one evaluation failed.
+        EndpointRefusedError: The endpoint refuses our requests.
     """
     works = [_Work.of(job, store) for job in jobs]
     of_branch = dict[int, _Work]()
@@ -91,10 +91,10 @@ async def evaluate(
 
 
 def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, GroupJob]]":
-    """Yield the groups that are left, step by step; read as they are needed.
+    """Yield the remaining groups step by step; each step is read when it is needed.
 
-    Those of several evaluations come question by question, questions and evaluations in an order
-    of their own.
+    Groups of several evaluations are interleaved question by question. The order of the questions,
+    and of the evaluations at each question, is random but determined by the seed.
     """
     for step in sorted({row.plan.step for work in works for row in work.job.rows}):
         left = [(work, group) for work in works for group in work.groups(step)]
@@ -108,11 +108,11 @@ def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, Gro
 
 @dataclass(slots=True)
 class _OpenStep:
-    """A step under way."""
+    """A step in progress."""
 
     row: StepRow
     left: int
-    """Number of groups that are not finished."""
+    """Number of unfinished groups."""
     stored: dict[tuple[int, int], tuple[int, Rollout]]
     """(slot, attempt) → id and rollout."""
     failed: int = 0
@@ -120,20 +120,20 @@ class _OpenStep:
 
 @dataclass(slots=True)
 class _Work:
-    """An evaluation under way."""
+    """An evaluation in progress."""
 
     job: Evaluation
     store: Store
     attempts: Attempts
     pilot: int | None
-    """Number of the questions that are left to ask in a pilot."""
+    """Number of questions that a pilot has yet to ask; None without a pilot."""
     first: dict[int, int]
-    """Step → its first place in the plan."""
+    """Step → index of its first question in the plan."""
     open: dict[int, _OpenStep] = field(default_factory=dict)
 
     @classmethod
     def of(cls, job: Evaluation, store: Store) -> Self:
-        """Return the work of an evaluation of which nothing is played yet."""
+        """Return the work of an evaluation before anything is played."""
         sizes = [k for row in job.rows for _, k in row.plan.slots][: job.limit]
         if job.pilot is not None:
             left = (k for row in job.rows if unfinished(row) for _, k in row.plan.slots if k)
@@ -148,7 +148,7 @@ class _Work:
         return cls(job, store, attempts, job.pilot, first)
 
     def groups(self, step: int) -> Iterator[GroupJob]:
-        """Yield a job per question of the step that has something left to do."""
+        """Yield one job for each question of the step that is not finished."""
         row = next((row for row in self.job.rows if row.plan.step == step), None)
         if row is None or not unfinished(row):
             return
@@ -162,7 +162,7 @@ class _Work:
                 self.attempts.report_stored(step, rollout)
             beyond = self.job.limit is not None and self.first[step] + slot >= self.job.limit
             if beyond and len(settled) < attempts:
-                continue  # one group is left, so its step stays open
+                continue  # the group stays unfinished, so its step stays open
             if self.pilot is not None:
                 if self.pilot == 0:
                     return
@@ -171,7 +171,7 @@ class _Work:
             yield GroupJob(branch_id, step, epoch, slot, samples[slot], attempts, known)
 
     async def play(self, key: AttemptKey) -> Rollout:
-        """Play and score one attempt, or only score it where another branch played it."""
+        """Play and score one attempt, or only score it if another branch played it."""
         step, player = self.open[key.step], self.job.player
         if step.row.played_by is None:
             return await self.attempts.play(key, player, self.job.prompt(key))
@@ -179,13 +179,13 @@ class _Work:
         return await self.attempts.score_again(key, player, rollout_id, rollout)
 
     async def finish(self, done: GroupJob) -> None:
-        """Count a finished group; close its step with the last one."""
+        """Count a finished group; close the step after its last group."""
         step = self.open[done.step]
         step.left -= 1
         step.failed += sum(r.verdict is None for r in done.done.values())
         self.job.emit(GroupStored(self.job.branch.run, done.step, done.slot))
         if step.left == 0 and self.job.pilot is None:
-            # Frees what is stored of the step: all of a long evaluation would stay in memory.
+            # Free the step's rollouts: otherwise a long evaluation would stay in memory.
             del self.open[done.step]
             stats = {"planned": step.row.plan.rollouts, "failed": step.failed}
             await self.store.close_eval(self.job.branch, done.step, stats)

@@ -1,12 +1,12 @@
 """Progress events: a union of plain values and one synchronous `emit`.
 
 Because `emit` runs in the task that does the work, a tracing sink can attach a context at a
-`…Started` event, and the context applies to the calls inside. The store is not a sink: losing a
-row must stop a run, losing a line on the screen must not.
+`…Started` event, and the context applies to the calls inside. The store is not a sink: losing a row
+must stop a run, losing a line on the screen must not.
 
 The event about a stored row is emitted first, with no `await` before the row is queued. A row is
-written even if the task that waits for it is cancelled, so an event emitted after the wait could
-be lost. Thus each stored call, tool call and rollout has one `…Finished`, even in a cancelled run.
+written even if the task that waits for it is cancelled, so an event emitted after the wait could be
+lost. Thus each stored call, tool call and rollout has one `…Finished`, even in a cancelled run.
 
 Each `CallStarted` and `RolloutStarted` is followed by its `…Finished`, or by `Aborted` if an error
 or a cancellation ends it and nothing is stored. Each `RunStarted` is followed by `RunFinished`. A

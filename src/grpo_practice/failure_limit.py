@@ -9,30 +9,30 @@ from grpo_practice.text import similar
 from grpo_practice.types import Rollout
 
 Land = Callable[[GrpoPracticeError], Awaitable[None]]
-"""Waits for what is under way, before an error ends it."""
+"""Function that waits for requests in flight before an error ends them."""
 
 
 @dataclass(slots=True)
 class FailureLimit:
-    """Counts rollouts without a reward, of something planned (a step, an evaluation)."""
+    """Counts the rollouts without a reward in a unit of planned work (a step or an evaluation)."""
 
     what: str
     planned: int
     max_share: float
     land: Land
     step: int = 0
-    """The one it can be restarted at; 0 also for an evaluation."""
+    """Step at which a restart is possible; 0 for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
-    """Message kind → number of errors."""
+    """Kind of message → number of errors."""
     _first: dict[str, tuple[str | None, str]] = field(default_factory=dict)
-    """Message kind → reason and text of its first error."""
+    """Kind of message → reason and text of its first error."""
 
     async def see(self, rollout: Rollout) -> None:
-        """Take a rollout into account.
+        """Count a rollout if it failed.
 
         Raises:
-            RunFailedError: More than `max_share` of the planned rollouts have failed; what was
-                under way has landed.
+            RunFailedError: More than `max_share` of the planned rollouts have failed; requests in
+                flight have ended.
         """
         if rollout.verdict is not None:
             return
@@ -42,16 +42,16 @@ class FailureLimit:
         self._first.setdefault(kind, (rollout.played.reason, said))
         if self._reasons.total() > self.max_share * self.planned:
             error, failed = self._error(), self._reasons.total()
-            # First: the error cancels the siblings, whose replies may be paid.
+            # Wait first: the error cancels the siblings, and their replies may already be paid.
             await self.land(error)
-            # Siblings that failed meanwhile are in the list of rollouts, so they count.
+            # Siblings that failed during the wait are in the list of rollouts, so count them, too.
             raise error if failed == self._reasons.total() else self._error()
 
     def _error(self) -> RunFailedError:
         kind, times = self._reasons.most_common(1)[0]
         reason, text = self._first[kind]
         hint = "what was answered is stored: mend the cause and run the same command again"
-        if self.step and reason == "agent":  # a mended file is another agent
+        if self.step and reason == "agent":  # an edited file makes another agent
             hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
         return RunFailedError(
             f"{self._reasons.total()} of the {self.planned} rollouts of {self.what} failed, more "

@@ -31,9 +31,7 @@ _MARK = re.compile(
     + f"|{REPLY_TAG}|{_TURN}",  # a quoted reply tag would be parsed as the teacher's own answer
     re.IGNORECASE,
 )
-"""Three angle brackets in a row as a reader sees them, of any width, perhaps with invisible
-characters between them.
-"""
+"""Three angle brackets in a row of any width, even with invisible characters between them."""
 _QUOTED = str.maketrans(
     dict.fromkeys(_OPENS, "\u2039")
     | dict.fromkeys(_CLOSES, "\u203a")
@@ -58,10 +56,8 @@ class Fences:
         """Return the text between two lines with a code that cannot be computed without the key.
 
         Brackets of fence marks in the text are replaced by quotation marks, so that the text
-        neither
-        closes its fence nor seems to. The same applies to the tags that are parsed in a teacher's
-        reply,
-        and to tokens that end a turn.
+        neither closes its fence nor seems to. The same applies to the tags that are parsed in a
+        teacher's reply, and to tokens that end a turn.
         """
         body = without_marks(str(text))
         label = _NO_LABEL.sub("_", label)

@@ -1,4 +1,4 @@
-"""A function of the user's as text: what it is and needs, while nothing of it is run."""
+"""A user's function as text: its kind and its needs, found without running it."""
 
 import ast
 import importlib.util
@@ -10,7 +10,7 @@ _ASYNC = ast.AsyncFunctionDef
 
 
 def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    """Return the last definition of a function in a text; nothing is run."""
+    """Return the last definition of a function in a text, without running anything."""
     with suppress(SyntaxError, ValueError):
         for node in reversed(ast.parse(textwrap.dedent(text)).body):
             if isinstance(node, ast.FunctionDef | _ASYNC) and node.name == func:
@@ -21,8 +21,8 @@ def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef |
 def wants_llm(text: str, func: str) -> bool:
     """Return whether a function can use `llm`.
 
-    Such a function names a parameter `llm`, takes `llm` out of its `**kwargs`, or uses these as a
-    whole, as in `grade(sample, **kwargs)`.
+    Such a function has a parameter `llm`, reads `llm` from its `**kwargs`, or passes its `kwargs`
+    on as a whole, as in `grade(sample, **kwargs)`.
     """
     found = definition(text, func)
     if found is None:
@@ -57,7 +57,7 @@ def defined_async(text: str, func: str) -> bool:
 
 
 def without(text: str, func: str) -> list[str] | None:
-    """Return the functions that the text defines, where it never has this name; else None."""
+    """Return the functions that the text defines if it never mentions `func`; otherwise None."""
     with suppress(SyntaxError, ValueError):
         body = ast.parse(text).body
         if re.search(rf"\b{re.escape(func)}\b|import \*", text) is None:
@@ -66,7 +66,7 @@ def without(text: str, func: str) -> list[str] | None:
 
 
 def needs_of_reference(text: str) -> str | None:
-    """Return the first module of the reference that the text imports and nobody here has."""
+    """Return the first module of the reference that the text imports and that is not installed."""
     if importlib.util.find_spec("utu") is not None:
         return None
     with suppress(SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Worker processes that can be killed one by one: the killed one is replaced, the rest goes on."""
+"""Worker processes that can be killed one by one: a killed one is replaced, the others continue."""
 
 import asyncio
 import atexit
@@ -33,13 +33,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TASKS = 500
-"""After so many tasks a worker is replaced, so that what it leaks does not count as an answer's."""
+"""Tasks after which a worker is replaced, so that memory it leaks does not count against an answer.
+"""
 _START_S = 60.0
 _LOOK_S = 0.05
-"""Seconds between two looks at whether a worker has reported why it does not start."""
+"""Seconds between two checks whether a worker has reported why it cannot start."""
 _HINT = "what the processes wrote before they ended is on stderr"
 MEMORY = 1 << 30
-"""Bytes a worker may take beyond what it needs to start."""
+"""Bytes that a worker may allocate in addition to its memory at the start."""
 
 
 def cores() -> int:
@@ -48,24 +49,24 @@ def cores() -> int:
 
 
 def isolate(secrets: frozenset[str]) -> None:
-    """Detach a fresh worker from the command: its signals, its output, its end.
+    """Detach a new worker from the command: from its signals, its output and its end.
 
-    `secrets` are not printed, and not told in results.
+    `secrets` are redacted in output and in results.
     """
-    os.setpgid(0, 0)  # a signal for all of the command is for its first process to act on
+    os.setpgid(0, 0)  # a signal to the command's group must reach only its first process
     _end_with_parent()
-    # The loop's handler runs between two bytecodes only; the default one ends C code at once.
+    # A Python handler only runs between two bytecodes; the default one also interrupts C code.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    os.dup2(2, 1)  # what a function prints must not mix with the data on stdout
+    os.dup2(2, 1)  # output of a function must not mix with the data on stdout
     redactor.know(secrets)
     hide_output()
     sys.stdout = sys.stderr
 
 
 def _end_with_parent() -> None:
-    """Let the system end this process when the command's has ended, in whatever way.
+    """Let the kernel end this process when the command's process has ended for any reason.
 
-    The end of that closes a pipe, and SIGIO then ends this process also amid a C function.
+    That end closes a pipe, and SIGIO then ends this process even inside a C function.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -74,12 +75,12 @@ def _end_with_parent() -> None:
     signal.signal(signal.SIGIO, signal.SIG_DFL)
     fcntl.fcntl(pipe, fcntl.F_SETOWN, os.getpid())
     fcntl.fcntl(pipe, fcntl.F_SETFL, fcntl.fcntl(pipe, fcntl.F_GETFL) | os.O_ASYNC)
-    if not parent.is_alive():  # its end before F_SETFL sent no signal
+    if not parent.is_alive():  # a parent that ended before F_SETFL has sent no signal
         os._exit(1)
 
 
 def limit_memory() -> None:
-    """Let allocations beyond `MEMORY` fail, where the system supports it (Linux)."""
+    """Make allocations beyond `MEMORY` fail, if the system supports it (Linux)."""
     if sys.platform != "linux":
         return
     import resource
@@ -88,17 +89,17 @@ def limit_memory() -> None:
     limit = pages * resource.getpagesize() + MEMORY
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     if hard != resource.RLIM_INFINITY:
-        # Beyond the hard limit setrlimit() fails, and no worker would start.
+        # setrlimit() fails above the hard limit, and no worker would start.
         limit = min(limit, hard)
     resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
 
 
 def _preparation(name: str) -> dict[str, Any]:
-    """Return what a new process is told: not the program that started this one, and a safe path.
+    """Return the preparation data of a new process: without the main program, with a safe path.
 
-    multiprocessing would run that program again, for the sake of what was pickled from there. A
-    worker needs nothing of it, and a script without `if __name__ == "__main__"` would start itself
-    in each worker.
+    multiprocessing would run the main program again, to unpickle objects defined in it. A worker
+    needs no such object, and a script without `if __name__ == "__main__"` would start itself in
+    each worker.
     """
     told = spawn.get_preparation_data(name)
     kept = {key: value for key, value in told.items() if not key.startswith("init_main")}
@@ -106,9 +107,10 @@ def _preparation(name: str) -> dict[str, Any]:
 
 
 def _flags() -> list[str]:
-    """Return the interpreter's flags: as multiprocessing has them, and a safe path.
+    """Return the interpreter's flags as multiprocessing sets them, and the flag for a safe path.
 
-    By `python -c` alone the current folder is first in `sys.path`, and its `struct.py` is run.
+    With `python -c` alone, the current folder is first in `sys.path`, and its `struct.py` would
+    run.
     """
     return ["-P", *util._args_from_interpreter_flags()]  # type: ignore[attr-defined]
 
@@ -121,12 +123,12 @@ def _start_python(
 ) -> int:
     environment = safe_environment() if environment is None else environment
     process = subprocess.Popen(args, executable=path, pass_fds=fds, env=environment)
-    process.returncode = 0  # multiprocessing waits for its end, and Popen must not
+    process.returncode = 0  # multiprocessing reaps the process, so Popen must not
     return process.pid
 
 
-# The library's own functions get these among their globals. A patch of its modules would also hit
-# processes that the user's program starts meanwhile.
+# Replacement globals for copies of the library's functions. Patching its modules would also affect
+# processes that the user's program starts at the same time.
 _spawn = SimpleNamespace(**vars(spawn) | {"get_preparation_data": _preparation})
 
 
@@ -141,18 +143,18 @@ def _with_globals(function: Any, **changed: Any) -> FunctionType:
 
 
 _SERVES = "try: {code}\nfinally: import shutil; shutil.rmtree({folder!r}, ignore_errors=True)"
-"""Program of the process that workers are copied from."""
+"""Program of the fork server, the process that workers are forked from."""
 
 
 class _ForkServer(forkserver.ForkServer):
-    """Process that workers are copied from: not the one of the user's program, if that has one."""
+    """Process that our workers are forked from, separate from one that the user's program has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.environment: Mapping[str, str] | None = None
-        """Environment of it and of its workers; None: ours."""
+        """Environment of this process and its workers; None means our own environment."""
         self._folder = ""
-        """Folder of its socket. Not an abstract one: any user could have code run there."""
+        """Folder of the socket, which is not abstract: any user could run code through that."""
 
     @override
     def ensure_running(self) -> None:
@@ -163,20 +165,20 @@ class _ForkServer(forkserver.ForkServer):
 
     def _address(self, family: str) -> str:
         """Return the path of a socket in a new private folder."""
-        # The path of a socket has 104 bytes or a few more: a long TMPDIR leaves it no room.
+        # The path of a socket may have about 104 bytes, which a long TMPDIR would exceed.
         short = len(os.fsencode(tempfile.gettempdir())) < 70
         self._folder = tempfile.mkdtemp(prefix="grpo-practice-", dir=None if short else "/tmp")
         atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         return str(Path(self._folder, "socket"))
 
     def _start(self, path: bytes, args: Sequence[str], fds: Sequence[int]) -> int:
-        """Start the process so that it removes the folder: a killed command cannot."""
+        """Start the process so that it removes the folder, since a killed command cannot."""
         serves = _SERVES.format(code=args[-1], folder=self._folder)
         return _start_python(self.environment, path, [*args[:-1], serves], fds)
 
 
 _server, _user_server = _ForkServer(), _ForkServer()
-"""Processes that our workers are copied from, and those of the user's programs."""
+"""Fork servers of our own workers, and of workers that run the user's programs."""
 
 
 def _launch_by(server: _ForkServer) -> Any:
@@ -185,7 +187,7 @@ def _launch_by(server: _ForkServer) -> Any:
     return _with_globals(launch, spawn=_spawn, forkserver=SimpleNamespace(**known))
 
 
-# Classes of the module, since a process is told of its own by name.
+# Module-level classes, because pickle sends a class to a process by name.
 class _Popen(popen_forkserver.Popen):
     _launch = _launch_by(_server)
 
@@ -219,8 +221,8 @@ class _UserContext(ForkServerContext):
 class TimedOutError(Exception):
     """The worker was killed at a time limit.
 
-    `by_clock`: at that of the clock, which a busy machine may be to blame for; else it had used up
-    its processor time.
+    `by_clock`: at the limit of wall time, which a busy machine can cause; otherwise the worker had
+    used up its processor time.
     """
 
     def __init__(self, *, by_clock: bool = True) -> None:
@@ -229,9 +231,9 @@ class TimedOutError(Exception):
 
 
 class WorkerDiedError(Exception):
-    """The worker ended by itself; twice, where the call is made again.
+    """The worker ended by itself; if the call was retried, twice.
 
-    `crashed`: by a fault of the program, such as too deep a recursion; else somebody ended it.
+    `crashed`: because of a fault such as too deep a recursion; otherwise it was ended from outside.
     `code`: exit code, negative for a signal.
     """
 
@@ -241,7 +243,7 @@ class WorkerDiedError(Exception):
 
 
 class CannotStartError(Exception):
-    """The workers cannot start; `hint` says what to change, where that is known."""
+    """The workers cannot start; `hint` says how to fix it, if that is known."""
 
     def __init__(self, message: str, hint: str | None) -> None:
         super().__init__(message)
@@ -249,19 +251,18 @@ class CannotStartError(Exception):
 
 
 class Pool:
-    """Runs module-level functions in processes, which start when the first one is needed.
+    """Runs module-level functions in worker processes, which start on first use.
 
     Args:
         start: Called first in each worker, with the secrets of this process and `given`.
-        given: Arguments of `start`, which can be pickled.
-        workers: How many run at once.
-        timeout_s: Seconds of one call by the clock, from when a worker takes it; None: no limit.
-        cpu_s: Seconds of processor time of one call; None does not limit it.
-        preload: Modules that workers have from the process they are copied from. The first pool
-            of a program decides for all: there is one such process.
-        environment: All that the workers of a program of the user's have of an environment. They
-            are told no secrets, and a call is not made again where its worker ended by itself.
-            None: ours.
+        given: Arguments of `start`, which must be picklable.
+        workers: Maximum number of concurrent workers.
+        timeout_s: Wall time limit of one call in seconds, after a worker takes it; None: no limit.
+        cpu_s: Processor time limit of one call in seconds; None: no limit.
+        preload: Modules that the fork server imports for all workers. The first pool of a program
+            decides for all pools, because they share one fork server.
+        environment: Complete environment of workers that run a user's program; None: ours.
+            Such workers get no secrets, and a call is not retried if its worker ended by itself.
     """
 
     def __init__(
@@ -284,31 +285,31 @@ class Pool:
         self._starting = asyncio.Lock()
 
     async def close(self) -> None:
-        """End all workers at once; a later `run` starts new ones."""
+        """End all workers immediately; a later `run` starts new ones."""
         pool, self._pool = self._pool, None
         if pool is not None:
             await asyncio.to_thread(_end, pool)
 
     async def start(self) -> "ProcessPool":
         """Start the workers, unless they run; raise CannotStartError if none starts."""
-        # The others wait for the pool that the first one starts.
+        # Concurrent callers wait for the pool that the first one starts.
         async with self._starting:
             if self._pool is None:
                 self._pool = await asyncio.to_thread(self._start)
             return self._pool
 
     async def run(self, work: Callable[..., T], *args: Any) -> T:
-        """Return what `work(*args)` returns in a worker; cancelling kills that worker.
+        """Return the result of `work(*args)` in a worker; cancelling kills that worker.
 
         Raises:
-            TimedOutError: It took longer than a limit.
-            WorkerDiedError: Its process ended, and so did a second one.
+            TimedOutError: The call exceeded a limit.
+            WorkerDiedError: The worker ended, and so did a second one.
             CannotStartError: No worker starts.
         """
-        # A worker may be killed from outside, where memory is short: once is no fault of the call.
+        # The system may kill a worker when memory is short, so one death is not the call's fault.
         for _ in range(2):
             pool = await self.start()
-            from pebble import ProcessExpired  # not sooner: `_start` imports it, off the loop
+            from pebble import ProcessExpired  # imported late: `_start` imports it off the loop
 
             try:
                 timed = (self._cpu_s, work, *args)
@@ -321,7 +322,7 @@ class Pool:
                 died, ended_by = e, -getattr(e, "exitcode", 0)
                 if ended_by == signal.SIGPROF:
                     raise TimedOutError(by_clock=False) from e
-                # Only the pool that broke: another caller may have started a new one meanwhile.
+                # Drop only the broken pool: another caller may have started a new one by now.
                 if not pool.active and self._pool is pool:
                     self._pool = None
                 if isinstance(e, ProcessExpired) and self._of_user:
@@ -330,24 +331,24 @@ class Pool:
         raise WorkerDiedError(str(died), crashed=crashed, code=-ended_by) from died
 
     def _start(self) -> "ProcessPool":
-        from pebble import ProcessExpired, ProcessPool  # few commands come to need a worker
+        from pebble import ProcessExpired, ProcessPool  # imported late: few commands need a worker
 
         context = _UserContext() if self._of_user else _Context()
         failures, report = context.Pipe(duplex=False)
-        os.set_blocking(report.fileno(), False)  # nobody reads it once the pool has started
-        # The one patch of a module: this process of the library's imports nothing of a user's, so
-        # that a program which comes to need it as well finds it started as it should be.
+        os.set_blocking(report.fileno(), False)  # nobody reads the pipe after the pool has started
+        # The only patched module: the resource tracker never imports a user's files, so a program
+        # that also needs it can share the process that we start safely.
         resource_tracker.util = _util(partial(_start_python, None))  # type: ignore[attr-defined]
-        # Unless something is named, the process that workers are copied from preloads `__main__`.
+        # Without a list, the fork server would preload `__main__`, the user's program.
         self._server.set_forkserver_preload(self._preload)
         secrets = frozenset[str]() if self._of_user else redactor.known
         given = (report, self._initializer, secrets, *self._given)
         pool = ProcessPool(self._workers, _TASKS, _initialize, given, context)
         try:
-            self._server.ensure_running()  # the pool would not say why it cannot
-            started = pool.schedule(os.getpid)  # anything shows that a worker starts
+            self._server.ensure_running()  # the pool itself would hide the reason of a failure
+            started = pool.schedule(os.getpid)  # any task shows that a worker starts
             ends = monotonic() + _START_S
-            # One that ends before it takes the task is replaced, again and again.
+            # The pool replaces a worker that ends before it takes the task, again and again.
             while not (wait([started], _LOOK_S).done or failures.poll() or monotonic() > ends):
                 pass
             started.result(0)
@@ -366,7 +367,7 @@ _cpu_s: float | None = None
 
 
 def _limited(cpu_s: float | None, work: Callable[..., T], *args: Any) -> T:
-    """Return what the call returns; the system ends this process once it has used up its time."""
+    """Return the call's result; the kernel ends this process once its processor time is used up."""
     global _cpu_s
     _cpu_s = cpu_s
     renew_cpu_limit()
@@ -377,14 +378,14 @@ def _limited(cpu_s: float | None, work: Callable[..., T], *args: Any) -> T:
 
 
 def renew_cpu_limit() -> None:
-    """Let the processor time of the call in this worker begin anew."""
+    """Restart the processor time limit of the current call in this worker."""
     if _cpu_s is not None:
-        # Its signal ends the process also amid C code, since nobody handles it.
+        # Without a handler, the timer's signal ends the process even inside C code.
         signal.setitimer(signal.ITIMER_PROF, _cpu_s)
 
 
 def _initialize(report: Connection, start: Callable[..., None], *given: Any) -> None:
-    """Make a worker ready, or end it and report why to the pool."""
+    """Prepare a worker, or end it and report the reason to the pool."""
     try:
         start(*given)
     except BaseException as e:  # noqa: BLE001 - the pool would log a traceback for each worker

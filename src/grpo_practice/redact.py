@@ -1,7 +1,7 @@
 """The secrets of this process, and the only code that replaces them with `***`.
 
-Code that reads a secret from the environment, a config or an endpoint registers it with
-`redactor`. Errors, stored rows, files and all output then pass through it, whatever their source.
+Code that reads a secret from the environment, a config or an endpoint registers it with `redactor`.
+Errors, stored rows, files and all output then pass through it, whatever their source.
 """
 
 import base64
@@ -51,8 +51,7 @@ class Redactor:
     """Replaces every secret it knows, also in the notations in which systems echo a secret.
 
     These are percent-encoding, escapes of JSON and HTML, and base64 at any offset in a longer text
-    (as
-    in Basic authentication). Secrets below `SHORTEST_SECRET` characters are ignored.
+    (as in Basic authentication). Secrets below `SHORTEST_SECRET` characters are ignored.
     """
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
@@ -161,8 +160,7 @@ def environment_secrets(variables: Mapping[str, str]) -> set[str]:
     """Return the secrets in environment variables, found by name and in URLs and headers.
 
     Keys and passwords are found by the name of the variable. A value without a digit is a
-    placeholder
-    (`lm-studio`), unless a config uses it as a key.
+    placeholder (`lm-studio`), unless a config uses it as a key.
     """
     named = {v for k, v in variables.items() if _KEY_NAME.search(k) and re.search(r"\d", v)}
     for text in (v for k, v in variables.items() if k.endswith("_HEADERS")):
@@ -174,8 +172,8 @@ def variable_secrets(name: str, value: str) -> set[str]:
     """Return the secrets in a variable that a config passes to a program.
 
     A value counts as a secret by its name or its form, as does a password in a URL. Paths,
-    addresses
-    and words do not count: programs use them in their answers, and redaction would spoil these.
+    addresses and words do not count: programs use them in their answers, and redaction would spoil
+    these.
     """
     token = re.fullmatch(r"[\w.~+=-]{16,}", value) and re.search(r"\d", value)
     named = _KEY_NAME.search(name)

@@ -1,4 +1,4 @@
-"""Plays and scores groups of rollouts, as many at once as allowed. Knows nothing of experiences."""
+"""Plays and scores groups of rollouts with limited concurrency. Knows nothing of experiences."""
 
 import asyncio
 from collections.abc import (
@@ -24,17 +24,17 @@ from grpo_practice.text import cut
 from grpo_practice.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
 
 UNSCORED = ("verify", "judge")
-"""Reasons of errors that came after the answer: it is there, and can be scored again."""
+"""Reasons of errors raised after the answer: the answer exists and can be scored again."""
 SAID_CHARS = 4_000
-"""Characters that are kept of what a verify function, a judge or an error says."""
+"""Maximum length of a text by a verify function, a judge or an error, in characters."""
 
 Verify = Callable[[Sample, str, Chat], Awaitable[Verdict]]
-"""Scores a response; the chat is for functions that ask a judge. Raises VerifyError, JudgeError."""
+"""Function that scores a response; its chat asks a judge. Raises VerifyError, JudgeError."""
 
 
 @dataclass(frozen=True, slots=True)
 class Player:
-    """Everything a rollout needs but its question."""
+    """Everything that a rollout needs except its question."""
 
     agent: Agent
     student: Callable[[Scope], AgentChat]
@@ -56,21 +56,22 @@ class Player:
         try:
             played = await self.agent(key.sample.question, system, context)
         except GrpoPracticeError:
-            # A refused key or a cap is no failure of this attempt: it stops the run.
+            # A refused key or a cap is not a failure of this attempt: it stops the run.
             raise
         except Exception as e:  # noqa: BLE001 - an agent's bug is that rollout's error
             played = Trajectory(
                 "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
             )
-        # Here only, by our own deadline in a living process: a kill is no strike.
+        # Counted only here, for our own deadline in a living process: a kill is not a strike.
         strikes = key.strikes + (played.reason == "time")
         rollout = Rollout(key.slot, key.attempt, key.sample, played, strikes=strikes)
         return await self.score(rollout, scope)
 
     async def score(self, rollout: Rollout, scope: Scope) -> Rollout:
-        """Return the rollout with its verdict, or with the error that kept it from having one.
+        """Return the rollout with its verdict, or with the error that prevented a verdict.
 
-        The response is kept either way; where an earlier score ended in an error, it is scored.
+        The response is kept in both cases; if an earlier scoring ended in an error, it is scored
+        again.
         """
         played = rollout.played
         if played.outcome == "error" and played.reason in UNSCORED:
@@ -87,7 +88,7 @@ class Player:
         except VerifyError as e:
             reason, error = "verify", str(e)
         except asyncio.CancelledError:
-            # Foreign code may raise CancelledError of its own: that costs its answer, not the run.
+            # Foreign code may raise its own CancelledError, which must not cancel the run.
             if being_cancelled():
                 raise
             reason, error = "verify", "the verify function raised CancelledError"
@@ -96,7 +97,7 @@ class Player:
 
     @contextmanager
     def _scoring(self, scope: Scope) -> Iterator[None]:
-        """Emit that the answer is being scored, and that it no longer is."""
+        """Emit the start and the end of scoring around the block."""
         self.emit(ScoringStarted(scope.address))
         try:
             yield
@@ -105,7 +106,7 @@ class Player:
 
 
 def _bounded(verdict: Verdict) -> Verdict:
-    """Shorten the texts of a verdict: foreign code may have said megabytes."""
+    """Shorten the texts of a verdict: foreign code may return megabytes."""
     critique, extracted = verdict.critique, verdict.extracted
     return replace(
         verdict,
@@ -115,7 +116,7 @@ def _bounded(verdict: Verdict) -> Verdict:
 
 
 def own_failure(played: Trajectory) -> Verdict | None:
-    """Return reward 0 for what is the model's own failure; None for what is not known to be."""
+    """Return reward 0 for a failure that is certainly the model's own; None for any other."""
     if played.outcome in OWN_FAILURES or played.outcome == "truncated":
         return Verdict(0.0, played.error or played.outcome)
     if played.outcome == "limit" and played.reason != "time":
@@ -125,7 +126,7 @@ def own_failure(played: Trajectory) -> Verdict | None:
 
 @dataclass(frozen=True, slots=True)
 class AttemptKey:
-    """Which attempt, of which group, of which step."""
+    """Key of an attempt: its branch, step, group and number."""
 
     branch_id: int
     step: int
@@ -138,7 +139,7 @@ class AttemptKey:
 
 @dataclass(slots=True)
 class GroupJob:
-    """A group to be played: what is stored of it is used, the rest is played."""
+    """A group to play: stored attempts are used, the others are played."""
 
     branch_id: int
     step: int
@@ -146,15 +147,15 @@ class GroupJob:
     slot: int
     sample: Sample
     attempts: int
-    """May grow once these have ended: the job can then be played again, for the others."""
+    """Number of attempts. The job can be played again after this number has grown."""
     stored: Mapping[int, Rollout] = field(default_factory=dict)
-    """Attempt → rollout; one that is not settled is played again."""
+    """Attempt → stored rollout; a rollout that is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
 
     def open_attempts(self) -> Iterator[AttemptKey]:
-        """Yield the attempts that have to be played, and put the settled ones into `done`."""
+        """Yield the attempts that must be played, and put the settled ones into `done`."""
         for attempt in range(self.attempts):
-            if attempt in self.done:  # the group goes on
+            if attempt in self.done:  # the group was played before and has grown
                 continue
             known = self.stored.get(attempt)
             if known is not None and known.settled:
@@ -178,10 +179,10 @@ async def play_groups(
     concurrency: int,
     on_group: Callable[[GroupJob], Awaitable[None]],
 ) -> None:
-    """Play every attempt of every job, `concurrency` at once, starting in order.
+    """Play every attempt of every job, with `concurrency` workers that start them in order.
 
-    `jobs` is read as it is needed, so it may be as long as it likes. `on_group` is awaited once
-    per job, in the order the groups end. An error of `play` or `on_group` stops all of it.
+    `jobs` is consumed lazily, so it may be arbitrarily long. `on_group` is awaited once per job, in
+    the order in which the groups end. An error of `play` or `on_group` stops all workers.
     """
     feed = _attempts(jobs)
 
@@ -197,14 +198,14 @@ async def play_groups(
     async with task_group() as tasks:
         for started in range(concurrency):
             if started and started % AT_ONCE == 0:
-                await asyncio.sleep(0)  # so that thousands do not begin in one turn of the loop
+                await asyncio.sleep(0)  # thousands must not start in one turn of the loop
             tasks.create_task(worker())
 
 
 def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey | None]]:
-    """Yield each attempt to play, with its job; a job with nothing left comes once, with None."""
+    """Yield each attempt to play with its job; a complete job is yielded once, with None."""
     for job in jobs:
-        # A list at once: making it fills `done`, and an empty one is a group that has ended.
+        # A list, since building it fills `done`, and an empty one means that the group has ended.
         keys = list(job.open_attempts())
         if not keys:
             yield job, None
@@ -214,7 +215,7 @@ def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey |
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Open a TaskGroup and raise its first error as it is: the others were cancelled by it."""
+    """Open a TaskGroup and raise its first error unwrapped: that error cancelled the others."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -223,10 +224,10 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Return a task of the group; where that is ending for an error, nothing begins any more.
+    """Return a new task of the group; if the group is ending because of an error, start nothing.
 
     Raises:
-        RuntimeError: The group is ending; its own error is the one that counts.
+        RuntimeError: The group is ending; its own error is the relevant one.
     """
     try:
         return tasks.create_task(work)
@@ -236,7 +237,7 @@ def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the error that tells the story: one of ours where there is one."""
+    """Return the most informative error: one of our own errors, if there is one."""
     flat = list[BaseException]()
     for error in group.exceptions:
         flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)

@@ -24,8 +24,8 @@ def safe_environment() -> dict[str, str]:
     """Return the environment for a new Python process.
 
     The flag `-P` is not enough: PYTHONPATH may contain the current folder as `.` or as an empty
-    entry
-    between two colons, and `sitecustomize` is imported from there before any of our code runs.
+    entry between two colons, and `sitecustomize` is imported from there before any of our code
+    runs.
     """
     return dict(os.environ) | {"PYTHONPATH": os.pathsep.join(_python_path())}
 

@@ -77,8 +77,7 @@ def strip_think(text: str) -> str | None:
     """Remove the `<think>` blocks of a text; return None if a block is never closed.
 
     A closing tag without an opening one ends a block that began in the prompt: all text before it
-    is
-    removed, too.
+    is removed, too.
     """
     spans = think_spans(text)
     if spans and spans[-1].thought and not spans[-1].closed:

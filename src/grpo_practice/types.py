@@ -209,8 +209,7 @@ class Rollout:
         """True if the rollout can be compared with its siblings.
 
         Such a rollout has a reward, and ended by itself or at a limit of turns or tokens, which is
-        worth
-        0 if no answer had been given.
+        worth 0 if no answer had been given.
         """
         return self.verdict is not None and self.played.outcome in COMPARED
 

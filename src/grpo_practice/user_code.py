@@ -1,7 +1,7 @@
-"""Verify functions of the user's own: `path.py:func`, loaded from their text and called.
+"""The user's verify functions: `path.py:func`, loaded from the text of the file and called.
 
-The contract is that of the method's reference implementation:
-`verify_func(sample, timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
+The interface is the same as in the method's reference implementation: `verify_func(sample,
+timeout_score=0, **kwargs) -> {"reward": float, "reasoning": str | None}`.
 """
 
 import builtins
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 LOAD_S = 60.0
-"""Seconds a file may take to load."""
+"""Maximum number of seconds for loading a file."""
 
 
 @dataclass
@@ -51,18 +51,18 @@ class EvaluationSample:
     level: str | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
 
-    # The reference implementation's other fields, for functions that were written for it.
+    # Other fields of the reference implementation, for functions that were written for it.
     id = exp_id = stage = created_at = updated_at = dataset = dataset_index = file_name = None
     augmented_question = extracted_final_answer = judged_response = reasoning = reward = None
     correct = confidence = time_cost = trace_id = trace_url = trajectory = trajectories = None
 
     @property
     def question(self) -> str:
-        """The question, under its other name."""
+        """Question, under its other name."""
         return self.raw_question
 
     def __getattr__(self, name: str) -> NoReturn:
-        """Raise AttributeError, with the nearest field: a misspelt one is no empty answer."""
+        """Raise AttributeError with the nearest field: a typo must not read as an empty answer."""
         fields = [field for field in dir(self) if not field.startswith("_")]
         hint = nearest(name, fields, most=1) or "what a row has besides is in sample.meta"
         raise AttributeError(f"a sample has no field {name!r}; {hint}", name=name, obj=self)
@@ -75,7 +75,7 @@ class EvaluationSample:
 
 @dataclass(frozen=True, slots=True)
 class UserFunction:
-    """A function in a file, as it was read."""
+    """A function in a file, with the text that was read."""
 
     path: Path
     func: str
@@ -83,20 +83,20 @@ class UserFunction:
 
     @property
     def where(self) -> str:
-        """`path.py:func`, for messages."""
+        """Location `path.py:func`, for messages."""
         return f"{self.path}:{self.func}"
 
     def load(self) -> Callable[..., Any]:
-        """Run the file and take the function from it. Whatever the file raises passes through.
+        """Run the file and return the function. Exceptions of the file are not caught.
 
         Raises:
-            AttributeError: The file has no such name.
-            TypeError: The name is no function.
+            AttributeError: The file does not define the name.
+            TypeError: The name is not callable.
         """
         key = hashlib.sha256(f"{self.path}\0{self.text}".encode()).hexdigest()[:16]
         module = ModuleType(f"grpo_practice_verify_{key}")
         module.__file__ = str(self.path)
-        sys.modules[module.__name__] = module  # dataclasses and pickle look their module up
+        sys.modules[module.__name__] = module  # dataclasses and pickle look it up there
         _SIBLINGS.serve(module, self.path.parent)
         with _reference_shims(), redirect_stdout(sys.stderr):
             exec(compile(self.text, str(self.path), "exec"), module.__dict__)
@@ -108,9 +108,9 @@ class UserFunction:
         return function  # type: ignore[no-any-return]
 
     def rehearse(self) -> str | None:
-        """Return why the file cannot be loaded here, found by loading it in a process of its own.
+        """Return why the file cannot be loaded on this machine; test it in a separate process.
 
-        None also for a file that raises: that is said where it is loaded.
+        None is also returned for a file that raises: the actual load reports that.
         """
         told = json.dumps([safe_path(), str(self.path), self.func, self.text]).encode()
         try:
@@ -135,10 +135,10 @@ _SHIPPED = (_PACKAGE, _PACKAGE.parents[1] / "configs")
 
 
 def folders_of(base_dir: Path) -> list[Path]:
-    """Return the folders in which files that a config names are looked for, in order.
+    """Return the folders that are searched for files named by a config, in order.
 
-    They are the config's own and, for one that lies below the current folder or is shipped, the
-    current folder: elsewhere that is not the config's, and may be a stranger's.
+    The first is the folder of the config. If the config is below the current folder or is shipped,
+    the current folder follows; otherwise that folder may belong to a stranger.
     """
     here, base = Path.cwd(), base_dir.resolve()
     beside = any(base.is_relative_to(folder) for folder in (here, *_SHIPPED))
@@ -152,34 +152,35 @@ def find_file(name: str, base_dir: Path) -> Path | None:
 
 
 def looked_in(base_dir: Path) -> str:
-    """Return a hint that names the folders in which a file was looked for."""
+    """Return a hint that names the folders that were searched."""
     return f"looked in {' and '.join(map(str, folders_of(base_dir)))}"
 
 
 class _Siblings:
-    """Finds modules beside a file of the user's, for imports of that file and of what it imports.
+    """Finds modules next to a user's file, for imports of that file and of the modules it imports.
 
-    Nobody else finds them there: a `random.py` beside a verify file is no random number generator,
-    and no `gmpy2.py` beside it is what sympy looks for. Each folder has modules of its own:
-    Python's table has one place for each name, and the importing folder's modules are put there.
+    Other importers do not find them: a `random.py` next to a verify file must not replace the
+    random number generator, nor `gmpy2.py` the package that sympy looks for. Each folder has its
+    own modules: `sys.modules` has one place per name, which holds the modules of the importing
+    folder.
     """
 
     def __init__(self) -> None:
         self._folders = dict[str, Path]()
-        """Folder of the top-level modules that were found beside a file and are in the table."""
+        """Folder of each top-level module that was found next to a file and is in `sys.modules`."""
         self._away = dict[tuple[Path, str], ModuleType]()
-        """Modules whose names another folder's have in the table."""
-        # Reentrant: a module that is imported imports others.
+        """Modules moved out of `sys.modules` because another folder's modules have their names."""
+        # Reentrant: importing a module imports others.
         self._lock = threading.RLock()
 
     def serve(self, module: ModuleType, folder: Path) -> None:
-        """Let a module import from a folder what is neither in the library nor installed."""
+        """Let a module import from a folder, unless the name is built in or installed."""
         vars(module)[_FOLDER] = folder
-        # What a module of that name is differs by folder, which Python's own import cannot know.
+        # The module behind a name differs by folder, which Python's own import cannot know.
         importing = {"__import__": partial(self._import, folder)}
         vars(module)["__builtins__"] = vars(builtins) | importing
         if self not in sys.meta_path:
-            # First: what a package of the folder has inside is found by its path, and by any.
+            # First: submodules are searched by their package's path, so any finder would find them.
             sys.meta_path.insert(0, self)
 
     def _import(
@@ -194,14 +195,14 @@ class _Siblings:
         top = ((globals or {}).get("__package__") or name if level else name).partition(".")[0]
         if top in sys.modules and top not in self._folders:
             return builtins.__import__(name, globals, locals, fromlist, level)
-        # Until it is imported: a thread of another folder would put its own there meanwhile.
+        # Locked during the import: a thread of another folder could exchange the modules.
         with self._lock:
             if self._folders.get(top, folder) != folder:
                 self._exchange(top, folder)
             return builtins.__import__(name, globals, locals, fromlist, level)
 
     def _exchange(self, top: str, folder: Path) -> None:
-        """Put a folder's modules of a name in the place of another folder's."""
+        """Replace another folder's modules of this name in `sys.modules` with this folder's."""
         other = self._folders.pop(top)
         for name in [name for name in sys.modules if name.partition(".")[0] == top]:
             self._away[other, name] = sys.modules.pop(name)
@@ -213,13 +214,13 @@ class _Siblings:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the module of that name beside the importing one; None if there is none."""
+        """Return the spec of that module in the importing module's folder, or None."""
         top = fullname.partition(".")[0]
         folder = _importing_folder() if path is None else self._folders.get(top)
         if folder is None:
             return None
         if path is None:
-            # The library and installed packages come first.
+            # Built-in and installed modules take precedence.
             for finder in sys.meta_path:
                 if finder is not self and (spec := finder.find_spec(fullname, None, target)):
                     return spec
@@ -232,7 +233,7 @@ class _Siblings:
 
 
 class _SiblingLoader(SourceFileLoader):
-    """Loads a module that finds, in turn, what is beside the file of the user's."""
+    """Loads a module that can also import the modules next to the user's file."""
 
     def __init__(self, name: str, path: str, folder: Path) -> None:
         super().__init__(name, path)
@@ -247,11 +248,11 @@ class _SiblingLoader(SourceFileLoader):
 
 _SIBLINGS = _Siblings()
 _FOLDER = "__grpo_practice_folder__"
-"""Name of the global by which a module is known to be served."""
+"""Name of the global variable that holds a module's folder."""
 
 
 def _importing_folder() -> Path | None:
-    """Return the folder that the module whose import is under way is served from."""
+    """Return the folder of the module that is currently importing, or None."""
     frame: FrameType | None = sys._getframe(2)
     while frame is not None:
         importing = str(frame.f_globals.get("__name__")).partition(".")[0] != "importlib"
@@ -263,14 +264,14 @@ def _importing_folder() -> Path | None:
 
 @contextmanager
 def _reference_shims() -> Iterator[None]:
-    """Make `utu.db` importable in the block, where it is absent.
+    """Make `utu.db` importable inside the block, if it is not installed.
 
-    Files written for the reference implementation import their sample's type from there.
+    Files written for the reference implementation import the type of their samples from it.
     """
     shims: dict[str, ModuleType] = {}
     if "utu" not in sys.modules and importlib.util.find_spec("utu") is None:
         shims = {name: ModuleType(name) for name in ("utu", "utu.db")}
-        # Only a package can have `utu.db` in it.
+        # Only a package can contain `utu.db`.
         shims["utu"].__path__ = []
         shims["utu.db"].EvaluationSample = EvaluationSample  # type: ignore[attr-defined]
     sys.modules.update(shims)
@@ -282,7 +283,7 @@ def _reference_shims() -> Iterator[None]:
 
 
 def accepts(function: Callable[..., Any], params: Mapping[str, Any]) -> str | None:
-    """Return why the function cannot be called with these parameters; None when it can."""
+    """Return why the function cannot be called with these parameters; None if it can."""
     try:
         inspect.signature(function).bind(EvaluationSample(), **params)
     except TypeError as e:
@@ -293,7 +294,7 @@ def accepts(function: Callable[..., Any], params: Mapping[str, Any]) -> str | No
 
 
 def line_of(error: BaseException, file: str | None) -> int | None:
-    """Return the line of a file that an error came through last; None where it did not."""
+    """Return the last line of a file in the error's traceback; None if the file is not in it."""
     found, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == file:
@@ -303,19 +304,19 @@ def line_of(error: BaseException, file: str | None) -> int | None:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Return True for `async def`, and for an object whose `__call__` is one."""
+    """Return True for an `async def` function, and for an object with an async `__call__`."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004 - its kind is asked, not its presence
+        getattr(function, "__call__", None)  # noqa: B004 - tests the kind, not whether it exists
     )
 
 
 Outcome = tuple[T | None, BaseException | None]
-"""Result of a call, or what it raised."""
+"""Result of a call, or the exception that it raised."""
 
 
 def start_thread(call: Callable[[], T]) -> "asyncio.Future[Outcome[T]]":
-    """Make a blocking call on a thread of its own, and let the future know how it ended."""
-    import asyncio  # a third of the time that a rehearsal takes, which needs none of it
+    """Make a blocking call on a new thread, and pass its outcome to the returned future."""
+    import asyncio  # imported late: a rehearsal does not need it, and would take a third longer
 
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Outcome[T]] = loop.create_future()
@@ -329,19 +330,19 @@ def start_thread(call: Callable[[], T]) -> "asyncio.Future[Outcome[T]]":
             outcome: Outcome[T] = (call(), None)
         except BaseException as e:  # noqa: BLE001 - raised where the result is awaited
             outcome = (None, e)
-        with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
             loop.call_soon_threadsafe(settle, outcome)
 
-    # A daemon, unlike the threads of asyncio.to_thread: the exit of the program waits for those.
+    # A daemon thread: the program's exit would wait for a thread of asyncio.to_thread.
     run = contextvars.copy_context().run
     threading.Thread(target=run, args=(work,), daemon=True).start()
     return done
 
 
 async def in_thread(call: Callable[[], T]) -> T:
-    """Return what a blocking call returns, made on a thread of its own.
+    """Return the result of a blocking call made on a new thread.
 
-    Cancelling stops the wait, not the call: a thread cannot be stopped.
+    Cancelling ends the wait, not the call: a thread cannot be stopped.
     """
     result, error = await start_thread(call)
     if error is not None:
@@ -350,15 +351,15 @@ async def in_thread(call: Callable[[], T]) -> T:
 
 
 def _rehearse_stdin() -> None:
-    """Load the function described on stdin; report on stdout that this process outlived it."""
+    """Load the function described on stdin; report on stdout that this process survived."""
     report = os.dup(1)
-    # What the file prints must not pass for the report.
+    # Output of the file must not be mistaken for the report.
     os.dup2(2, 1)
     sys.path, path, func, text = json.loads(sys.stdin.buffer.read())
-    with suppress(BaseException):  # load() raises again where the file is loaded for good
+    with suppress(BaseException):  # load() raises it again when the file is really loaded
         UserFunction(Path(path), func, text).load()
     os.write(report, b"alive")
-    # Not by the usual exit: threads that the file started could keep this process alive.
+    # No normal exit: threads that the file started could keep this process alive.
     os._exit(0)
 
 
@@ -367,10 +368,10 @@ if __name__ == "__main__":
 
 
 class SharedChange:
-    """A change of the whole process that several runs may need at once.
+    """A change to the whole process that several runs may need at the same time.
 
-    Runs that overlap do not end in the reverse order of their beginning: each of them restoring
-    what it found would bring back what another one had set, for good.
+    Overlapping runs need not end in the reverse order of their start: if each run restored the
+    state it found, it could permanently bring back a value that another run had set.
     """
 
     def __init__(self, change: Callable[[], AbstractContextManager[object]]) -> None:
@@ -379,7 +380,7 @@ class SharedChange:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Make the change for the block, unless it is made; the last one to leave undoes it."""
+        """Apply the change for the block, unless it is applied; the last to leave reverts it."""
         with self._guard:
             if not self._users:
                 self._made.enter_context(self._change())
@@ -393,6 +394,6 @@ class SharedChange:
                     self._made.close()
 
 
-# stdout is for what the command was asked for: one print() would break its JSON.
+# stdout is reserved for the command's result: one print() would break its JSON.
 STDOUT_TO_STDERR = SharedChange(lambda: redirect_stdout(sys.stderr))
-"""Detour of what a function of the user's prints."""
+"""Redirection of the output of the user's functions to stderr."""

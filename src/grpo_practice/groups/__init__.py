@@ -1,1 +1,1 @@
-"""Groups of rollouts by themselves: which are planned, which teach, what a step has of them."""
+"""Groups of rollouts: their plan, whether they teach, and the sums that a step stores."""

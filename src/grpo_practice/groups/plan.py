@@ -1,4 +1,4 @@
-"""Which samples each step plays: a pure function whose result is stored before the first call."""
+"""Which samples each step plays: a pure function, run and stored before the first call."""
 
 import random
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ def plan_practice(
 ) -> list[PlannedStep]:
     """Plan every step of every epoch, numbered from 0 across epochs.
 
-    Each epoch plays each sample once, in an order of its own that follows from `seed` (None keeps
-    the dataset's order). The last batch of an epoch may be smaller, unless `drop_last`.
+    Each epoch plays each sample once, in its own order that follows from `seed` (None keeps the
+    dataset's order). The last batch of an epoch may be smaller, unless `drop_last`.
     """
     steps = list[PlannedStep]()
     for epoch in range(epochs):
         order = list(sample_ids)
         if seed is not None:
-            # A generator of its own: the module's may have been used by anything before.
+            # Not the module's generator: other code may have used it before.
             random.Random(f"{seed}|{epoch}").shuffle(order)
         for batch, start in enumerate(range(0, len(order), batch_size)):
             ids = order[start : start + batch_size]

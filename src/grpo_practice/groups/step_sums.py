@@ -1,4 +1,4 @@
-"""Rows and sums that a step leaves of its groups, so that no report has to read rollouts."""
+"""Rows and sums that a step stores about its groups, so that reports need not read rollouts."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from grpo_practice.types import Distilled, Group, Rollout
 def group_row(
     group: Group, status: Status, done: Distilled | None, *, planned: int, library_id: int | None
 ) -> GroupRow:
-    """Return the row of a group whose attempts have all ended."""
+    """Return the row of a group after all its attempts have ended."""
     return GroupRow(
         slot=group.slot,
         sample_id=group.sample.id,
@@ -30,7 +30,7 @@ def group_row(
 
 
 def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
-    """Return what lists and summaries say of all that was played in a step."""
+    """Return the sums over everything played in a step, for lists and summaries."""
     rollouts = [r for group in groups for r in group.rollouts]
     rewards = _rewards(rollouts)
     ends = [(r.played.outcome, r.played.reason) for r in rollouts]
@@ -47,7 +47,7 @@ def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, o
 
 
 def _alike(group: Group) -> bool:
-    """Return True where several attempts were answered, and all with the same text."""
+    """Return True if several attempts were answered, all with the same text."""
     answers = [r.played.response for r in group.rollouts if r.played.outcome == "ok"]
     return len(answers) > 1 and len(set(answers)) == 1
 
@@ -55,10 +55,10 @@ def _alike(group: Group) -> bool:
 def mean_reward(
     groups: Sequence[Group], *, weight: Callable[[int], float] = lambda slot: 1.0
 ) -> float | None:
-    """Return the mean over all attempts that were scored; None without any.
+    """Return the mean reward of all scored attempts; None if no attempt was scored.
 
-    If groups are left out, the `weight` of the others (1 / the chance to be played, by slot)
-    keeps the mean where it would be with all of them.
+    If groups are left out, the `weight` of the others (1 / their chance of being played, by slot)
+    keeps the mean unbiased.
     """
     scoring = [
         (weight(group.slot), rollout.reward)

@@ -1,4 +1,4 @@
-"""A copy of the database, made while others use it."""
+"""Copies of the database, made while others use it."""
 
 import os
 import sqlite3
@@ -12,14 +12,14 @@ from grpo_practice.store.reading import open_to_look
 
 
 def why_no_copy(path: Path, target: Path) -> str | None:
-    """Return what speaks against a copy of the database at `target`; None when nothing does.
+    """Return why the database must not be copied to `target`, or None if it may be.
 
-    The log holds answers that are in no other file yet, so it is no more to be replaced than the
-    database, under whatever name; and the parts of other databases are left alone as well.
+    The log holds answers that are in no other file yet, so a copy must no more replace it than the
+    database, under any name. The parts of other databases are protected as well.
     """
     for own in (path, path.resolve()):
         for part in (own, *(own.with_name(own.name + end) for end in PARTS)):
-            # Not by name: a hard link, or another way to write the path, is the same file.
+            # Compare files, not names: a hard link or another spelling leads to the same file.
             if part.exists() and target.exists() and target.samefile(part):
                 return "is the database itself" if part == own else f"is a part of {path}"
     names = (target.name, Path(os.path.realpath(target)).name)
@@ -29,9 +29,10 @@ def why_no_copy(path: Path, target: Path) -> str | None:
 
 
 def copy(path: Path, target: Path) -> None:
-    """Replace `target` by a private copy of the database as it is now, or leave it as it was.
+    """Replace `target` with a private copy of the current database, or leave it unchanged.
 
-    Others may write the database meanwhile. Links are followed: the file they lead to is replaced.
+    Others may write the database during the copy. Links are followed: the file they lead to is
+    replaced.
 
     Raises:
         StoreError: The database is damaged, or the copy cannot be written.
@@ -49,7 +50,7 @@ def _replace(path: Path, target: Path) -> None:
     parts = ("-wal", "-shm", "-journal")
     with replacement(target, mode=0o600, flushed=True, parts=parts) as temporary:
         with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
-            # Not a copy of the file: part of what was saved may be in the -wal alone.
+            # SQLite's backup, not a copy of the file: some rows may only be in the -wal so far.
             source.backup(made)
             found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":

@@ -1,4 +1,4 @@
-"""Runs and their branches: a run is begun, gone on with, or restarted in one transaction."""
+"""Runs and their branches: each run is begun, resumed or restarted in one transaction."""
 
 import json
 import sqlite3
@@ -40,25 +40,25 @@ ENDLESS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Branch that a command works on: one that is stored, or one that it makes."""
+    """Branch that a command works on, either stored or still to be made."""
 
     branch_id: int | None = None
-    """None for one that is made."""
+    """ID of the branch; None if it is still to be made."""
     parent: int | None = None
     from_step: int = 0
     lender: sqlite3.Row | None = None
-    """Branch whose calls the new one takes over."""
+    """Branch whose calls the new branch takes over."""
     notices: tuple[str, ...] = ()
 
 
 def begin(
     db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
 ) -> Branch:
-    """Return the branch to work on; make the run, the branch and its head where need be.
+    """Return the branch to work on; create the run and the branch if necessary.
 
     Raises:
         FingerprintError: See `resume.resume_decision`.
-        ConfigError: See `resume.resume_decision`; or the name is that of a recorded run.
+        ConfigError: See `resume.resume_decision`; or a recorded run has this name.
     """
     place = _place(db, spec, restart_step=restart_step, again=again)
     branch_id = place.branch_id
@@ -72,9 +72,9 @@ def begin(
 def foresee(
     db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
 ) -> Branch:
-    """Return the branch that `begin` would return, and write nothing: a new one has the id 0.
+    """Return the branch that `begin` would return, with the ID 0 if it is new; write nothing.
 
-    Raises: what `begin` does.
+    Raises: the same errors as `begin`.
     """
     place = _place(db, spec, restart_step=restart_step, again=again)
     if place.branch_id is not None:
@@ -116,18 +116,18 @@ def _place(
             return _Place(head["branch_id"], notices=(notice,) if notice else ())
         case Rebind(notice):
             assert head is not None
-            # In the old branch's place, not below it: that one lends only its calls.
+            # Replaces the old branch instead of descending from it: that one only lends its calls.
             return _Place(None, head["parent_id"], head["from_step"], head, (notice,))
         case Restart(step):
             assert head is not None
             _whole_or_same(spec, step, diff(json.loads(head["identity"]), spec.identity))
-            # A judge's reply on an answer that training comes to again is not paid again; nor is a
-            # call of an open step, if another configuration continues that step.
+            # A judge's reply is not paid twice if training gets to the same answer again; nor is a
+            # call of an open step that continues under another configuration.
             lends = head if spec.kind == "train" or decision.goes_on else None
             return _Place(None, head["branch_id"], step, lends)
         case Start():
             pass
-    # None for a run that reuses nothing, and where the branch was deleted since.
+    # None if the run reuses nothing, or if the branch has been deleted.
     lender = db.execute("SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)).fetchone()
     if lender is None:
         return _Place()
@@ -138,7 +138,7 @@ def _place(
 def decide(
     db: sqlite3.Connection, spec: RunSpec, *, restart_step: int | None, again: bool
 ) -> tuple[sqlite3.Row | None, ResumeDecision]:
-    """Return the run's newest branch, None without one, and the decision that `begin` acts on."""
+    """Return the run's newest branch (or None), and the decision that `begin` acts on."""
     run = db.execute("SELECT head_branch FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     row = _branch_row(db, run["head_branch"]) if run and run["head_branch"] else None
     return row, resume_decision(
@@ -152,7 +152,7 @@ def decide(
 
 
 def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
-    """Raise when a score would be one number over two agents."""
+    """Raise if a score would combine the results of two agents."""
     if spec.kind == "eval" and step > 0 and changes:
         raise FingerprintError(
             f"{spec.name} cannot go on from step {step} with another configuration: "
@@ -166,7 +166,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
     """Return the branch with its line, its start library and its prompts.
 
     Raises:
-        StoreError: It was deleted since its number was read.
+        StoreError: The branch was deleted after its ID was read.
     """
     row = _branch_row(db, branch_id)
     prompts = {n: get_text(db, bytes.fromhex(h)) for n, h in json.loads(row["prompts"]).items()}
@@ -190,12 +190,12 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
 
 
 def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
-    """Return which branch holds which steps, newest first (the same as the view `v_line`)."""
+    """Return the segments of a branch's line, newest first (the same as the view `v_line`)."""
     segments, low, current = list[Segment](), ENDLESS, branch_id
     while True:
         row = _branch_row(db, current)
         first = min(row["from_step"], low)
-        # A restart at an earlier step hides this branch: nothing that it holds is on the line.
+        # A restart at an earlier step hides this branch: none of its steps are on the line.
         if first < low:
             segments.append(Segment(current, first, low))
         if row["parent_id"] is None:
@@ -204,22 +204,22 @@ def line(db: sqlite3.Connection, branch_id: int) -> tuple[Segment, ...]:
 
 
 def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[sqlite3.Row]:
-    """Return the rows of a query over each segment of a branch's line, the newest first.
+    """Return the rows of a query over each segment of a branch's line, newest first.
 
     `sql` has three parameters: branch, first step, end.
     """
-    # No generator: one that an error left open would be closed after the connection, and warn.
+    # Not a generator function: after an error, it would be closed after the connection and warn.
     found = (db.execute(sql, (s.branch_id, s.first, s.end)) for s in branch.line)
     return chain.from_iterable(found)
 
 
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
-    """Return the row of a verify function as it is; insert it when there is none."""
+    """Return the ID of a verify function in its current version; insert it if it is new."""
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
     made = {"sha256": judge.sha, "name": judge.name, "source": source}
     made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
     insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
-    # Looked up, since lastrowid means nothing after DO NOTHING.
+    # Query the id, since lastrowid is meaningless after DO NOTHING.
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
     return int(row[0])
 
@@ -231,7 +231,7 @@ def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
 
 
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
-    """Return what a run started from; None when there is no such run, or it started empty."""
+    """Return the library a run started with; None if it was empty or the run does not exist."""
     row = db.execute(
         "SELECT library_id FROM branches WHERE run_id = ? AND from_step = 0"
         " ORDER BY branch_id DESC LIMIT 1",
@@ -251,7 +251,7 @@ def _branch_row(db: sqlite3.Connection, branch_id: int) -> sqlite3.Row:
 
 
 def _head(db: sqlite3.Connection, run: str, row: sqlite3.Row) -> Head:
-    # By closed_at, not by status: a step that was reopened to grow still binds the run.
+    # Use closed_at, not status: a step that was reopened to grow still binds the run.
     counts = db.execute(
         """SELECT coalesce(max(CASE WHEN closed_at IS NOT NULL THEN step END) + 1, 0),
                   sum(closed_at IS NOT NULL AND branch_id = :head),
@@ -288,15 +288,15 @@ def _insert_run(db: sqlite3.Connection, spec: RunSpec) -> None:
 def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
     """Insert a branch and move the run's head to it."""
     parent, lender = place.parent, place.lender
-    # The texts themselves: a run goes on with the prompts of its start, whatever the files say now.
+    # Store the texts: a resumed run uses the prompts of its start, even if the files changed.
     prompts = {n: put_text(db, t, text_sha(t)).hex() for n, t in spec.prompts.items()}
     library_id = _put_first_library(db, spec, place)
     cause: Cause = "rejudge" if spec.purpose == "rejudge" else "start"
     restarted = parent is not None and cause == "start"
     if lender:
-        fence_key = lender["fence_key"]  # the prompts of the calls that the branch takes over
+        fence_key = lender["fence_key"]  # its prompts must match those of the reused calls
     else:
-        # One key per run, whatever is restarted: who scores the run again has the key of all of it.
+        # One key per run, even after restarts: a run that scores it again takes over a single key.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
     replaced = (
@@ -324,7 +324,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
         "created_at": now(),
     }
     branch_id = insert(db, "branches", row)
-    # In the transaction that makes the branch: no reader meets a run whose head is missing.
+    # In the same transaction as the branch, so that no reader finds a run without a head.
     db.execute(
         "UPDATE runs SET head_branch = ?, simulated = ? WHERE run_id = ?",
         (branch_id, int(spec.simulated), spec.name),
@@ -333,7 +333,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
 
 
 def _tested_on(spec: RunSpec) -> dict[str, str | int | None]:
-    """Return the columns of what a practice run is tested on."""
+    """Return the columns that describe the test set of a practice run."""
     if spec.kind != "practice":
         return {}
     of = spec.tests
@@ -341,7 +341,7 @@ def _tested_on(spec: RunSpec) -> dict[str, str | int | None]:
 
 
 def _put_first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int | None:
-    """Return the library of a new branch's first step; insert it if it is not stored."""
+    """Return the ID of the library for a new branch's first step; insert it if it is not stored."""
     if spec.kind == "train":
         return None
     library = _first_library(db, spec, place)
@@ -349,18 +349,18 @@ def _put_first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> 
         return libraries.start(db, spec.name, library)
     if library.id or not library:
         return library.id or None
-    # Without a version the score would be filed under no library, for ever.
+    # Without a stored version, the score would never belong to a library.
     return libraries.put(db, spec.name, None, library)
 
 
 def _first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> Library:
-    """Return the library of a new branch's first step: its parent's there, or the run's own.
+    """Return the library for a new branch's first step, from its parent or from the run's spec.
 
-    A practice run restarted at 0 starts from what its configuration says now.
+    A practice run restarted at 0 starts with the library of its current configuration.
     """
     if spec.kind != "practice" or place.parent is None or place.from_step == 0:
         return spec.library
-    # Not always the parent: the step before may be held by one of its own ancestors.
+    # Not always the parent itself: one of its ancestors may hold the step before.
     before = place.from_step - 1
     held = next(s for s in line(db, place.parent) if s.first <= before < s.end)
     row = db.execute(
@@ -370,7 +370,7 @@ def _first_library(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> Libr
 
 
 def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
-    """Store today's configuration: it differs in nothing that the branch is bound to."""
+    """Store the current configuration, which agrees with the branch's identity."""
     row = {
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "base_dir": folder_text(spec.base_dir),
@@ -385,7 +385,7 @@ def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
 
 
 def reuses(db: sqlite3.Connection, branch_id: int) -> tuple[int, ...]:
-    """Return the branches whose calls may answer for this one's, newest first."""
+    """Return the branches whose calls may answer this one's requests, newest first."""
     found, current = list[int](), _branch_row(db, branch_id)["rebinds"]
     while current is not None:
         found.append(current)

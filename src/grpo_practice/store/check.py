@@ -1,4 +1,4 @@
-"""Whether a database is whole: the file itself, its references, and what runs rely on."""
+"""Integrity check of a database: the file, its references, and all values that runs rely on."""
 
 import json
 import sqlite3
@@ -23,24 +23,24 @@ from grpo_practice.store.typed_rows import CHECK_HINT, our_columns
 from grpo_practice.text import brief
 
 MOST = 20
-"""Problems of one kind that are told."""
+"""Maximum number of reported problems of one kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableCheck:
-    """Result of one look."""
+    """Result of one check."""
 
     name: str
     looked_at: int
-    """Number of things."""
+    """Number of objects checked."""
     wrong: list[str]
-    """A sentence each, up to `MOST`."""
+    """Problems, one sentence each, up to `MOST`."""
     notes: list[str]
-    """Sentences on what is not as it was and no damage, up to `MOST`."""
+    """Sentences about changes that are no damage, up to `MOST`."""
 
 
 class Note(str):
-    """Sentence on something that a person may have wanted so."""
+    """Sentence about a change that a person may have made on purpose."""
 
     __slots__ = ()
 
@@ -49,7 +49,7 @@ _SIGNS = (
     LookupError, TypeError, ValueError, AttributeError, ArithmeticError, StopIteration,
     RecursionError, AssertionError,
 )  # fmt: skip
-"""Errors that values raise which this program would not have stored."""
+"""Errors caused by values that this program would not have stored."""
 _JSON: dict[str, type] = {
     "answer": object,
     "domains": list,
@@ -63,9 +63,9 @@ _JSON: dict[str, type] = {
     "stats": dict,
     "sums": dict,
 }
-"""Columns of JSON, and the type of each value."""
+"""JSON columns, with the type of their values."""
 Look = Callable[[sqlite3.Connection], Iterator[str | None]]
-"""For each thing looked at: None, or what is wrong with it, or a note."""
+"""Check that yields None, a problem or a note for each object."""
 
 
 def damage_behind(path: Path, error: Exception) -> StoreError | None:
@@ -77,7 +77,7 @@ def damage_behind(path: Path, error: Exception) -> StoreError | None:
         return None
     try:
         wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
-    except StoreError:  # the file is missing, or of another version: nothing is known of values
+    except StoreError:  # the file is missing or of another version, so its values cannot be checked
         return None
     if wrong is None:
         return None
@@ -86,7 +86,7 @@ def damage_behind(path: Path, error: Exception) -> StoreError | None:
 
 @contextmanager
 def damage_explained(path: Path) -> Iterator[None]:
-    """Raise StoreError in place of an error of the block if the database is damaged."""
+    """Replace an error of the block with StoreError if the database is damaged."""
     try:
         yield
     except _SIGNS as e:
@@ -96,17 +96,17 @@ def damage_explained(path: Path) -> Iterator[None]:
 
 
 def check(path: Path) -> list[TableCheck]:
-    """Look at the database as it is at one moment, and change nothing; see `open_to_look`.
+    """Check a snapshot of the database without changing anything; see `open_to_look`.
 
-    A schema that is not ours, or a branch that descends from itself, ends the check at once: what
-    the other looks read could be without end.
+    A foreign schema, or a branch that descends from itself, ends the check immediately: queries of
+    the other checks might never end.
     """
     return list(_findings(path))
 
 
 def _findings(path: Path) -> Iterator[TableCheck]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
-        # One transaction: all looks see the database of one moment, also while a run writes.
+        # One transaction, so that all checks see the same snapshot even while a run writes.
         db.execute("BEGIN")
         looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
         for name, look in looks.items():
@@ -127,7 +127,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
     except (sqlite3.Error, StoreError, *_SIGNS) as e:
         if is_interrupted(e):
             raise
-        # A damaged page ends this look and not the others.
+        # A damaged page ends this check, but not the others.
         wrong.append(f"cannot be looked at to the end: {e}")
     return TableCheck(name, n, wrong, notes)
 
@@ -139,7 +139,7 @@ def _pages(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _schema(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether tables, views, indexes and triggers are as this program makes them."""
+    """Check that tables, views, indexes and triggers are as this program makes them."""
     return schema_faults(objects(db))
 
 
@@ -164,7 +164,7 @@ def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _values(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether each text that is stored as a time or as JSON can be read as that."""
+    """Check that texts stored as times or JSON can be parsed."""
     for table, column, declared, _ in our_columns(db):
         if declared == "TEXT" and (column in _JSON or column.endswith("_at")):
             rows = db.execute(f"SELECT {column} FROM {table} WHERE {column} IS NOT NULL")
@@ -191,7 +191,7 @@ def _datasets(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether each has one line of branches that holds each of its steps once."""
+    """Check that each run has one line of branches that holds each of its steps once."""
     rows = db.execute(
         """SELECT r.run_id, b.run_id AS held, (SELECT count(*) FROM v_line l
                WHERE l.run_id = r.run_id AND l.to_step = 1 << 30) AS heads,
@@ -207,7 +207,7 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether a run that is not complete can use its prompts, and any holds a template."""
+    """Check that unfinished runs can use their prompts, and that all prompts are templates."""
     rows = db.execute(
         """SELECT b.run_id, b.prompts, r.head_branch = b.branch_id AND EXISTS
              (SELECT 1 FROM v_steps s WHERE s.run_id = b.run_id AND s.closed_at IS NULL) AS needed
@@ -229,7 +229,7 @@ def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether a closed practice step left its library, its groups and every rollout."""
+    """Check that each closed practice step has its library, its groups and every rollout."""
     rows = db.execute(
         """SELECT b.run_id, s.*, l.library_id AS there,
              (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
@@ -251,7 +251,7 @@ def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether a closed step of training left its groups, its rollouts and an update."""
+    """Check that each closed training step has its groups, its rollouts and an update."""
     rows = db.execute(
         """SELECT b.run_id, s.*,
              (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
@@ -274,7 +274,7 @@ def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None]:
-    """Look whether the folder of each is there; a person may have made room."""
+    """Check that each checkpoint's folder exists; a person may have deleted it to free space."""
     rows = db.execute(
         """SELECT run_id, step, path FROM checkpoints JOIN branches USING (branch_id)
             ORDER BY branch_id, step"""
@@ -291,7 +291,7 @@ def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None
 
 
 def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether each is the one that was made, and follows from its step's operations."""
+    """Check that each library has its original content, and follows from its step's operations."""
     for row in db.execute("SELECT * FROM libraries"):
         library = libraries.load(db, row["library_id"])
         name = f"library L{row['library_id']}"
@@ -308,7 +308,7 @@ def _made_by(library: sqlite3.Row) -> str:
 
 
 def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:
-    """Return True when the applied operations make the library's items of its parent's."""
+    """Return True if the applied operations turn the parent's items into the library's."""
     made = {eid: version for _, eid, version in libraries.items(db, library["parent_id"])}
     operations = db.execute(
         """SELECT o.op, o.target_id, o.result_id, t.version FROM operations o
@@ -346,7 +346,7 @@ def _calls(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether each has its response, and verdicts that are a reward or an error."""
+    """Check that each rollout has its response, and verdicts with either a reward or an error."""
     rows: Iterable[sqlite3.Row] = db.execute(
         """SELECT r.rollout_id, b.rollout_id IS NULL AS empty, EXISTS (SELECT 1 FROM verdicts v
                WHERE v.rollout_id = r.rollout_id AND ((v.reward IS NULL) = (v.error IS NULL)
@@ -359,7 +359,7 @@ def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Look whether the totals, which spare pages from reading rows, are those of the rows."""
+    """Check that the stored totals, which save pages from reading rows, agree with the rows."""
     known = "sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(cost_micro)"
     each = (
         f"SELECT branch_id, step, stage, count(*), sum(tries), {known} FROM calls GROUP BY 1, 2, 3"

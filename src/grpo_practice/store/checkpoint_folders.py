@@ -1,4 +1,4 @@
-"""Folders of checkpoints beside a database: where they are, and how they go with their run."""
+"""Folders of checkpoints next to a database: their paths, and their removal with a run."""
 
 import shutil
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 ENDING = ".train"
-"""Ending of the name of the folder beside a database that holds all its checkpoints."""
+"""Suffix of the folder next to a database that holds all its checkpoints."""
 
 
 def checkpoints_root(database: Path) -> Path:
@@ -15,10 +15,10 @@ def checkpoints_root(database: Path) -> Path:
 
 
 def checkpoint_folder(database: Path, path: str) -> Path | None:
-    """Return the folder of a checkpoint; None where it is not there.
+    """Return the folder of a checkpoint, or None if it does not exist.
 
-    One that is not below the database's own folder of checkpoints is none: a database of somebody
-    else may name any.
+    A folder outside the database's own checkpoint folder is never returned: somebody else's
+    database could name any folder.
     """
     root = checkpoints_root(database)
     folder = (root.parent / path).resolve()
@@ -27,7 +27,7 @@ def checkpoint_folder(database: Path, path: str) -> Path | None:
 
 
 def remove_checkpoints(database: Path, paths: Iterable[str]) -> None:
-    """Delete folders of checkpoints, and what is empty above them."""
+    """Delete folders of checkpoints, and their parent folders if these become empty."""
     root = checkpoints_root(database)
     for path in paths:
         folder = checkpoint_folder(database, path)
@@ -37,5 +37,5 @@ def remove_checkpoints(database: Path, paths: Iterable[str]) -> None:
         for above in folder.parents:
             if above != root and root not in above.parents:
                 break
-            with suppress(OSError):  # something else is in it
+            with suppress(OSError):  # it contains something else
                 above.rmdir()

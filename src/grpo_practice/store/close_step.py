@@ -1,4 +1,4 @@
-"""The one transaction that closes a practice step."""
+"""The transaction that closes a practice step."""
 
 import json
 import sqlite3
@@ -13,17 +13,17 @@ from grpo_practice.store.records import Approvals, Branch, StepResult
 from grpo_practice.types import Edit, Library, Operation, ProposalKey
 
 MERGED = -1
-"""Slot of the operations that no group proposed."""
+"""Slot of operations that no group proposed."""
 
 
 def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult) -> int:
-    """Write a step's groups, lessons, operations, experiences, library and end, all or nothing.
+    """Write a step's groups, lessons, operations, experiences, library and status, all or nothing.
 
     Returns:
-        The id of the library the next step is played with.
+        The ID of the library for the next step.
 
     Raises:
-        StoreError: The library is not the one that the edits make of the step's own.
+        StoreError: The library is not the result of applying the edits to the step's own library.
     """
     row = db.execute(
         "SELECT library_in FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
@@ -34,7 +34,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
         db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
     )
     writing = Writing(db, branch, step, library_in)
-    # Before the edits, whose rows name the op_ids of the proposals behind them.
+    # Before the edits: their rows name the op_ids of the proposals behind them.
     proposals = writing.put_proposals(result)
     rows: list[tuple[Edit, Row]] = [
         (
@@ -71,9 +71,9 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
 
 
 def approve(db: sqlite3.Connection, branch: Branch, step: int, approvals: Approvals) -> int:
-    """Let held operations into the library of the last closed step; return the id that it has then.
+    """Apply held operations to the library of the last closed step; return the new library's ID.
 
-    The step's own library stays, as the parent of the new one.
+    The step's own library is kept, as the parent of the new one.
     """
     (library_in,) = db.execute(
         "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
@@ -97,7 +97,7 @@ def approve(db: sqlite3.Connection, branch: Branch, step: int, approvals: Approv
 def decide(
     db: sqlite3.Connection, branch: Branch, step: int, held: Iterable[int], *, approve: bool
 ) -> None:
-    """Insert a person's decision on held operations, without any effect on a library."""
+    """Insert a person's decision on held operations, without applying it to a library."""
     db.executemany(
         """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
              status, from_ops, domains, decides)
@@ -124,10 +124,10 @@ def _put_approvals(
 
 
 def _check_library(before: Library, edits: Iterable[Edit], after: Library, step: int) -> None:
-    """Raise unless the library is what the edits make of the one before.
+    """Raise unless applying the edits to the library before gives the library after.
 
-    Labels are decided by the merge and arrive with the edits. An experience that is lost between
-    there and here would otherwise stay in the library that is shown, and be in no prompt.
+    The merge decides the labels, and the edits carry them here. An experience lost on the way would
+    otherwise stay in the library that is shown, but be missing from all prompts.
     """
     made = libraries.edited(before, edits)
     if made != after:
@@ -140,9 +140,9 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
 
 
 class Writing:
-    """The operations of one step, as they become rows, and the library that they edit.
+    """Converts the operations of one step to rows, and tracks the library that they edit.
 
-    Without a step, those of a library that no step makes.
+    Without a step, they are the operations of a library that no step makes.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Writing:
         self.db, self.branch, self.step, self._library = db, branch, step, library_in
         items = libraries.items(db, library_in)
         self._held = {label: (eid, version) for label, eid, version in items}
-        """Label → (experience_id, version) of what the library holds; edits are taken over."""
+        """Label → (experience_id, version) of the library's current entries; edits update it."""
         self._targets = {f"E{label}": eid for label, eid, _ in items}
 
     def put_proposals(self, result: StepResult) -> dict[ProposalKey, int]:
@@ -172,10 +172,10 @@ class Writing:
         library: Library,
         cause: Literal["merge", "prune", "approve", "edit"],
     ) -> int:
-        """Insert the edits, each with columns of its own, and the library that they make.
+        """Insert the edits, each with additional columns, and the library that they result in.
 
         Returns:
-            Its id. Without an edit that changes something no version is made: equal ids say so.
+            The library's ID, which stays the same if no edit changes anything.
         """
         library_out = self._library
         if any(edit.label for edit, _ in edits):
@@ -187,8 +187,8 @@ class Writing:
                 parent_id=self._library,
                 made_in=(self.branch.id, self.step),
             )
-        # Between version and items, for the foreign keys: experiences name the library that they
-        # were born in, and the library's items name the experiences.
+        # The order satisfies the foreign keys: an experience refers to the version it was born in,
+        # and the version's items refer to experiences.
         for n, (edit, row) in enumerate(edits):
             self._put_edit(n, edit, library_out, row)
         if library_out != self._library:
@@ -197,11 +197,11 @@ class Writing:
         return library_out
 
     def _put_edit(self, n: int, edit: Edit, library_out: int, row: Row) -> None:
-        """Insert the n-th edit, and the experience or the text that it makes."""
+        """Insert the n-th edit, and the experience or text that it creates."""
         op, label, held = edit.operation, edit.label, self._held
         if label is not None:
             row = {**row, "status": "applied"}
-        if self.step is None:  # only the library tells which operations made it
+        if self.step is None:  # without a step, only the library links its operations
             row = {**row, "library_id": library_out}
         if label is None or op.op == "DELETE":
             self._insert(op, (MERGED, n), row)
@@ -210,7 +210,7 @@ class Writing:
             born = libraries.add_experience(self.db, self.branch.run, label, library_out)
             held[label] = (born, 1)
         else:
-            # Over all branches: two may each rewrite an experience that both have.
+            # Over all branches: two of them may each rewrite an experience that they share.
             latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
             (version,) = self.db.execute(latest, (held[label][0],)).fetchone()
             held[label] = (held[label][0], version + 1)

@@ -1,4 +1,4 @@
-"""Datasets: named, numbered snapshots of content-addressed samples."""
+"""Datasets: named and numbered snapshots of content-addressed samples."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 CACHE_KB = 1 << 16
-"""Memory of the writing connection while samples are inserted."""
+"""Cache size of the writing connection while samples are inserted, in KiB."""
 _ROWS = """SELECT s.* FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position LIMIT ?"""
 
@@ -32,11 +32,11 @@ def add(
 ) -> tuple[DatasetRow, bool]:
     """Make the dataset hold exactly these samples; return it, and whether it is new.
 
-    The same content again is the same revision. The samples of the dataset `after` come first.
+    Unchanged content keeps its revision. The samples of the dataset `after` come first.
 
     Raises:
-        DataError: The name holds other samples and `replace` is not set; or there is a secret in
-            the name or in a row, which would be stored and sent.
+        DataError: The name is taken by other samples and `replace` is not set; or the name or a row
+            contains a secret, which would be stored and sent to models.
     """
     _refuse_secrets(db, name, found, after)
     sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
@@ -50,7 +50,7 @@ def add(
             hint="choose another name, or add --replace (old runs keep what they used); an upload"
             " can also --append",
         )
-    # Hidden ones count: old runs still refer to their numbers.
+    # Count hidden revisions, too: old runs still refer to their numbers.
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
     row = {
         "name": name,
@@ -90,7 +90,7 @@ def _refuse_secrets(
 
 
 def hashes(db: sqlite3.Connection, dataset_id: int) -> Iterator[str]:
-    """Yield the hash of each sample in order, in hex."""
+    """Yield the hex hash of each sample in order."""
     rows = db.execute(
         """SELECT s.sha256 FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position""",
@@ -100,9 +100,9 @@ def hashes(db: sqlite3.Connection, dataset_id: int) -> Iterator[str]:
 
 
 def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, first: int) -> None:
-    """Insert the samples that are new, and all of them into the dataset from position `first`."""
-    # Hashes come in no order: with SQLite's usual 2 MB, each would read and write a page of its own
-    # once their index is larger.
+    """Insert new samples, and add all samples to the dataset from position `first`."""
+    # Hashes arrive in random order: once their index exceeds SQLite's default cache of 2 MB, each
+    # insertion would read and write a separate page.
     (before,) = db.execute("PRAGMA cache_size").fetchone()
     db.execute(f"PRAGMA cache_size = -{CACHE_KB}")
     last = _last_sample(db)
@@ -110,7 +110,7 @@ def _put_samples(db: sqlite3.Connection, dataset_id: int, found: StagedSamples, 
         new = insert_all(db, "samples", rows, more="ON CONFLICT DO NOTHING")
         before_these, last = last, _last_sample(db)
         if new == len(rows) == last - before_these:
-            # Numbered in their order, with none in between: the transaction has the write lock.
+            # The new ids are consecutive and in order, since the transaction has the write lock.
             db.execute(
                 """INSERT INTO dataset_rows (dataset_id, position, sample_id)
                     SELECT ?, ? + sample_id, sample_id FROM samples WHERE sample_id > ?""",
@@ -133,13 +133,13 @@ def _last_sample(db: sqlite3.Connection) -> int:
 def add_apart(
     db: sqlite3.Connection, name: str, found: StagedSamples, *, origin: str
 ) -> tuple[DatasetRow, bool]:
-    """Add a dataset that this connection alone sees; the name tells its content. See `add`."""
+    """Add a dataset that only this connection can see. See `add`."""
     if find(db, name) is not None:
         return add(db, name, found, origin=origin, replace=False)
     db.execute("PRAGMA query_only = OFF")
     try:
         if db.execute("SELECT count(*) FROM temp.sqlite_schema").fetchone()[0] == 0:
-            # Temporary tables of the same names: every query of this connection reads them.
+            # Temporary tables hide tables of the same names in every query of this connection.
             for table in ("samples", "datasets", "dataset_rows"):
                 (made,) = db.execute(
                     "SELECT sql FROM main.sqlite_schema WHERE name = ?", (table,)
@@ -152,7 +152,7 @@ def add_apart(
 
 
 def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
-    """Return the newest revision under a name that is not hidden; None when there is none."""
+    """Return the newest revision under a name that is not hidden, or None."""
     row = db.execute(
         f"""SELECT {_COLUMNS} FROM datasets WHERE name = ? AND hidden_at IS NULL
              ORDER BY revision DESC LIMIT 1""",
@@ -162,7 +162,7 @@ def find(db: sqlite3.Connection, name: str) -> DatasetRow | None:
 
 
 def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
-    """Return the dataset of that row, hidden or not."""
+    """Return the dataset with this ID, hidden or not."""
     row = db.execute(
         f"SELECT {_COLUMNS} FROM datasets WHERE dataset_id = ?", (dataset_id,)
     ).fetchone()
@@ -170,10 +170,10 @@ def by_id(db: sqlite3.Connection, dataset_id: int) -> DatasetRow:
 
 
 def get(db: Connection, name: str) -> DatasetRow:
-    """Return the newest revision of a dataset; raise DataError where there is none of this name."""
+    """Return the newest revision of a dataset; raise DataError if the name does not exist."""
     found = find(db, name)
     if found is None:
-        from grpo_practice.data.catalog import way_to  # needed only for the error
+        from grpo_practice.data.catalog import way_to  # imported late: only the error needs it
 
         known = [d.name for d in newest(db)]
         names = ", ".join(known) or "none yet"
@@ -194,7 +194,7 @@ def newest(db: sqlite3.Connection) -> list[DatasetRow]:
 
 
 def hide(db: sqlite3.Connection, name: str) -> int:
-    """Hide a name from lists; return how many revisions it had. Runs keep the rows they used."""
+    """Hide a name from lists; return its number of revisions. Runs keep the rows they used."""
     return db.execute(
         "UPDATE datasets SET hidden_at = ? WHERE name = ? AND hidden_at IS NULL", (now(), name)
     ).rowcount
@@ -206,14 +206,14 @@ def samples(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None)
 
 
 def each(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None) -> Iterator[Sample]:
-    """Yield what `samples` returns, for datasets that may not fit into memory."""
+    """Yield the samples that `samples` returns, for datasets that may not fit into memory."""
     return map(_sample, db.execute(_ROWS, (dataset_id, _most(most))))
 
 
 def golds(
     db: sqlite3.Connection, dataset_id: int, *, first: int = 0, end: int | None = None
 ) -> Iterator[Gold]:
-    """Yield the answer and the meta of each sample, from the position `first` up to `end`."""
+    """Yield the answer and the meta of each sample, from position `first` up to `end`."""
     rows = db.execute(
         """SELECT s.answer, s.meta FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? AND r.position >= ? AND r.position < ? ORDER BY r.position""",
@@ -224,17 +224,17 @@ def golds(
 
 
 def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
-    """Return the answer and the meta of the samples at those of these positions that are there."""
+    """Return the answer and the meta of the samples at these positions; skip missing positions."""
     return [gold for at in positions for gold in golds(db, dataset_id, first=at, end=at + 1)]
 
 
 def _most(n: int | None) -> int:
-    """Return the number as SQLite can take it: the largest for None, and for a larger one."""
+    """Return a limit that SQLite accepts: its largest integer for None and for larger numbers."""
     return sys.maxsize if n is None else min(n, sys.maxsize)
 
 
 def questions(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[str, str | None]]:
-    """Yield the question of each sample in order, and its answer as JSON."""
+    """Yield the question of each sample in order, with its answer as JSON."""
     rows = db.execute(
         """SELECT s.question, s.answer FROM dataset_rows r JOIN samples s USING (sample_id)
             WHERE r.dataset_id = ? ORDER BY r.position""",
@@ -244,7 +244,7 @@ def questions(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[str, st
 
 
 def sample_ids(db: sqlite3.Connection, dataset_id: int, *, most: int | None = None) -> list[int]:
-    """Return the ids of a dataset's samples, in order, or the first `most` of them."""
+    """Return the IDs of a dataset's samples in order, or of the first `most`."""
     rows = db.execute(
         "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? ORDER BY position LIMIT ?",
         (dataset_id, _most(most)),
@@ -253,7 +253,7 @@ def sample_ids(db: sqlite3.Connection, dataset_id: int, *, most: int | None = No
 
 
 def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> set[int]:
-    """Return those of these samples that are not in the dataset."""
+    """Return the given samples that are not in the dataset."""
     left = set(ids)
     rows = db.execute("SELECT sample_id FROM dataset_rows WHERE dataset_id = ?", (dataset_id,))
     left.difference_update(row[0] for row in rows)
@@ -261,9 +261,9 @@ def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> se
 
 
 def answers(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[Answer, int]]:
-    """Yield the different answers of a dataset, each with how many questions have it.
+    """Yield each distinct answer of a dataset with its number of questions.
 
-    Questions of one cluster count once: they are one question in several wordings.
+    Questions of one cluster count once, since they are one question in several wordings.
     """
     rows = db.execute(
         """SELECT s.answer, count(DISTINCT coalesce(s.cluster, s.sample_id))

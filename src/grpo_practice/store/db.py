@@ -1,4 +1,4 @@
-"""Opens the one SQLite file: private, in WAL mode; failures become plain sentences."""
+"""Opens the SQLite file, private and in WAL mode, and turns failures into plain sentences."""
 
 import os
 import sqlite3
@@ -22,24 +22,24 @@ DEVELOPED = 12
 """Largest schema number of development versions; their files are refused, not migrated."""
 
 PARTS = ("-wal", "-shm", "-journal", ".lock")
-"""Endings of the names of the files that belong to a database."""
+"""Suffixes of the files that belong to a database."""
 
 BREATH = 500_000
-"""Steps of SQLite between two moments at which a signal can end a query: some 10 ms."""
+"""Number of SQLite steps between two chances for a signal to end a query: about 10 ms."""
 DAMAGED_HINT = "go on with a copy made by db backup; to see what is wrong: grpo-practice db check"
 WAIT_S = 30.0
-"""Longest wait for another process that is writing."""
+"""Maximum wait for another process that is writing, in seconds."""
 SYNCHRONOUS = "FULL"
-"""Durability of a commit; NORMAL may lose answers that were paid for when the power fails."""
+"""Durability of commits; with NORMAL, a power failure may lose answers that were paid for."""
 
 
 def now() -> str:
-    """Return the time as it is stored: ISO 8601, UTC, milliseconds."""
+    """Return the current time in its stored form: ISO 8601, UTC, milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 class Connection(TypedConnection):
-    """A connection that replaces secrets in every text it is given to store or to look for."""
+    """A connection that redacts secrets in every text parameter, for storage and for searches."""
 
     @override
     def execute(self, sql: str, parameters: Any = (), /) -> sqlite3.Cursor:
@@ -62,15 +62,15 @@ def _storable(text: str) -> str:
         return text
     try:
         text.encode()
-    except UnicodeEncodeError:  # the name of a file, in a command or an origin, is not UTF-8
+    except UnicodeEncodeError:  # a file name in a command or an origin need not be UTF-8
         return clean(text)
     return text
 
 
 def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection:
-    """Open a connection in autocommit mode with our settings; any one thread may use it.
+    """Open a connection in autocommit mode with our settings; any single thread may use it.
 
-    `mode` is the query of an SQLite address, such as `mode=ro`.
+    `mode` is the query of an SQLite URI, such as `mode=ro`.
     """
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}" if mode else path,
@@ -81,14 +81,14 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
     )
     db.path = path
     db.row_factory = sqlite3.Row
-    # Python handles signals between bytecodes only: without this function, Ctrl-C would wait for
-    # the end of a query, and a stranger's database can make that end arbitrarily late.
+    # Python only handles signals between bytecodes: without this callback, Ctrl-C would wait for
+    # the end of a query, which a stranger's database can delay forever.
     db.set_progress_handler(lambda: 0, BREATH)
     try:
         db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
-        # Views and triggers of a stranger's file call no function that has effects.
+        # Views and triggers in a stranger's file must not call functions with side effects.
         db.execute("PRAGMA trusted_schema = OFF")
-        # Off by default, and a setting of the connection, not of the file.
+        # Off by default, and must be set on every connection, since the file does not store it.
         db.execute("PRAGMA foreign_keys = ON")
         db.execute(f"PRAGMA synchronous = {SYNCHRONOUS}")
     except BaseException:
@@ -98,10 +98,10 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
 
 
 def make(path: Path) -> None:
-    """Make an empty private file, and its folder, where there is none.
+    """Create an empty private file, and its folder, unless the file exists.
 
     Raises:
-        StoreError: It cannot be made, or is a folder, a device or the like.
+        StoreError: The file cannot be created, or is a folder, a device or the like.
     """
     with explained(path):
         if path.exists() and not path.is_file():
@@ -111,15 +111,15 @@ def make(path: Path) -> None:
             )
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
-            # SQLite would make the file by the umask, readable for others.
+            # SQLite would create the file with the umask, so that others could read it.
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
-    """Make the file ours: private, in WAL mode, at this version's schema.
+    """Make the file a database of ours: private, in WAL mode, with this version's schema.
 
     Raises:
-        StoreError: It is something else, has another schema, or cannot be written.
+        StoreError: The file is something else, has another schema, or cannot be written.
     """
     make(path)
     with explained(path):
@@ -133,7 +133,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 
 
 def in_memory(path: Path) -> Connection:
-    """Open a database without rows that is kept in memory; `path` is its name in messages."""
+    """Open an in-memory database without rows; `path` is its name in messages."""
     db = connect(Path(":memory:"))
     make_tables(db)
     db.path = path
@@ -141,13 +141,13 @@ def in_memory(path: Path) -> Connection:
 
 
 def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:
-    """Change the file to WAL mode, which no transaction can; wait for others that do so, too."""
+    """Switch the file to WAL mode, which no transaction can do; wait for others that also do."""
     until = monotonic() + wait_s
     while True:
         try:
             db.execute("PRAGMA journal_mode = WAL")
         except sqlite3.OperationalError as e:
-            # SQLite fails at once here, whatever busy_timeout says.
+            # SQLite ignores busy_timeout here and fails immediately.
             if e.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or monotonic() > until:
                 raise
             sleep(0.01)
@@ -156,7 +156,7 @@ def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:
 
 
 def _migrate(db: sqlite3.Connection, path: Path) -> None:
-    """Migrate the schema to this version; one process does it, and others wait for it."""
+    """Migrate the schema to this version; one process migrates, and others wait for it."""
     with transaction(db):
         if check_ours(db, path) < VERSION:  # another process may have been faster
             migrate(db)
@@ -168,12 +168,12 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
     Args:
         db: The open file.
         path: Its name in messages.
-        whole: Whether its schema and its branches must be as this program makes them. False for a
-            file that `open_to_look` has checked already.
+        whole: Whether its schema and branches must be as this program makes them. False for a
+            file that `open_to_look` has already checked.
 
     Raises:
-        StoreError: It belongs to another program or to another version of this one, or somebody
-            has changed its schema.
+        StoreError: The file belongs to another program or another version of this one, or its
+            schema was changed.
     """
     owner = db.execute("PRAGMA application_id").fetchone()[0]
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
@@ -200,23 +200,23 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Save all that the block writes, or none of it."""
-    # A deferred one that reads before it writes fails at once, whatever busy_timeout says, where
-    # another process has written in between.
+    """Save all writes of the block or, after an error, nothing."""
+    # A deferred transaction that reads before it writes fails immediately, despite busy_timeout,
+    # if another process has written in between.
     db.execute("BEGIN IMMEDIATE")
     try:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # For a KeyboardInterrupt, too: the next BEGIN on this connection would fail.
-        if db.in_transaction:  # some failures have ended it already
+        # Also for a KeyboardInterrupt: otherwise the next BEGIN on this connection would fail.
+        if db.in_transaction:  # some failures have already ended it
             db.execute("ROLLBACK")
         raise
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Raise what SQLite or the file system says as a `StoreError` that names the file."""
+    """Convert errors of SQLite or the file system to a `StoreError` that names the file."""
     try:
         yield
     except (sqlite3.Error, OSError) as e:
@@ -229,9 +229,9 @@ def is_interrupted(error: BaseException) -> bool:
 
 
 def explain(error: Exception, path: Path) -> BaseException:
-    """Return the `StoreError` for an error of SQLite or the file system; any other as it is.
+    """Return the `StoreError` for an error of SQLite or the file system; any other unchanged.
 
-    A query that a signal has interrupted is a KeyboardInterrupt, which SQLite's module swallows.
+    For a query interrupted by a signal, return a KeyboardInterrupt, which SQLite's module swallows.
     """
     if isinstance(error, OSError):
         return StoreError(f"cannot use the database {path}: {error.strerror or error}")
@@ -262,34 +262,34 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 
 Row = dict[str, Any]
-"""Column → value. Values reach the database by the column's name, never by their place."""
+"""Column → value. Values are bound by the name of the column, never by position."""
 
 
 def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> int:
-    """Insert a row and return its rowid; `more` is what follows, as in ON CONFLICT."""
+    """Insert a row and return its rowid; `more` is appended to the SQL, such as ON CONFLICT."""
     return int(db.execute(insertion(table, row, more=more), row).lastrowid or 0)
 
 
 def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more: str = "") -> int:
-    """Insert rows that all have the columns of the first one; return how many were inserted."""
+    """Insert rows with the same columns; return the number of inserted rows."""
     inserted = 0
     if rows:
-        # SQLite ignores names that the statement does not have: a value would be lost in silence.
+        # SQLite ignores names that the statement lacks, which would silently lose a value.
         assert all(row.keys() == rows[0].keys() for row in rows), f"{table}: rows differ in columns"
         inserted = db.executemany(insertion(table, rows[0], more=more), rows).rowcount
     return inserted
 
 
 def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:
-    """Return the INSERT of a row with these columns, each value bound by its column's name."""
+    """Return the INSERT of a row with these columns, with each value bound by name."""
     names = list(columns)
     marks = ", ".join(f":{name}" for name in names)
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) {more}"
 
 
 def put_text(db: sqlite3.Connection, body: str, sha: bytes) -> bytes:
-    """Insert the text under its hash, unless it is there; return the hash."""
-    # Not INSERT OR IGNORE, which would also pass over NOT NULL and CHECK.
+    """Insert the text under its hash, unless it exists; return the hash."""
+    # Not INSERT OR IGNORE, which would also ignore violations of NOT NULL and CHECK.
     insert(db, "texts", {"sha256": sha, "body": body}, more="ON CONFLICT DO NOTHING")
     return sha
 

@@ -1,4 +1,4 @@
-"""Removal of runs and of the runs they made."""
+"""Deletion of runs and of the runs they made."""
 
 import json
 import sqlite3
@@ -11,12 +11,12 @@ from grpo_practice.errors import ConfigError
 def doomed(
     db: sqlite3.Connection, runs: Sequence[str], *, with_dependants: bool = False
 ) -> list[str]:
-    """Return the names of all runs to delete with these: they, and the runs that they made.
+    """Return the names of all runs to delete: these, and the runs that they made.
 
-    With dependants, also the runs that have a library of one of them.
+    With dependants, also the runs that use a library of one of them.
 
     Raises:
-        ConfigError: A run has a library of one of them, and dependants are to stay.
+        ConfigError: Another run uses a library of one of them, and dependants are to stay.
     """
     at = (json.dumps(runs),)
     every = [row[0] for row in db.execute(_DOWN.format(more=_DEPENDANTS), at)]
@@ -43,15 +43,15 @@ _DEPENDANTS = """
 
 
 def delete(db: sqlite3.Connection, gone: Sequence[str]) -> None:
-    """Delete the runs, of which `doomed` has the names, with everything paid for.
+    """Delete the runs, named by `doomed`, with everything that was paid for.
 
-    Answers that a remaining run uses are kept: a run that asked the same takes them over, and calls
-    of a re-judgement stay with the run whose rollouts it judged.
+    Answers used by a remaining run are kept: a run that made the same requests takes them over, and
+    calls of a re-scoring stay with the run whose rollouts it scored.
     """
     names = "SELECT value FROM json_each(:gone)"
     branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
     libraries = f"(SELECT library_id FROM libraries WHERE run_id IN ({names}))"
-    # Runs and branches refer to each other: no order of deletions satisfies each key at each step.
+    # Runs and branches refer to each other, so no order of deletions keeps every key valid.
     db.execute("PRAGMA defer_foreign_keys = ON")
     for statement in _DELETES:
         text = statement.format(names=names, branches=branches, libraries=libraries)
@@ -74,7 +74,7 @@ _DELETES = (
     "DELETE FROM updates WHERE branch_id IN {branches}",
     "DELETE FROM checkpoints WHERE branch_id IN {branches}",
     "DELETE FROM steps WHERE branch_id IN {branches}",
-    # Below the branch of its heir, as one that a changed configuration has replaced.
+    # Move lent branches to the run of their heir, as branches replaced by a changed configuration.
     """WITH RECURSIVE lent(branch_id, heir) AS (
          SELECT rebinds, branch_id FROM branches
           WHERE rebinds IN {branches} AND branch_id NOT IN {branches}
@@ -89,8 +89,8 @@ _DELETES = (
     " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
     "DELETE FROM calls WHERE branch_id IN {branches}",
     "DELETE FROM failures WHERE branch_id IN {branches}",
-    # What is left of calls and failures is of a run that stays: it was paid for, and the run keeps
-    # it, without becoming what the run does last.
+    # The remaining calls and failures belong to runs that stay and paid for them. Such a run takes
+    # over the invocations, without a branch, so that they do not count as its last command.
     """UPDATE invocations SET branch_id = NULL, run_id = (
          SELECT b.run_id FROM (SELECT branch_id, invocation_id FROM calls
              UNION ALL SELECT branch_id, invocation_id FROM failures) paid

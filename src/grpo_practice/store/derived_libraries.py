@@ -1,4 +1,4 @@
-"""Libraries that no step makes: of another one, by a person's edits or by what was measured."""
+"""Libraries derived outside steps: by a person's edits, or by measured effects."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -23,10 +23,11 @@ def derive(
     cause: DerivedCause,
     source: Source,
 ) -> Library:
-    """Return the library that edits make of a stored one, as it is stored.
+    """Apply edits to a stored library, and return the stored result.
 
-    The operations belong to no step, and what the run's `last` means stays. Equal texts are one
-    library: where the run has one of this text, that is returned and nothing is inserted.
+    The operations belong to no step, and the run's `last` library stays the same. Equal texts are
+    one library: if the run already has a library with this text, it is returned and nothing is
+    inserted.
     """
     made = libraries.edited(parent, edits)
     row = db.execute(

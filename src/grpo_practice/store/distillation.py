@@ -1,4 +1,4 @@
-"""Counts of what became of the informative groups of a step, as its stats keep them."""
+"""Counts of the results of distilling a step's informative groups, as stored in its stats."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -8,56 +8,57 @@ from typing import Any, Self, TypeVar
 from grpo_practice.types import QuarantineRule, RefusedRule, TeacherFailure
 
 DISTILLATION = "distillation"
-"""The key of a step's stats under which its `Distillation` stands."""
+"""Key of a step's stats that holds its `Distillation`."""
 HARMLESS: frozenset[RefusedRule] = frozenset({"outvoted", "duplicate", "held"})
-"""Rules that lose nothing: questions decide, the library says exactly this already, or a person
-is going to decide."""
+"""Rules whose refusals lose nothing: the votes decided, the library already contains the text, or a
+person will decide.
+"""
 
 K = TypeVar("K", bound=str)
 
 
 @dataclass(frozen=True, slots=True)
 class Distillation:
-    """Counts over the informative groups of a step, or of several steps.
+    """Counts over the informative groups of one or more steps.
 
-    Groups first, then what the teacher made of them, then what came of that.
+    First come the groups, then the teacher's lessons and proposals, then their outcomes.
     """
 
     informative: int = 0
     compared: int = 0
-    """Groups whose comparison could be read."""
+    """Groups with a readable comparison."""
     failed: Mapping[TeacherFailure, int] = field(default_factory=dict)
-    """Groups that taught nothing because the teacher failed, by the kind of failure."""
+    """Groups that taught nothing because the teacher failed, by kind of failure."""
     unsummarised: int = 0
-    """Attempts without a summary; where enough others were left, these were compared."""
+    """Attempts without a summary; if enough others remained, those were compared."""
     shortened: int = 0
-    """Attempts whose transcript was too long for the teacher."""
+    """Attempts with a transcript too long for the teacher."""
     cut_chars: int = 0
-    """Characters of these that it did not read."""
+    """Characters cut from these transcripts."""
     lessons: int = 0
     proposals: int = 0
-    """Changes of the library that single groups asked for, refused ones included."""
+    """Changes of the library that single groups proposed, including refused ones."""
     confirmed: int = 0
     """Experiences that single groups confirmed."""
     refused: Mapping[RefusedRule, int] = field(default_factory=dict)
-    """Operations, proposed or merged, that could not be taken; outvoted and held ones not counted.
-    """
+    """Refused operations, proposed or merged, except for outvoted and held ones."""
     outvoted: int = 0
     held: int = 0
-    """New experiences, and new texts of experiences, that wait for a person's approval."""
+    """New experiences and new texts of experiences that wait for a person's approval."""
     quarantined: Mapping[QuarantineRule, int] = field(default_factory=dict)
-    """Operations, proposed or merged, whose text may not enter a library."""
+    """Operations, proposed or merged, with a text that may not enter a library."""
     lost: int = 0
-    """Proposals of which nothing is left: they, or all that the merge made of them, were refused
-    or quarantined. Harmless refusals do not count."""
+    """Proposals without any effect: they, or all operations that the merge made of them, were
+    refused or quarantined. Harmless refusals do not count.
+    """
     removed: int = 0
-    """Experiences that went because more spoke against them than for them."""
+    """Experiences removed because more votes were against them than for them."""
     experiences: int = 0
-    """Size of the library in the end."""
+    """Size of the library at the end."""
 
     @classmethod
     def of(cls, stats: Mapping[str, Any] | None) -> Self | None:
-        """Return what the stats of a step hold; None for a step that is not closed."""
+        """Return the counts in the stats of a step; None for a step that is not closed."""
         stored = (stats or {}).get(DISTILLATION)
         if stored is None:
             return None
@@ -65,7 +66,7 @@ class Distillation:
 
     @classmethod
     def total(cls, steps: Sequence[Self]) -> Self:
-        """Return the sum over steps, in order; the size of the library is that of the last one."""
+        """Return the sum over steps in order; the size of the library is that of the last step."""
         none, sums = cls(), dict[str, Any]()
         for name in (f.name for f in fields(cls)):
             parts = [getattr(step, name) for step in steps]
@@ -73,12 +74,12 @@ class Distillation:
         return cls(**{**sums, "experiences": steps[-1].experiences if steps else 0})
 
     def document(self) -> dict[str, Any]:
-        """Return the counts as JSON; `of` reads it."""
+        """Return the counts as JSON, which `of` can read."""
         return asdict(self)
 
 
 def frequencies(found: Iterable[K]) -> dict[K, int]:
-    """Return how often each value comes, the commonest first, equal ones by name."""
+    """Return how often each value occurs, most frequent first, ties by name."""
     counts = Counter(found)
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 

@@ -1,4 +1,4 @@
-"""The files an open database consists of, and whether they are still the ones of that name."""
+"""Files of an open database, and whether their names still lead to the same files."""
 
 import sqlite3
 from pathlib import Path
@@ -8,21 +8,21 @@ from grpo_practice.store.db import now
 
 
 class Files:
-    """The database and its `-wal` and `-shm`, as they were when it was opened for writing.
+    """The database and its `-wal` and `-shm` when it was opened for writing.
 
-    They stay as long as a connection is open. If somebody removes or replaces one, SQLite
-    goes on writing into a file that nobody will ever open again, and says nothing.
+    All three exist while a connection is open. If somebody removes or replaces one, SQLite silently
+    continues to write to a file that nobody will ever open again.
     """
 
     def __init__(self, path: Path, db: sqlite3.Connection) -> None:
         self._path, self._db = path, db
-        db.execute("SELECT count(*) FROM sqlite_schema")  # now all of them are there
+        db.execute("SELECT count(*) FROM sqlite_schema")  # a first read creates the other files
         self._begun = now()
         names = (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm")))
         self._known = {file: _inode(file) for file in names}
 
     def trouble(self) -> StoreError | None:
-        """Return what has become of the files; None while all is well."""
+        """Return an error that describes a removed or replaced file, or None."""
         if all(_inode(file) == known for file, known in self._known.items()):
             return None
         if _inode(self._path) != self._known[self._path]:
@@ -38,12 +38,12 @@ class Files:
         )
 
     def _rescue(self) -> str:
-        """Save what the removed log held, unless somebody began another; say what came of it."""
-        # A new log is somebody else's: to write ours into the database below it may damage both.
+        """Save the contents of the removed log, unless a new log exists; describe the outcome."""
+        # A new log is somebody else's: writing our log into the database could damage both.
         parts = [file for file in self._known if file != self._path]
         if all(_inode(file) in (None, self._known[file]) for file in parts):
             try:
-                # The removed log can still be read, by the descriptor that is open.
+                # The removed log can still be read through the open descriptor.
                 busy = self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
             except sqlite3.Error:
                 busy = 1
@@ -53,7 +53,7 @@ class Files:
 
 
 def _inode(path: Path) -> tuple[int, int] | None:
-    """Return which file it is; None when there is none."""
+    """Return the identity of the file; None if it does not exist."""
     try:
         found = path.stat()
     except OSError:

@@ -1,4 +1,4 @@
-"""Invocations: which command works on a run, since when, and how it ended."""
+"""Invocations: the commands that work on a run, when they started and how they ended."""
 
 import hashlib
 import os
@@ -28,8 +28,8 @@ class Holder:
 
     @property
     def may_live(self) -> bool:
-        """False when its process is known to have ended."""
-        # Another machine's process numbers say nothing here.
+        """Whether its process may still be running."""
+        # A process id of another machine means nothing on this one.
         if self.host != socket.gethostname():
             return True
         try:
@@ -37,7 +37,7 @@ class Holder:
         except ProcessLookupError:
             return False
         except PermissionError:
-            # It lives, as another user's.
+            # The process exists and belongs to another user.
             pass
         return True
 
@@ -51,10 +51,10 @@ def open_invocation(
     command: str,
     addresses: Mapping[str, str] | None = None,
 ) -> int:
-    """Insert an invocation of this process as the running run's holder; return its id.
+    """Insert an invocation by this process, which then holds the running run; return its ID.
 
-    Without a branch it asks something on the side, and the run is not running. For `addresses`,
-    see `RunSpec`.
+    Without a branch, the invocation only makes side requests, and the run does not count as
+    running. For `addresses`, see `RunSpec`.
     """
     if branch_id is not None:
         db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
@@ -72,14 +72,14 @@ def open_invocation(
 
 
 def address_hash(db: sqlite3.Connection, address: str) -> bytes:
-    """Return the hash that the database stores for an address: 16 bytes."""
+    """Return the hash of an address that the database stores: 16 bytes."""
     (salt,) = db.execute("SELECT salt FROM address_salt").fetchone()
     return _slow_hash(address, salt)
 
 
 @cache
 def _slow_hash(text: str, salt: bytes) -> bytes:
-    # An address may hold a short secret, which a fast hash would give away to guesses.
+    # An address may contain a short secret, which could be guessed from a fast hash.
     return hashlib.scrypt(text.encode(), salt=salt, n=2**14, r=8, p=1, dklen=16)
 
 
@@ -92,9 +92,9 @@ def close_invocation(
     reason: str | None,
     go_on: str | None = None,
 ) -> None:
-    """Store how the invocation ended; its run gets `status`, if any.
+    """Store how the invocation ended, and the run's new `status`, if any.
 
-    `go_on` takes the place of the command where that would not go on with the run.
+    `go_on` replaces the stored command if that command would not continue the run.
     """
     db.execute(
         """UPDATE runs SET status = coalesce(?, status) WHERE run_id =
@@ -109,12 +109,12 @@ def close_invocation(
 
 
 def holder(db: sqlite3.Connection, run: str) -> Holder | None:
-    """Return the newest invocation of the run that has not ended."""
+    """Return the newest unfinished invocation of the run."""
     return next((who for who in holders(db) if who.run == run), None)
 
 
 def holders(db: sqlite3.Connection) -> list[Holder]:
-    """Return every invocation that has not ended, newest first; also of killed processes."""
+    """Return all unfinished invocations, newest first; some processes may have been killed."""
     rows = db.execute(
         """SELECT run_id AS run, pid, host, started_at FROM invocations WHERE ended_at IS NULL
             ORDER BY invocation_id DESC"""
@@ -123,10 +123,11 @@ def holders(db: sqlite3.Connection) -> list[Holder]:
 
 
 def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
-    """End the run's open invocations, whose processes died; return them.
+    """Close the run's open invocations, whose processes died; return them.
 
-    Only for whoever holds the run's lock: that a process has not ended in order is known by that.
-    Such an invocation ends when it is found out, with no exit code and the reason `died`.
+    Only the holder of the run's lock may call this: since it has the lock, those processes must
+    have died. Such an invocation ends at the time of this call, with no exit code and the reason
+    `died`.
     """
     dead = [who for who in holders(db) if who.run == run]
     db.execute(

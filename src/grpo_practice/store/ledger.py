@@ -1,4 +1,4 @@
-"""Every answered call, committed before it is used, and found again by where and what was asked."""
+"""The stored calls: each answer is committed before it is used, and looked up by its request."""
 
 import sqlite3
 import zlib
@@ -18,9 +18,9 @@ from grpo_practice.store.rollouts import unpack, usage_of
 from grpo_practice.store.writer import Writer
 
 COMPRESS_FROM = 512
-"""Bytes from which a body is compressed."""
+"""Minimum number of bytes for which a body is compressed."""
 REMEMBERED = 256
-"""Steps of which it is known at once that nothing was asked in them before."""
+"""Number of steps for which the ledger remembers whether they had earlier calls."""
 
 
 class SqlLedger:
@@ -33,19 +33,19 @@ class SqlLedger:
         invocation_id: int,
         reuses: Mapping[int, tuple[int, ...]],
     ) -> None:
-        """Open the ledger; `reuses` maps a branch to those whose calls may answer for its own.
+        """Open the ledger; `reuses` maps a branch to the branches that may answer its calls.
 
-        Without a writer, nothing can be put into it.
+        Without a writer, the ledger is read-only.
         """
         self._reads, self._writes = reads, writer
         self._invocation_id, self._reuses = invocation_id, reuses
         self._resumed = _resumed(reads, invocation_id)
         self._begun: dict[tuple[int, int], set[tuple[int, int, Stage]] | None] = {}
-        """(branch_id, step) → where in it calls were put since; None where some were before."""
+        """(branch_id, step) → addresses of calls put since; None if the step had calls before."""
         self._served = set[int]()
-        """The stored calls that answered again."""
+        """IDs of stored calls that answered a request again."""
         self.unused: Counter[str] = Counter()
-        """Reason why stored calls of an unfinished scope were of no use → number of calls."""
+        """Reason why stored calls of an unfinished scope were unusable → number of calls."""
 
     @property
     def _writer(self) -> Writer:
@@ -58,16 +58,16 @@ class SqlLedger:
         with explained(self._reads.path):
             if not self._may_be_there(address):
                 return None
-            # By a connection of its own, which sees commits only: what
-            # `put` has acknowledged is there.
+            # The reading connection only sees commits, and `put` returns after
+            # its commit, so every acknowledged call is found.
             reply = self._find(address, request_hash, nth)
         if reply is not None:
             self._served.add(reply.call_id)
         return reply
 
     def _may_be_there(self, a: Address) -> bool:
-        """Return False when no call has this address, which spares asking the database."""
-        # Another run that scores this one's rollouts adds what it asks its judge at any time.
+        """Return False if no call can have this address, which saves a query."""
+        # Another run that scores this run's rollouts may add judge calls at any time.
         if a.stage == "judge" or self._reuses.get(a.branch_id):
             return True
         step = (a.branch_id, a.step)
@@ -77,15 +77,15 @@ class SqlLedger:
             row = self._reads.execute(
                 "SELECT EXISTS (SELECT 1 FROM calls WHERE branch_id = ? AND step = ?)", step
             ).fetchone()
-            # Once is enough: whoever writes a run holds its lock, so
-            # nobody else adds calls to its steps.
+            # Asking once is enough: this process holds the run's lock, so
+            # no other process adds calls to its steps.
             self._begun[step] = None if row[0] else set()
         asked = self._begun[step]
         return asked is None or (a.slot, a.attempt, a.stage) in asked
 
     def _find(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
-        # A lender was asked at this run's address, but another judge may have scored it.
+        # A lender's agent calls were made for equal addresses, but its judge may be another one.
         asked["me"] = self._invocation_id
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
@@ -103,7 +103,7 @@ class SqlLedger:
         return None
 
     async def put(self, entry: Entry) -> int:
-        """Commit the entry, also when whoever waits for that is cancelled; return its `call_id`."""
+        """Commit the entry, even if the waiting caller is cancelled, and return its `call_id`."""
         a = entry.address
         # Before the commit: a request made meanwhile has to look for this one.
         if (asked := self._begun.get((a.branch_id, a.step))) is not None:
@@ -116,14 +116,14 @@ class SqlLedger:
     def _insert(
         self, db: sqlite3.Connection, entries: Sequence[Entry]
     ) -> list[tuple[int, str | None]]:
-        """Insert entries; return each call_id, and why an earlier call did not serve there."""
+        """Insert entries; return each call_id, and why an earlier call could not be reused."""
         me = self._invocation_id
         served = self._served
         unused = [_unused(db, entry, me, served) if self._resumed else None for entry in entries]
         return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """Store a request without a usable answer: on disk once anything put after it is."""
+        """Store a request without a usable answer; it is on disk once any later `put` is."""
         row = {
             "invocation_id": self._invocation_id,
             **asdict(address),
@@ -135,13 +135,13 @@ class SqlLedger:
             "maybe_paid": int(error.maybe_paid),
             "created_at": now(),
         }
-        # Nobody waits for it: this is called where a cancellation passes,
-        # which must not wait either.
+        # Not awaited: this is also called during a cancellation, which must
+        # not wait.
         self._writer.submit(lambda db: insert(db, "failures", row))
 
 
 def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
-    """Return True when an earlier invocation worked on the run, so that its calls may be there."""
+    """Return True if an earlier invocation worked on the run, so that calls may be stored."""
     row = db.execute(
         """SELECT EXISTS (SELECT 1 FROM invocations i JOIN invocations me
              ON me.invocation_id = ? AND i.run_id = me.run_id WHERE i.invocation_id < ?)""",
@@ -153,14 +153,13 @@ def _resumed(db: sqlite3.Connection, invocation_id: int) -> bool:
 def _unused(
     db: sqlite3.Connection, entry: Entry, invocation_id: int, served: Container[int]
 ) -> str | None:
-    """Return why the call an earlier invocation made here did not serve; None without one.
+    """Return why an earlier invocation's call at this address was unusable, or None.
 
-    One that another run made here, or that another verify function asked, was not meant to; nor
-    was one of a comparison that is repeated. One that answered another request, of those made at
-    once, has served.
+    Calls of other runs and of other verify functions do not count, nor do calls of a repeated
+    comparison. A call that answered another request of the same batch was used.
     """
     a = entry.address
-    if a.stage == "tool":  # asked again only where what it was asked by was
+    if a.stage == "tool":  # repeated only if the model call before it was, which is counted
         return None
     rows = db.execute(
         """SELECT call_id, params, i.version FROM calls JOIN call_bodies USING (call_id)
@@ -175,7 +174,7 @@ def _unused(
                 AND (s.branch_id, s.step) = (calls.branch_id, calls.step)))""",
         (invocation_id, a.branch_id, a.step, a.slot, a.attempt, a.stage, entry.turn),
     )
-    # Of requests made at once, one may have got the answer stored with another's turn.
+    # Among concurrent requests, one may have used the answer stored with another's turn.
     row = next((row for row in rows if row["call_id"] not in served), None)
     if row is None:
         return None
@@ -185,8 +184,8 @@ def _unused(
 
 
 def _insert(db: sqlite3.Connection, entries: Sequence[Entry], invocation_id: int) -> range:
-    """Insert the calls and their bodies; return their ids, in order."""
-    # executemany() gives no ids. Nobody else can take these: the transaction has the write lock.
+    """Insert the calls and their bodies; return their IDs in order."""
+    # executemany() returns no ids. These are free: the transaction holds the write lock.
     first = db.execute("SELECT coalesce(max(call_id), 0) + 1 FROM calls").fetchone()[0]
     calls = dict(zip(range(first, first + len(entries)), entries, strict=True))
     made = {"invocation_id": invocation_id, "created_at": now()}
@@ -219,16 +218,16 @@ def _call(entry: Entry) -> Row:
 
 
 def _body(entry: Entry) -> Row:
-    """Return request, reply and codec, without secrets."""
+    """Return request, reply and codec, with secrets redacted."""
     message = canon(entry.reply.message)
     codec = int(len(entry.messages) + len(message) >= COMPRESS_FROM)
     return {"request": _pack(entry.messages, codec), "reply": _pack(message, codec), "codec": codec}
 
 
 def _pack(body: bytes, codec: int) -> bytes:
-    # Here, since `db.Connection` replaces secrets in text only, and a body is a blob.
+    # Redacted here, because `db.Connection` only redacts text, and a body is a blob.
     body = redactor.text(body.decode()).encode()
-    # Level 1: the one writer thread compresses, and every `put` in the queue waits for it.
+    # Level 1, since the only writer thread compresses and every queued `put` waits for it.
     return zlib.compress(body, 1) if codec else body
 
 

@@ -1,4 +1,4 @@
-"""Library versions: a tree of immutable rows, made by starting a run or closing a step."""
+"""Library versions: a tree of immutable rows, added when a run starts or a step closes."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ def edited(library: Library, made: Iterable[Edit]) -> Library:
 
 
 def load(db: sqlite3.Connection, library_id: int | None) -> Library:
-    """Return a library version, the empty one for None; raise ConfigError where there is none."""
+    """Return a library version, empty for None; raise ConfigError if it does not exist."""
     if library_id is None:
         return Library()
     head = db.execute(
@@ -45,9 +45,9 @@ def load(db: sqlite3.Connection, library_id: int | None) -> Library:
 
 
 def as_stored(db: sqlite3.Connection, library: Library) -> Library:
-    """Return the library, without its id where that is another library's in this database.
+    """Return the library, without its ID if that ID belongs to another library in this database.
 
-    An id that another database gave would file scores and votes under whatever has it here.
+    An ID from another database would assign scores and votes to an unrelated library.
     """
     row = db.execute("SELECT sha256 FROM libraries WHERE library_id = ?", (library.id,)).fetchone()
     here = row is not None and row["sha256"] == library_sha(library)
@@ -65,9 +65,9 @@ def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
 
 
 def put(db: sqlite3.Connection, run: str, branch_id: int | None, library: Library) -> int:
-    """Return the id of a library that no step made; insert it where the run has none of its text.
+    """Return the ID of a library that no step made; insert it if the run has none with its text.
 
-    The branch tells whose agent it is of; None for a library that was written by hand.
+    The branch is the one whose agent the library belongs to; None for a library written by hand.
     """
     row = db.execute(
         "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ?",
@@ -83,7 +83,7 @@ def put(db: sqlite3.Connection, run: str, branch_id: int | None, library: Librar
 def _add_entries(
     db: sqlite3.Connection, run: str, library_id: int, library: Library, origin: Mapping[int, int]
 ) -> None:
-    """Insert a library's experiences, each as a new one; `origin`: label → what it is a copy of."""
+    """Insert a library's experiences as new ones; `origin`: label → the experience it copies."""
     for position, e in enumerate(library.experiences):
         born = add_experience(db, run, e.label, library_id, origin_id=origin.get(e.label))
         add_text(db, born, 1, e.text, None)
@@ -99,7 +99,7 @@ def add_version(
     parent_id: int | None = None,
     made_in: tuple[int | None, int | None] | None = None,
 ) -> int:
-    """Insert a version, without its items. `made_in`: its branch_id, and the step that made it."""
+    """Insert a version without its items. `made_in`: its branch_id, and the step that made it."""
     branch_id, step = made_in or (None, None)
     row = {
         "run_id": run,
@@ -128,7 +128,7 @@ def items(db: sqlite3.Connection, library_id: int) -> list[tuple[int, int, int]]
 def add_experience(
     db: sqlite3.Connection, run: str, label: int, library_id: int, *, origin_id: int | None = None
 ) -> int:
-    """Insert an experience that first stands in this library version; return its id."""
+    """Insert an experience that is new in this library version; return its ID."""
     row = {"run_id": run, "label": label, "born_in": library_id, "origin_id": origin_id}
     return insert(db, "experiences", row)
 

@@ -1,7 +1,7 @@
-"""One command writes a run: locks on the database file, which the system drops with their holder.
+"""Locks that let only one command write a run; the system releases them when their holder ends.
 
-The locks are the file's, whatever name it was opened by: each run locks one byte far behind those
-that SQLite uses, at a place that follows from the run's name.
+The locks are on the database file, whatever name it was opened by. Each run locks one byte far
+beyond the bytes that SQLite uses; the run's name determines its offset.
 """
 
 import errno
@@ -19,16 +19,16 @@ from pathlib import Path
 from grpo_practice.errors import LockedError, StoreError
 
 OFD: int | None = getattr(fcntl, "F_OFD_SETLK", None)
-"""Command for locks of an open file, which SQLite's own neither see nor drop; None: no such."""
+"""Command for open file description locks, which SQLite's locks do not affect; None if missing."""
 _OFD_TEST = {OFD: getattr(fcntl, "F_OFD_GETLK", None), fcntl.F_SETLK: fcntl.F_GETLK}
-"""Command that looks for a lock, by the command that sets one."""
+"""Command that tests for a lock, by the command that sets one."""
 _BUSY = (errno.EACCES, errno.EAGAIN)
-"""Errors for a lock that somebody else has; all others are faults of their own."""
+"""Errors for a lock held by another process; all other errors are real faults."""
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""Errors of a system, or a file system, without locks of an open file."""
+"""Errors of a system, or a file system, without open file description locks."""
 
 _RUNS, _NAMES = 1 << 61, 1 << 62
-"""First bytes of two ranges: one byte for each run; one for each name of the database."""
+"""First bytes of two ranges: one byte for each run, and one for each name of the database."""
 _SPAN = 1 << 56
 _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi4x"
 """Layout of the system's `struct flock`."""
@@ -36,18 +36,18 @@ _FLOCK = "qqihh" if sys.platform == "darwin" else "hhqqi4x"
 
 @dataclass(slots=True)
 class _LockFile:
-    """A locked file as this process has it open, once for all stores that are open here."""
+    """An open lock file of this process, shared by all its stores on this database."""
 
     fd: int
     command: int
-    """`F_OFD_SETLK`, or `F_SETLK` where there is no such thing."""
+    """`F_OFD_SETLK`, or `F_SETLK` if the system lacks it."""
     name: int
-    """Byte of the name that this process uses the database by."""
+    """Byte for the name by which this process uses the database."""
     users: int = 0
     held: set[int] = field(default_factory=set)
 
     def set(self, kind: int, start: int) -> bool:
-        """Lock or unlock a byte; return False when somebody else has it."""
+        """Lock or unlock a byte; return False if another process holds it."""
         try:
             fcntl.fcntl(self.fd, self.command, _flock(kind, start, 1))
         except OSError as e:
@@ -57,7 +57,7 @@ class _LockFile:
         return True
 
     def is_locked(self, start: int, length: int) -> bool:
-        """Return True when another process has locked a byte of the range."""
+        """Return True if another process has locked a byte of the range."""
         test = _OFD_TEST[self.command]
         assert test is not None
         found = fcntl.fcntl(self.fd, test, _flock(fcntl.F_WRLCK, start, length))
@@ -85,8 +85,8 @@ def _place(name: str) -> int:
 
 
 def _drop_inherited() -> None:
-    # A lock lives as long as any copy of its descriptor: a forked child would keep its parent's
-    # runs locked. The number stays taken, for whoever still closes it.
+    # A lock exists while any copy of its descriptor is open, so a forked child would keep its
+    # parent's runs locked. dup2 keeps the number in use, since other code may still close it.
     for file in _files.values():
         null = os.open(os.devnull, os.O_RDONLY)
         os.dup2(null, file.fd, inheritable=False)
@@ -97,14 +97,14 @@ os.register_at_fork(after_in_child=_drop_inherited)
 
 
 class RunLocks:
-    """The locks on runs of one database, which is made where there is none.
+    """The locks on runs of one database; a missing database file is created.
 
-    Open from before SQLite opens the file until after it has closed it: to close any descriptor
-    of a file drops the locks that SQLite holds on it in this process.
+    The locks must be opened before SQLite opens the file and closed after SQLite closes it: closing
+    any descriptor of a file drops the locks that SQLite holds on it in this process.
 
     Raises:
         LockedError: The database is in use under another name.
-        StoreError: Nothing can be locked there.
+        StoreError: The file cannot be locked.
     """
 
     def __init__(self, database: Path) -> None:
@@ -119,7 +119,7 @@ class RunLocks:
             os.close(os.open(real, os.O_RDWR | os.O_CREAT, 0o600))
         status = real.stat()
         key = (status.st_dev, status.st_ino)
-        # Case folded: some systems have one file where the letters say two.
+        # Case folded, since names that differ only in case are one file on some systems.
         name = _NAMES + _place(f"{real.parent.stat().st_ino}/{real.name.casefold()}")
         if key not in _files:
             _files[key] = self._lock_file(real, name)
@@ -135,18 +135,18 @@ class RunLocks:
             except OSError as e:
                 if e.errno not in _UNKNOWN:
                     raise
-        # Not the database: SQLite drops such locks whenever it closes a descriptor of that.
+        # Not the database: SQLite would drop such locks when it closes a descriptor of that file.
         beside = real.with_name(f"{real.name}.lock")
         fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
         return self._named(_LockFile(fd, fcntl.F_SETLK, name))
 
     def _named(self, file: _LockFile) -> _LockFile:
-        """Mark the name as in use, and close the file again where another one is."""
+        """Mark the name as in use; close the file and raise if another name is in use."""
         try:
             file.set(fcntl.F_RDLCK, file.name)
-            # SQLite names the log after the file: with two names there are two logs, each unknown
-            # to the other, and the database is damaged. First the lock, then the look: of two
-            # that come at once none goes on, or one.
+            # SQLite names the log after the file: two names would mean two separate logs, which
+            # damage the database. Lock first, then test: if two processes start together, at most
+            # one of them continues.
             before, after = file.name - _NAMES, _NAMES + _SPAN - file.name - 1
             if (before and file.is_locked(_NAMES, before)) or (
                 after and file.is_locked(file.name + 1, after)
@@ -166,14 +166,14 @@ class RunLocks:
 
     @contextmanager
     def hold(self, run: str) -> Iterator[bool]:
-        """Yield True while nobody else holds the run, in this process or another; else False.
+        """Yield True while this block holds the run's lock; False if anything else holds it.
 
         Raises:
-            StoreError: Nothing can be locked there.
+            StoreError: The file cannot be locked.
         """
         file, place = self._file, _RUNS + _place(run)
         with _guard, self._explained():
-            # Our own table first: the system grants a process the lock that it has already.
+            # Check our own table first: the system grants a process a lock that it already holds.
             mine = place not in file.held and file.set(fcntl.F_WRLCK, place)
             if mine:
                 file.held.add(place)
@@ -186,11 +186,11 @@ class RunLocks:
                     file.held.discard(place)
 
     def held_here(self, run: str) -> bool:
-        """Return True while this process holds the run, by this store or another one."""
+        """Return True if this process holds the run's lock, through this store or another one."""
         return _RUNS + _place(run) in self._file.held
 
     def held_anywhere(self, run: str) -> bool:
-        """Return True while this process or another holds the run; errors are those of `hold`."""
+        """Return True if any process holds the run's lock; raises the same errors as `hold`."""
         with _guard, self._explained():
             return self.held_here(run) or self._file.is_locked(_RUNS + _place(run), 1)
 
@@ -207,13 +207,13 @@ class RunLocks:
             ) from e
 
     def close(self) -> None:
-        """Close the lock file, unless somebody here still needs it."""
+        """Close the lock file, unless another store of this process still needs it."""
         with _guard:
             if self._closed:
                 return
             self._closed = True
             self._file.users -= 1
-            # Only by its last user: closing it frees the runs of every other store on this file.
+            # Only its last user may close it: that releases the locks of all stores on this file.
             if self._file.users == 0:
                 os.close(self._file.fd)
                 del _files[self._key]

@@ -1,4 +1,4 @@
-"""The schema of the database, and how a file gets it."""
+"""The schema of the database, and the scripts that create it."""
 
 import re
 import sqlite3
@@ -11,26 +11,26 @@ if TYPE_CHECKING:
     from sqlite_utils import Database
 
 APPLICATION_ID = 0x47525043
-"""`GRPC`: says whose file it is."""
+"""`GRPC`: marks the file as a database of this program."""
 MIGRATIONS = ("1.sql",)
-"""Scripts in `schema/`, each from one version to the next; the first one starts from nothing."""
+"""Scripts in `schema/`, each from one version to the next; the first starts with an empty file."""
 VERSION = len(MIGRATIONS)
 
 
 @cache
 def our_tables() -> frozenset[str]:
-    """Return the names of the tables that the scripts make: a file may hold others, too."""
+    """Return the names of the tables that the scripts create; a file may contain others."""
     scripts = "".join(map(_script, MIGRATIONS))
     return frozenset(re.findall(r"^CREATE TABLE (\w+)", scripts, re.MULTILINE))
 
 
 def migrate(db: sqlite3.Connection) -> None:
-    """Give the database this version's schema; the caller's transaction makes it all or nothing."""
-    from sqlite_utils import Database, Migrations  # slow to import; a file needs it once
+    """Upgrade the database to this version's schema, all or nothing in the caller's transaction."""
+    from sqlite_utils import Database, Migrations  # imported late: slow, and needed once per file
 
     migrations = Migrations("grpo-practice")
     for name in MIGRATIONS:
-        # Databases keep the names of the scripts that made them: a name never changes.
+        # Never rename a script: databases record the names of the scripts that made them.
         step: Callable[[Database], None] = partial(_run, name=name)
         migrations(name=name)(step)
     migrations.apply(Database(db))
@@ -39,7 +39,7 @@ def migrate(db: sqlite3.Connection) -> None:
 
 
 def make_tables(db: sqlite3.Connection) -> None:
-    """Give a database that is not kept this version's tables: it needs no record of scripts."""
+    """Create this version's tables in a temporary database, which needs no record of scripts."""
     for name in MIGRATIONS:
         _run(db, name)
 
@@ -54,7 +54,7 @@ def _script(name: str) -> str:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """Yield the statements one by one: `executescript` would commit the transaction."""
+    """Yield the statements one by one, because `executescript` would commit the transaction."""
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line

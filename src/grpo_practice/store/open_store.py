@@ -1,4 +1,4 @@
-"""A database file, open: how it is read and written, and closed."""
+"""An open database file: how it is read, written and closed."""
 
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -29,31 +29,32 @@ T = TypeVar("T")
 Mode = Literal["write", "look", "foresee"]
 """How a database is opened.
 
-`write`: to read and to write it; it is made if it is missing, and only read if this user may not
-write it. `look`: as it stands at this moment, never written or locked. `foresee`: the same, and a
-file that is missing or empty is a database without rows; a dataset that is added is seen by this
-connection alone.
+`write`: for reading and writing; a missing file is created, and a file that this user may not write
+is only read. `look`: a snapshot of this moment, never written or locked. `foresee`: the same,
+except that a missing or empty file acts as a database without rows; an added dataset is visible to
+this connection only.
 """
 
 
 class OpenStore:
-    """An open database. Reads are plain calls; writes go through the one writer thread."""
+    """An open database. Reads are plain calls; writes go through a single writer thread."""
 
     def __init__(self, path: Path, mode: Mode = "write", *, wait_s: float = WAIT_S) -> None:
         """Open the database; see `Mode`.
 
-        Close one that is only looked at soon: while it is open, the log of a run that is going on
-        cannot shrink.
+        Close a read-only store soon: while it is open, the log of an active run cannot shrink.
 
         Raises:
-            StoreError: The file cannot be used; the message says why and what to do.
+            StoreError: The file cannot be used; the message explains why and how to fix it.
         """
         self.path, self.mode = path, mode
         self._writes: Writer | None = None
-        """None if the database is only read."""
+        """Writer; None if the database is only read."""
         self._locks: RunLocks | None = None
         self._lines: dict[int, list[StepRow]] | None = None if mode == "write" else {}
-        """Steps of the lines that were read: most of a page's time, and the same for all of it."""
+        """Cache of the steps on lines: reading them is slow, and a page needs the same ones
+        often.
+        """
         with explained(path), ExitStack() as opened:
             if mode == "write":
                 make(path)
@@ -62,14 +63,14 @@ class OpenStore:
                 if mode != "write":
                     self._db.execute("BEGIN")
             else:
-                # First of all: it has the file open as long as SQLite has.
+                # Opened first and closed last: closing any descriptor of a file drops its locks.
                 self._locks = RunLocks(path)
-                # Released last: as long as rows are written, no other process may take the run.
+                # Released last: no other process may take a run while rows are being written.
                 opened.callback(self._locks.close)
                 prepare(path, wait_s=wait_s)
                 self._db = opened.enter_context(closing(connect(path, wait_s=wait_s)))
-                # A write by this connection would pass by the queue, and could overtake what it
-                # rests on.
+                # A write on this connection would bypass the writer's queue, and could overtake
+                # rows that it depends on.
                 self._db.execute("PRAGMA query_only = ON")
                 self._writes = Writer(path, wait_s=wait_s)
                 opened.callback(self._writes.close)
@@ -98,11 +99,11 @@ class OpenStore:
         self._opened.close()
 
     def interrupt(self) -> None:
-        """End the query that another thread has under way."""
+        """Interrupt the query that another thread is running."""
         self._db.interrupt()
 
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Return what a query of this package gives, on the reading connection."""
+        """Return the result of a query of this package, on the reading connection."""
         with explained(self.path):
             if self._lines is None or question is not steps.on_line:
                 return question(self._db, *args, **kwargs)
@@ -112,14 +113,14 @@ class OpenStore:
             return cast(T, [*self._lines[branch.id]])
 
     def each(self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any) -> Iterator[T]:
-        """Yield what a query of this package finds, one by one, on the reading connection."""
+        """Yield the results of a query of this package one by one, on the reading connection."""
         with explained(self.path):
             yield from question(self._db, *args, **kwargs)
 
     def each_apart(
         self, question: Callable[..., Iterator[T]], *args: Any, **kwargs: Any
     ) -> Iterator[T]:
-        """Yield what a query finds on a connection of its own: a long one, read in a thread."""
+        """Yield the results of a query on a separate connection, for a long query in a thread."""
         with closing(open_to_look(self.path)) as db, explained(self.path):
             yield from question(db, *args, **kwargs)
 
@@ -142,7 +143,7 @@ def _as_it_stands(path: Path, mode: Mode, wait_s: float) -> Connection:
     """Return a connection that reads the database.
 
     Raises:
-        StoreError: It is empty, and nothing is to be foreseen in it.
+        StoreError: The database is empty, and the mode is not `foresee`.
     """
     if mode == "foresee" and not path.exists():
         return in_memory(path)

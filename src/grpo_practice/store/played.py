@@ -1,4 +1,4 @@
-"""The agent that a run plays, told from what the run is bound to."""
+"""The agent that a run plays, derived from the run's identity."""
 
 from grpo_practice.canonical import digest, text_sha
 from grpo_practice.prompts.system import block_sha, library_sha, system_prompt
@@ -14,7 +14,7 @@ from grpo_practice.types import Library
 
 
 def played_by(spec: RunSpec) -> Played:
-    """Return the agent that a run of this wish plays."""
+    """Return the agent that a run with this spec plays."""
     agent = agent_of(spec.identity)
     agent.pop(INSTRUCTIONS, None)
     weights = spec.identity.get(WEIGHTS_SHA)
@@ -38,5 +38,5 @@ def prompt_sha(instructions: str, library: Library) -> bytes:
 
 
 def _library_sha(spec: RunSpec, library: Library) -> bytes | None:
-    """Hash the library; an exported agent has its own within its instructions."""
+    """Hash the library; the library of an exported agent is inside its instructions."""
     return library_sha(library) if library else block_sha(instructions_of(spec.identity))

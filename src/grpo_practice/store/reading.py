@@ -1,4 +1,4 @@
-"""Opens a database to read it, and changes nothing; also one that cannot be written."""
+"""Opens a database for reading without changing it, even a database that cannot be written."""
 
 import os
 import shutil
@@ -12,37 +12,39 @@ from grpo_practice.store.db import WAIT_S, Connection, check_ours, connect, expl
 from grpo_practice.store.typed_rows import CHECK_HINT
 
 _AS_IT_STANDS = "mode=ro&immutable=1"
-"""Query of an SQLite address: neither locks nor a log are asked for."""
+"""Query of an SQLite URI: use neither locks nor a log."""
 
 
 def is_writable(path: Path) -> bool:
-    """Return True when this user may write the database, or make it where there is none."""
+    """Return True if this user may write the database, or create it if it does not exist."""
     real = Path(os.path.realpath(path))
     if not real.exists():
         return True
     effective = os.access in os.supports_effective_ids
-    # SQLite makes a log beside the file, unless another process has made it.
+    # SQLite creates a log next to the file, unless another process has created it.
     places = (real, real.parent) if not _part(real, "-wal").exists() else (real,)
     return all(os.access(place, os.W_OK, effective_ids=effective) for place in places)
 
 
 def open_to_look(path: Path, *, wait_s: float = WAIT_S, whole: bool = True) -> Connection:
-    """Open a connection that changes nothing, not even what a killed process left behind.
+    """Open a connection that changes nothing, not even the log left by a killed process.
 
-    `whole`: the schema and the branches must be as this program makes them; see `check_shape`.
+    `whole`: also require the schema and branches to be as this program makes them; see
+    `check_shape`.
 
     Raises:
-        StoreError: It is not ours, or cannot be opened.
+        StoreError: The database is not ours, or cannot be opened.
     """
     with explained(path):
         if not is_writable(path):
             db = _open_unwritable(path)
         else:
-            # One that may write clears away its own log, and the one it finds with it.
+            # `rw` removes the log when it closes, even one that a killed process left and that must
+            # stay; `ro` leaves behind a log of its own.
             mode = "ro" if _part(path, "-wal").exists() else "rw"
             db = connect(path, wait_s=wait_s, mode=f"mode={mode}")
         try:
-            db.execute("PRAGMA query_only = ON")  # beside the mode, which is rw without a log
+            db.execute("PRAGMA query_only = ON")  # needed with the mode `rw`
             check_ours(db, path, whole=whole)
         except BaseException:
             db.close()
@@ -51,15 +53,15 @@ def open_to_look(path: Path, *, wait_s: float = WAIT_S, whole: bool = True) -> C
 
 
 def _open_unwritable(path: Path) -> Connection:
-    """Open a database that cannot be written, with its log, and leave no file beside it.
+    """Open a database that cannot be written, with its log, and create no file next to it.
 
-    One that SQLite leaves there for this user could keep the database's owner from writing it.
+    A file that SQLite created there for this user could keep the database's owner from writing.
     """
     log = _part(path, "-wal")
     if not log.exists():
         return connect(path, mode=_AS_IT_STANDS)
     if _part(path, "-shm").exists():
-        with suppress(sqlite3.OperationalError):  # may not be read
+        with suppress(sqlite3.OperationalError):  # this user may not read it
             return connect(path, mode="mode=ro")
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         copy = Path(folder) / "copy.db"
@@ -69,17 +71,17 @@ def _open_unwritable(path: Path) -> Connection:
             made.execute("PRAGMA journal_mode = DELETE")  # moves the log into the file
         db = connect(copy, mode=_AS_IT_STANDS)
         db.path = path
-        return db  # it is open: the file needs no name from here on
+        return db  # an open file stays readable after its folder is removed
 
 
 def _part(path: Path, end: str) -> Path:
-    # SQLite follows links before it names the parts.
+    # SQLite follows links before it derives the names of the parts.
     real = Path(os.path.realpath(path))
     return real.with_name(real.name + end)
 
 
 def deleted_meanwhile() -> StoreError:
-    """Return the error of a read that found a run at first, and then nothing of it."""
+    """Return the error of a read that found a run at first, and later did not."""
     return StoreError(
         "the run is no longer there: it was deleted while it was read",
         hint=f"if nobody deleted it, {CHECK_HINT}",

@@ -1,4 +1,4 @@
-"""Runs of kind `recorded`: what passed through `serve`, conversation by conversation."""
+"""Runs of kind `recorded`: requests that passed through `serve`, grouped by conversation."""
 
 import json
 import sqlite3
@@ -19,16 +19,16 @@ from grpo_practice.store.rollouts import unpack
 from grpo_practice.text import folder_text
 
 SYSTEM = "served"
-"""Name of the agent's system prompt among the branch's prompts."""
+"""Key of the agent's system prompt among the branch's prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedSpec:
-    """Run to record into: its name, and the agent it is bound to."""
+    """Spec of a recording: the run's name, and the agent it is bound to."""
 
     name: str
     identity: Mapping[str, Any]
-    """Flat, dotted, redacted keys of the agent."""
+    """Keys that define the agent: flat, dotted and redacted."""
     system: str
     """System prompt of the agent."""
     config_text: str
@@ -38,7 +38,7 @@ class RecordedSpec:
 
 @dataclass(frozen=True, slots=True)
 class RecordedRequest:
-    """A recorded request, as far as it takes to find what continues it."""
+    """Fields of a recorded request that are needed to find its continuation."""
 
     call_id: int
     request_hash: bytes
@@ -49,7 +49,7 @@ class RecordedRequest:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Counts of what a recorded run holds."""
+    """Counts of a recorded run."""
 
     requests: int
     conversations: int
@@ -59,7 +59,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """One conversation as it stood last; of one that forked, the line that was asked last."""
+    """The latest state of a conversation; if it forked, the branch with the newest request."""
 
     number: int
     messages: list[Message]
@@ -68,11 +68,11 @@ class Conversation:
 
 
 def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
-    """Return the one branch of the run, made where need be, bound to this agent.
+    """Return the run's only branch, bound to this agent; create it if necessary.
 
     Raises:
-        ConfigError: The name is that of another kind of run.
-        FingerprintError: It was recorded with another agent.
+        ConfigError: A run of another kind has this name.
+        FingerprintError: The run was recorded with another agent.
     """
     run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run is None:
@@ -123,7 +123,7 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
 
 
 def recent_requests(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedRequest]:
-    """Return the last `most` requests of the branch that were answered, oldest first."""
+    """Return the last `most` answered requests of the branch, oldest first."""
     rows = db.execute(
         """SELECT call_id, request_hash, slot, turn, nth FROM calls WHERE branch_id = ?
             ORDER BY call_id DESC LIMIT ?""",
@@ -133,14 +133,14 @@ def recent_requests(db: sqlite3.Connection, branch_id: int, most: int) -> list[R
 
 
 def reply_of(db: sqlite3.Connection, call_id: int) -> Message:
-    """Return the reply in that row."""
+    """Return the reply of a call."""
     row = db.execute("SELECT reply, codec FROM call_bodies WHERE call_id = ?", (call_id,))
     message: Message = unpack(*row.fetchone())
     return message
 
 
 def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
-    """Count what the branch holds."""
+    """Count the requests, conversations and failures of the branch."""
     row = db.execute(
         """SELECT count(*) AS requests, count(DISTINCT slot) AS conversations,
              (SELECT count(*) FROM failures f WHERE f.branch_id = :branch) AS failed
@@ -151,7 +151,7 @@ def traffic(db: sqlite3.Connection, branch_id: int) -> Traffic:
 
 
 def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversation]:
-    """Yield each conversation of the branch, in the order they began."""
+    """Yield the conversations of the branch in the order in which they began."""
     rows = db.execute(
         """SELECT slot, max(call_id), count(*) FROM calls WHERE branch_id = ?
             GROUP BY slot ORDER BY slot""",
@@ -162,7 +162,7 @@ def conversations(db: sqlite3.Connection, branch_id: int) -> Iterator[Conversati
 
 
 def _line(db: sqlite3.Connection, last: int) -> list[Message]:
-    """Return all messages up to a call's reply: each call holds what is new in it."""
+    """Return all messages up to a call's reply, joined from the new messages of each call."""
     parts, call_id = list[list[Message]](), last
     while call_id is not None:
         row = db.execute(

@@ -1,4 +1,4 @@
-"""Values that the store takes and gives."""
+"""Values that are passed to the store and returned by it."""
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -9,53 +9,53 @@ from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep,
 
 RunKind = Literal["practice", "eval", "train"]
 ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]
-"""Kind of a run as a person reads it."""
+"""Kind of a run as shown to a person."""
 Cause = Literal["start", "restart", "rejudge"]
 
 Purpose = Literal["practice", "test", "select", "effect", "rejudge", "train", "trial", "recorded"]
-"""Why a run is made; `store/schema/1.sql` says what each purpose means."""
+"""Purpose of a run; `store/schema/1.sql` explains each one."""
 
 EFFECT: Purpose = "effect"
-"""Purpose of an evaluation that shows each rollout half of a library: it has no score."""
+"""Purpose of an evaluation that shows each rollout half of a library, and so has no score."""
 
 
 @dataclass(frozen=True, slots=True)
 class Played:
     """The agent that a branch plays; the fields are its columns.
 
-    Branches with the same agent, weights and prompt play alike, whatever their runs are called.
+    Branches with the same agent, weights and prompt are comparable, whatever their runs are called.
     """
 
     model: str | None = None
-    """Model that answers; None for an own agent that names none."""
+    """Model that answers; None for a user's own agent with an unknown model."""
     k: int | None = None
-    """Attempts at a question, as configured; None for a recorded run."""
+    """Configured number of attempts at a question; None for a recorded run."""
     seed: int | None = None
     """Seed of an evaluation, or of the evaluations of a practice run."""
     agent_sha: bytes | None = None
     """Hash of the agent's settings without its instructions."""
     weights_sha: bytes | None = None
-    """Hash of the trained weights that are asked; None for any other model."""
+    """Hash of the trained weights in use; None for any other model."""
     library_sha: bytes | None = None
-    """Hash of the library of an evaluation, also within its instructions; None without one."""
+    """Hash of the library of an evaluation, even if it is in its instructions; None without one."""
     prompt_sha: bytes | None = None
     """Hash of the system prompt of an evaluation; None for a run with several."""
 
 
 @dataclass(frozen=True, slots=True)
 class TestSet:
-    """Questions that a practice run's agent is tested on, as configured."""
+    """Test questions of a practice run's agent, as configured."""
 
     dataset: str | None = None
     """Name of the dataset, or a file; None if the configuration names neither."""
     k: int = 1
     limit: int | None = None
-    """Most questions of an evaluation on the way; None for all."""
+    """Maximum number of questions of an evaluation during the run; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeRecord:
-    """A verify function as it was: what its verdicts are filed under."""
+    """A version of a verify function, to which its verdicts belong."""
 
     sha: bytes
     name: str
@@ -65,7 +65,7 @@ class JudgeRecord:
 
 @dataclass(frozen=True, slots=True)
 class RunSpec:
-    """Wish of a command: the name of a run, and the keys that a branch of it is bound to."""
+    """Spec of a run for a command: its name, and the keys that a branch is bound to."""
 
     name: str
     exp_id: str
@@ -81,28 +81,28 @@ class RunSpec:
     seed: int | None = None
     base_model: str | None = None  # of a training run; for `k` and `seed`, see `Played`
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Prompt texts by name; a run goes on with the ones stored at its start."""
+    """Prompt texts by name; a resumed run uses the texts stored at its start."""
     library: Library = field(default_factory=Library)
-    """Library that an evaluation plays, or that a new practice run starts from."""
+    """Library that an evaluation uses, or that a new practice run starts with."""
     tests: TestSet = field(default_factory=TestSet)
     simulated: bool = False
     parent_run: str | None = None
     parent_step: int | None = None
     reuses: int | None = None
-    """Branch of another run whose calls may answer for a run that this begins."""
+    """Branch of another run whose calls may answer the requests of a new run."""
     addresses: Mapping[str, str] = field(default_factory=dict, repr=False)
     """`student_at` and `judge_at` → `Endpoint.address`, secrets included; {} if they are unknown.
 
     Only evaluations lend answers, so only they have addresses.
     """
     fence_key: bytes | None = field(default=None, repr=False)
-    """Secret of the fences of a new run; None has one made. A run that scores another's rollouts
-    takes that one's: both file a prompt under the same address, where it is paid once."""
+    """Secret of the fences of a new run; None makes one. A run that scores another's rollouts takes
+    over its secret: both store a prompt under the same address, so that it is paid once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """Steps `first` … `end`-1 of a run are the ones of this branch."""
+    """The steps `first` … `end`-1 of a run, which this branch holds."""
 
     branch_id: int
     first: int
@@ -111,29 +111,29 @@ class Segment:
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """The branch a command works on, and whose steps stand before its own."""
+    """The branch that a command works on, and the branches that hold the steps before its own."""
 
     id: int
     run: str
     from_step: int
     line: tuple[Segment, ...]
-    """Newest first; together they cover every step from 0 on."""
+    """Segments, newest first; together they cover every step from 0 on."""
     judge_id: int
     dataset_id: int
-    """Dataset's row; 0 for a recorded run, which has neither dataset nor judge."""
+    """Row of the dataset; 0 for a recorded run, which has neither dataset nor judge."""
     library: Library
     """Library before `from_step`."""
     prompts: Mapping[str, str]
     played: Played = field(default_factory=Played)
     tests: TestSet = field(default_factory=TestSet)
     identity: Mapping[str, Any] = field(default_factory=dict)
-    """Keys it is bound to. See `RunSpec`."""
+    """Keys that the branch is bound to. See `RunSpec`."""
     reuses: tuple[int, ...] = ()
-    """Branches whose calls may answer for this one's: the same work, config or name changed."""
+    """Branches of the same work, with another config or name, whose calls may answer requests."""
     fence_key: bytes = field(default=b"", repr=False)
     """Secret of the fences in its prompts."""
     notices: tuple[str, ...] = ()
-    """Decisions about resuming, for a person."""
+    """Decisions about resuming, for a person to read."""
 
     def holder(self, step: int) -> int:
         """Return the branch that holds a step on this line."""
@@ -142,7 +142,7 @@ class Branch:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """A step as it stands."""
+    """A step in its current state."""
 
     branch_id: int
     plan: PlannedStep
@@ -152,44 +152,44 @@ class StepRow:
     played_by: int | None = None
     stats: Mapping[str, Any] | None = None
     left_out: frozenset[int] | None = None
-    """Slots of the groups that are not played; None while that is not decided, or never is."""
+    """Slots of groups that are not played; None until that is decided, or if it never is."""
 
     @property
     def library(self) -> str | None:
-        """Name of the library after the step; None until it has made one."""
+        """Name of the library after the step; None before it exists."""
         return f"L{self.library_out}" if self.library_out else None
 
     @property
     def groups(self) -> int:
-        """Number of groups that are played; the largest possible while that is not decided."""
+        """Number of groups to play; the maximum while that is undecided."""
         return sum(k > 0 for _, k in self.plan.slots) - len(self.left_out or ())
 
     @property
     def rollouts(self) -> int:
-        """Number of planned rollouts; the largest possible while that is not decided."""
+        """Number of planned rollouts; the maximum while that is undecided."""
         slots = range(len(self.plan.slots))
         return sum(self.attempts(slot) for slot in slots)
 
     def attempts(self, slot: int) -> int:
-        """Return how many rollouts a group plans."""
+        """Return the number of rollouts that a group plans."""
         if self.left_out is not None and slot in self.left_out:
             return 0
         return self.plan.slots[slot][1]
 
     @property
     def pauses(self) -> int:
-        """How often the step was paused because no comparison was of use."""
+        """Number of times that the step was paused because no comparison was usable."""
         return int((self.stats or {}).get("pauses", 0))
 
     @property
     def mean_over(self) -> MeanOver:
-        """Rollouts that the step's mean reward is over."""
+        """Rollouts that count in the step's mean reward."""
         over: MeanOver = (self.stats or {}).get("mean_reward_over", "all")
         return over
 
     @property
     def closed(self) -> bool:
-        """True when only its library and its stats are still read."""
+        """True if the step is closed: then only its library and its stats are still read."""
         return self.status in ("closed", "merge_failed")
 
 
@@ -202,12 +202,12 @@ class RolloutPrompt:
     system: str
     library_id: int | None
     left_out: tuple[str, ...] = ()
-    """Experiences of that library that do not stand in `system`."""
+    """IDs of that library's experiences that are not in `system`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """Reason for a rollout without a verdict."""
+    """Reason why a rollout has no verdict."""
 
     reason: str
     """`verify` or `judge`."""
@@ -229,40 +229,40 @@ class GroupRow:
     status: Literal["scored", "distilled", "uniform", "too_few", "failed"]
     reason: str | None = None
     unanswered: bool = False
-    """True when it failed because a request of the teacher's got no answer."""
+    """True if it failed because a request of the teacher's got no answer."""
     library_id: int | None = None
-    """The library its attempts were shown; None means that the step began with."""
+    """Library in the prompts of its attempts; None means the step's `library_in`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """A question's group in one step: under which library it was played, and how it went."""
+    """A question's group in one step: its library and its result."""
 
     sample_id: int
     library_id: int | None
     reward: float
     """Mean over its scored attempts."""
     scored: int
-    """Number of these."""
+    """Number of scored attempts."""
     mean: float
     """Mean reward of the whole step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Votes and plays that closed steps hold on the experiences of a library."""
+    """Votes and plays of closed steps on the experiences of a library."""
 
     votes: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
-    """`E12` → sample id → votes for it less votes against it."""
+    """`E12` → sample id → votes for it minus votes against it."""
     plays: Sequence[Play] = ()
-    """Plays of the samples that voted, or were asked for; oldest first."""
+    """Plays of the samples that voted or were requested, oldest first."""
     shown: Mapping[int, Set[str]] = field(default_factory=dict)
-    """Library id → which of the experiences it holds with the text they have now."""
+    """Library id → the experiences that it contains with their current text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Approval:
-    """A held operation that a person approved, and the edit that it becomes."""
+    """A held operation that a person approved, and the resulting edit."""
 
     held: int
     """Row of the held operation."""
@@ -271,7 +271,7 @@ class Approval:
 
 @dataclass(frozen=True, slots=True)
 class Approvals:
-    """Held operations that enter a library, and what they make of it."""
+    """Held operations that enter a library, and the resulting library."""
 
     approved: Sequence[Approval]
     library: Library
@@ -284,16 +284,16 @@ class StepResult:
     groups: Sequence[GroupRow]
     distilled: Sequence[Distilled]
     edits: Sequence[Edit]
-    """Merged operations, refused ones too, then removals that no merge asked for."""
+    """Merged operations, including refused ones, followed by removals that no merge requested."""
     library: Library
-    """Library before with exactly these edits; the step is not closed with another one."""
+    """Library before with exactly these edits; any other library is refused."""
     stats: Mapping[str, Any]
     failed: str | None = None
-    """Reason for a failed merge; `library` is then the one the step began with."""
+    """Reason for a failed merge; `library` is then unchanged."""
     unanswered: bool = False
-    """True when it failed because its request got no answer."""
+    """True if the merge failed because its request got no answer."""
     approvals: Approvals | None = None
-    """Held operations that were approved while the step was under way, to come after its edits."""
+    """Held operations approved while the step was open; they are applied after its edits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,20 +309,20 @@ class UpdateRow:
     """Norm of the gradient before it was clipped."""
     entropy: float | None
     kl: float | None
-    """Mean divergence from the base model; None where `beta` is 0."""
+    """Mean divergence from the base model; None if `beta` is 0."""
     clip_low: float | None
-    """Share of the tokens whose ratio was clipped from below."""
+    """Share of the tokens with a ratio clipped from below."""
     clip_high: float | None
     uniform_share: float
-    """Share of the groups with equal rewards: they taught nothing."""
+    """Share of the groups with equal rewards, which taught nothing."""
     tokens: int
     """Tokens of the step's prompts and answers."""
     seconds: float
-    """Wall time of the update; of the first one in a step with its rollouts and their scores."""
+    """Wall time of the update; for the first in a step, including rollouts and scoring."""
 
     @property
     def clipped(self) -> float | None:
-        """Share of the tokens whose ratio was clipped; None where it is not known."""
+        """Share of the tokens with a clipped ratio; None if it is unknown."""
         known = [share for share in (self.clip_low, self.clip_high) if share is not None]
         return sum(known) if known else None
 
@@ -332,9 +332,9 @@ class CheckpointRow:
     """A checkpoint on disk; the fields are the columns of its row."""
 
     step: int
-    """Last step that is in it."""
+    """Last step included in it."""
     path: str
-    """Folder, relative to the one of the database where it lies below that."""
+    """Folder, relative to the database's folder if it is below that."""
     sha256: bytes
     """Hash of its weights: of the adapter, or of the whole model."""
     bytes: int
@@ -386,15 +386,15 @@ class RunRow:
 
     @property
     def shown_kind(self) -> str:
-        """Kind as a person reads it: a run of purpose `effect` is no evaluation to them."""
+        """Kind as shown to a person, to whom a run of purpose `effect` is not an evaluation."""
         return EFFECT if self.purpose == EFFECT else self.kind
 
     @property
     def learns(self) -> bool:
-        """True for a run on whose way the agent changes: what it asks twice is asked of two."""
+        """True if the agent changes during the run, so that two visits test different agents."""
         return self.kind in ("practice", "train")
 
     @property
     def has_score(self) -> bool:
-        """True for an evaluation of one agent: the mean of its rewards says how good that is."""
+        """True for an evaluation of one agent, whose mean reward measures the agent."""
         return self.kind == "eval" and self.purpose != EFFECT

@@ -1,6 +1,6 @@
-"""Which branch a command works on: a new one, the newest, or one that starts in the middle.
+"""Choice of the branch that a command works on: a new, the newest or a restarted one.
 
-Pure, so that every case is a row of a test.
+The decision is a pure function, so that tests can list every case as a row.
 """
 
 from collections.abc import Mapping
@@ -18,35 +18,36 @@ from grpo_practice.store.bound_keys import (
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The newest branch of a run, as far as the decision needs it."""
+    """Data about the newest branch of a run that the decision needs."""
 
     cause: str
     from_step: int
     identity: Mapping[str, Any]
     recorded: int
-    """Steps of the run with something closed: 1 + the last closed one."""
+    """Number of recorded steps of the run: 1 + the last closed one."""
     own_closed: int
-    """Closed steps that this branch itself holds."""
+    """Number of closed steps in this branch itself."""
     finished: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """A run's first branch."""
+    """Begin the first branch of a run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resume:
-    """Go on with the newest branch."""
+    """Resume the newest branch."""
 
     notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Rebind:
-    """Replace the newest branch under a changed configuration; its answers are used.
+    """Replace the newest branch under a changed configuration, and reuse its answers.
 
-    The branch has closed nothing, or an edited verify function scores the stored answers again.
+    Either the branch has closed no step, or an edited verify function scores the stored answers
+    again.
     """
 
     notice: str
@@ -54,11 +55,11 @@ class Rebind:
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """A new branch: steps before `step` are kept, `step` and later are played afresh."""
+    """Begin a new branch: steps before `step` are kept, `step` and later ones are played again."""
 
     step: int
     goes_on: bool = False
-    """True if `step` is open: calls that it has made already may be reused."""
+    """True if `step` is open, so that its existing calls may be reused."""
 
 
 ResumeDecision = Start | Resume | Rebind | Restart
@@ -73,15 +74,15 @@ def resume_decision(
     again: bool = False,
     whole: bool = False,
 ) -> ResumeDecision:
-    """Return what to do, given how the run stands.
+    """Return how to continue a run, based on its newest branch.
 
-    `head` is its newest branch, None for a run that is not there yet; `identity`, what the command
-    would bind it to. `again` repeats a restart that is under way or finished; a `whole` run, an
-    evaluation, can only be restarted as a whole.
+    `head` is the newest branch, None for a new run; `identity` is the identity that the command
+    would bind the run to. `again` repeats a restart that is in progress or finished. A `whole` run,
+    which is an evaluation, can only be restarted as a whole.
 
     Raises:
-        FingerprintError: Closed steps were made under another identity and nothing says restart.
-        ConfigError: `restart_step` is not among what is recorded.
+        FingerprintError: Closed steps have another identity, and no restart was requested.
+        ConfigError: `restart_step` is beyond the recorded steps.
     """
     recorded = head.recorded if head else 0
     if restart_step is not None and not 0 <= restart_step <= recorded:
@@ -96,13 +97,13 @@ def resume_decision(
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
     is_new_method = any(change.key == METHOD for change in changes)
-    # A finished run is only read, whichever version merged it.
+    # A finished run is only read, so the version of the method that merged it does not matter.
     if not changes or (head.finished and is_new_method and len(changes) == 1):
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
         return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
-    # A branch that was restarted in the middle has only some of its answers.
+    # A branch that was restarted at a later step holds only some of the answers.
     if whole and head.from_step == 0 and is_edited_verify(changes):
         return Rebind(f"{run}: the verify function has changed; it scores the stored answers again")
     if whole:

@@ -1,4 +1,4 @@
-"""Rollouts and verdicts: one row an attempt, one verdict a verify function."""
+"""Rollouts and verdicts: one row per attempt, one verdict per verify function."""
 
 import json
 import sqlite3
@@ -18,7 +18,7 @@ from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
 from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
 HEAD = 160
-"""Characters of a response kept in the narrow row."""
+"""Number of characters of a response kept in the narrow row."""
 
 JUDGED = """
   CASE WHEN v.error IS NOT NULL THEN 'error' WHEN r.outcome = 'error' AND v.reward IS NOT NULL
@@ -27,16 +27,16 @@ JUDGED = """
     WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.reason END AS judged_reason,
   CASE WHEN v.error IS NOT NULL THEN v.error
     WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS judged_error"""
-"""How a rollout `r` ended, for the function whose verdict `v` is.
+"""Outcome of a rollout `r`, according to the verify function with the verdict `v`.
 
-An answer that this function could not score is an error; one that only another function could
-not score is none.
+An answer that this function could not score is an error; an answer that only another function could
+not score is not.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Save:
-    """An attempt to be recorded, and where."""
+    """An attempt to store, with its position and prompt."""
 
     branch_id: int
     step: int
@@ -46,7 +46,7 @@ class Save:
 
     @property
     def key(self) -> Row:
-        """The columns that a rollout is found by."""
+        """Columns that identify a rollout."""
         return {
             "branch_id": self.branch_id,
             "step": self.step,
@@ -60,9 +60,9 @@ _OF_KEY = """FROM rollouts WHERE branch_id = :branch_id AND step = :step AND slo
 _BODY = f"""INSERT INTO rollout_bodies (rollout_id, response) SELECT rollout_id, :response {_OF_KEY}
 ON CONFLICT DO UPDATE SET response = excluded.response"""
 _VERDICT_FIELDS = [field.name for value in (Verdict, Unscored) for field in fields(value)]
-"""Columns of a verdict: each field of its value has the column of its name."""
+"""Columns of a verdict, named like the fields of its values."""
 _VERDICT_COLUMNS = ["judge_id", *_VERDICT_FIELDS]
-# The first reward stands; an error only until there is one. INSERT OR REPLACE would delete the row.
+# The first reward stays; an error is replaced by a reward. INSERT OR REPLACE would delete the row.
 _FIRST_STANDS = f"""ON CONFLICT DO UPDATE
   SET {", ".join(f"{name} = excluded.{name}" for name in _VERDICT_FIELDS)} WHERE reward IS NULL"""
 _VERDICT = f"""INSERT INTO verdicts (rollout_id, {", ".join(_VERDICT_COLUMNS)})
@@ -70,18 +70,18 @@ SELECT rollout_id, :{", :".join(_VERDICT_COLUMNS)} {_OF_KEY} {_FIRST_STANDS}"""
 
 
 def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
-    """Insert each attempt's row, its response, and its verdict where it has one.
+    """Insert each attempt's row, its response, and its verdict if it has one.
 
-    A row that has no verdict (a failed attempt) is brought up to date; one that has is left.
+    A row without a verdict (a failed attempt) is updated; a row with a verdict stays unchanged.
     """
     texts = {save.prompt.system for save in saves}
     systems = {text: put_text(db, text, text_sha(text)) for text in texts}
     at = now()
     rows = [save.key | _columns(save, systems[save.prompt.system], at) for save in saves]
-    # Every column that is written is brought up to date, also one that a later version adds.
+    # Update every column that is written, including those that a later version adds.
     changed = ", ".join(f"{c} = excluded.{c}" for c in rows[0] if c not in saves[0].key)
     insert_all(db, "rollouts", rows, more=f"ON CONFLICT DO UPDATE SET {changed}")
-    # By the rollout's key: executemany() gives no ids, nor does an upsert that updates.
+    # Found by the rollout's key: executemany() returns no ids, nor does an upsert that updates.
     db.executemany(_BODY, [s.key | {"response": s.rollout.played.response} for s in saves])
     db.executemany(
         _VERDICT,
@@ -95,7 +95,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
 
 
 def _columns(save: Save, system_sha: bytes, finished_at: str) -> Row:
-    """Return what a rollout's row says of the rollout, by column."""
+    """Return the columns of a rollout's row that describe the rollout."""
     rollout, played = save.rollout, save.rollout.played
     return {
         "sample_id": rollout.sample.id,
@@ -126,7 +126,7 @@ def _verdict_columns(judge_id: int, verdict: Verdict | Unscored) -> Row:
 def put_verdict(
     db: sqlite3.Connection, rollout_id: int, judge_id: int, verdict: Verdict | Unscored
 ) -> None:
-    """Insert the verdict of a verify function on a rollout, or why there is none."""
+    """Insert a verify function's verdict on a rollout, or the reason for having no verdict."""
     row = {"rollout_id": rollout_id} | _verdict_columns(judge_id, verdict)
     insert(db, "verdicts", row, more=_FIRST_STANDS)
 
@@ -140,7 +140,7 @@ def stored(
     slot: int | None = None,
     attempt: int | None = None,
 ) -> dict[tuple[int, int], tuple[int, Rollout]]:
-    """Return (slot, attempt) → (rollout_id, rollout) for what is already there of a step.
+    """Return (slot, attempt) → (rollout_id, rollout) for all stored rollouts of a step.
 
     `slot`, `attempt`: the only group and the only attempts to read; None reads all.
     """
@@ -155,8 +155,8 @@ def stored(
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
             WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)
               AND (? IS NULL OR r.attempt = ?)""",
-        # Of this branch's own verify function: a rollout that was scored
-        # again has several verdicts.
+        # Only verdicts of this branch's verify function: a rollout that was
+        # scored again has several.
         (branch.judge_id, held_by, step.plan.step, slot, slot, attempt, attempt),
     ).fetchall()
     found, own = {}, transcripts and _own_agent(db, held_by)
@@ -190,7 +190,7 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
 
 
 def system_prompts(db: sqlite3.Connection, step: StepRow, slot: int) -> dict[int, str]:
-    """Return attempt → the system prompt it was played with, of one group."""
+    """Return attempt → its system prompt, for one group."""
     rows = db.execute(
         """SELECT attempt, body FROM rollouts JOIN texts ON sha256 = system_sha
             WHERE branch_id = ? AND step = ? AND slot = ?""",
@@ -207,17 +207,17 @@ def usage_of(row: sqlite3.Row) -> Usage:
 def transcript(
     db: sqlite3.Connection, place: tuple[int, int, int, int], lenders: Sequence[int]
 ) -> list[Message]:
-    """Return the conversation of a rollout, put together from its calls; see `turns_of`."""
+    """Return the conversation of a rollout, assembled from its calls; see `turns_of`."""
     return conversations(turns_of(db, place, lenders))
 
 
 def turns_of(
     db: sqlite3.Connection, place: tuple[int, int, int, int], lenders: Sequence[int]
 ) -> list[Turn]:
-    """Return the calls that a rollout's conversation is put together from.
+    """Return the calls that make up a rollout's conversation.
 
-    `place`: (branch_id, step, slot, attempt). Each call holds the messages since the one it
-    continues, so the last call's line of descent is the whole of it. `lenders`: branches
+    `place`: (branch_id, step, slot, attempt). Each call holds the messages since the call it
+    continues, so the last call and its ancestors hold the whole conversation. `lenders`: branches
     whose calls may have answered.
     """
     branch_id, *rest = place
@@ -231,16 +231,16 @@ def turns_of(
             (branch, *rest),
         )
         here = {row["call_id"]: _turn(row) for row in rows}
-        # The newest branch with calls says how the rollout ended; older ones lend their turns.
+        # The newest branch with calls determines the end; older ones only contribute turns.
         ends = ends or list(here)
         turns |= here
-    # The user's own agent may hold several conversations at once, and all of them count.
+    # The user's own agent may have several conversations at once, and all of them count.
     if not _own_agent(db, branch_id):
         ends = ends[-1:]
     told = dict[int, Turn]()
     for end in ends:
         at: int | None = end
-        # Conversations that fork share their beginning.
+        # Stop at a known call: conversations that fork share their beginning.
         while at is not None and at not in told:
             told[at] = turns[at]
             at = turns[at].prev_call_id
@@ -262,7 +262,7 @@ def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
 
 
 def unpack(blob: bytes, codec: int) -> Any:
-    """Return a stored JSON body; raise StoreError where it is damaged."""
+    """Return a stored JSON body; raise StoreError if it is damaged."""
     try:
         return json.loads(zlib.decompress(blob) if codec else blob)
     except (zlib.error, ValueError) as e:

@@ -1,4 +1,4 @@
-"""Names of the runs that evaluate libraries, and of what is made of recorded runs."""
+"""Names of runs that evaluate libraries, and of datasets made from recorded runs."""
 
 import re
 import shlex
@@ -12,12 +12,12 @@ _SELECTS = "data="
 
 
 def eval_name(exp_id: str, *variants: str) -> str:
-    """Return `EXP/eval`, `EXP/eval/L1a2b3c4d`, `EXP/eval/agent/model=m`: one run for each."""
+    """Return `EXP/eval`, `EXP/eval/L1a2b3c4d`, `EXP/eval/agent/model=m`: a run per variant."""
     return "/".join([exp_id, "eval", *variants])
 
 
 def library_variant(library: Library) -> str:
-    """Return `L` and 8 digits of the hash: equal text is never evaluated twice."""
+    """Return `L` and 8 hex digits of the hash, so that equal text is never evaluated twice."""
     return f"L{library_sha(library).hex()[:8]}"
 
 
@@ -34,7 +34,7 @@ def train_name(exp_id: str) -> str:
 def weights_eval_name(run: str, dataset: str, sha: bytes, *, chooses: bool) -> str:
     """Return `EXP/train/eval/data=NAME/1a2b3c4d`: an evaluation of weights by their hash.
 
-    One that chooses nothing is called `test=NAME`.
+    An evaluation that is not used to choose weights gets `test=NAME` instead.
     """
     part = select_variant(dataset)
     part = part if chooses else f"test={part.removeprefix(_SELECTS)}"
@@ -42,16 +42,16 @@ def weights_eval_name(run: str, dataset: str, sha: bytes, *, chooses: bool) -> s
 
 
 def trial_name(exp_id: str, number: int) -> str:
-    """Return `EXP/tune/3`: a trial of a search for better settings of training."""
+    """Return `EXP/tune/3`: a trial of a search for better training settings."""
     return f"{exp_id}/tune/{number}"
 
 
 def select_variant(dataset: str) -> str:
-    """Return the part of an evaluation's name that says it chooses among libraries."""
+    """Return the part of an evaluation's name that marks it as choosing among libraries."""
     return f"{_SELECTS}{Path(dataset).stem if '.' in dataset else dataset}"
 
 
 def questions_of(run: str) -> str:
-    """Return the command that makes a dataset of a recorded run's questions."""
+    """Return the command that makes a dataset from the questions of a recorded run."""
     name = re.sub(r"[^\w.-]+", "-", run).strip("-.") or "recorded"
     return f"grpo-practice data upload --from-run {shlex.quote(run)} --name {name}-questions"

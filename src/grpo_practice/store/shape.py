@@ -1,4 +1,4 @@
-"""Whether a file has the schema that this program makes: a stranger's view may never end."""
+"""Check that a file has exactly this program's schema: a stranger's view may never end."""
 
 import hashlib
 import sqlite3
@@ -11,7 +11,7 @@ from grpo_practice.store.migrate import migrate
 from grpo_practice.store.typed_rows import CHECK_HINT
 
 DIGEST = "180823ed4579d177ecc072368fbe4890edb5a2e3495959f3ff65ff3a60276df5"
-"""`digest` of the current schema. A file that has it needs no comparison, which takes 15 ms."""
+"""`digest` of the current schema; a matching file needs no full comparison, which takes 15 ms."""
 
 Objects = dict[tuple[str, str], tuple[str, str]]
 """(kind, name) → (table, SQL) of each table, view, index and trigger."""
@@ -20,7 +20,7 @@ Objects = dict[tuple[str, str], tuple[str, str]]
 def check_shape(db: sqlite3.Connection, path: Path) -> None:
     """Raise StoreError unless the schema is ours and no branch or library descends from itself.
 
-    Nothing else may be read before: reading follows views and ancestors to their end.
+    This check must come before any other query: queries follow views and ancestors to their end.
     """
     found = objects(db)
     faults = () if digest(found) == DIGEST else schema_faults(found)
@@ -35,7 +35,7 @@ def check_shape(db: sqlite3.Connection, path: Path) -> None:
 def schema_faults(found: Objects) -> Iterator[str | None]:
     """Yield None or a fault for each object of our schema, and for foreign triggers.
 
-    Tables, views and plain indexes of somebody else change nothing in what is stored.
+    Foreign tables, views and plain indexes are accepted, since they do not change stored data.
     """
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as made:
         migrate(made)
@@ -54,7 +54,7 @@ def schema_faults(found: Objects) -> Iterator[str | None]:
 
 
 def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Yield None or a fault for each branch and library: what it refers to was made before it."""
+    """Yield None or a fault for each branch and library: its references must be older."""
     for table, key, to, what in (
         ("branches", "branch_id", "parent_id", "descends from"),
         ("branches", "branch_id", "rebinds", "has its answers from"),
@@ -66,7 +66,7 @@ def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def objects(db: sqlite3.Connection) -> Objects:
-    """Return the objects of a schema, without SQLite's own and the record of migrations."""
+    """Return the objects of a schema, except for SQLite's own and the record of migrations."""
     rows = db.execute(
         """SELECT type, name, tbl_name, sql FROM sqlite_schema
             WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'

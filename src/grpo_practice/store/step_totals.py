@@ -1,4 +1,4 @@
-"""Totals of a closed step's rollouts: once all have their reward, they never change."""
+"""Totals of a closed step's rollouts, which never change once all have their reward."""
 
 import json
 import sqlite3
@@ -16,35 +16,35 @@ ROLLOUTS = """
 """
 """Rollouts of steps `s`, with the verdicts that count.
 
-`+s.step` keeps SQLite from spreading a range of steps to rollouts, which would read all of them
-once a step.
+`+s.step` keeps SQLite from applying a range of steps to rollouts, which would read all of them once
+per step.
 """
 
 
 UNSUMMED = f"{ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ? AND s.sums IS NULL"
-"""The rollouts of a segment of a line that are in no sums."""
+"""Rollouts in a segment of a line that are not included in stored sums."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """Totals of one step, in which every rollout has its reward."""
+    """Totals of one step in which every rollout has its reward."""
 
     rollouts: int
     model_ms: int
     outcomes: list[list[Any]]
-    """[outcome, reason or None, how many]."""
+    """[outcome, reason or None, count]."""
     mute: int
-    """Answers that were cut before they began."""
+    """Answers that were cut before their first character."""
     late: int
     """Rollouts that our own deadline ended."""
     slots: list[list[Any]]
     """[slot, scored, correct, sum of rewards, sum of their squares]."""
     unasked: int
-    """Answers for which no model was asked."""
+    """Answers given without a request to a model."""
 
 
 def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
-    """Write the step's totals when every rollout in it has its reward; else none."""
+    """Write the step's totals if every rollout in it has its reward; otherwise clear them."""
     place = (branch_id, step)
     where = "WHERE s.branch_id = ? AND s.step = ?"
     row = db.execute(
@@ -56,7 +56,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
         place,
     ).fetchone()
     sums = None
-    # A rollout without a reward is tried again, and sums of it would then be wrong for ever.
+    # A rollout without a reward is retried, which would leave the stored sums wrong forever.
     if row[0] and row[0] == row[1]:
         outcomes = db.execute(
             f"""SELECT CASE WHEN r.outcome = 'error' THEN 'ok' ELSE r.outcome END,
@@ -80,7 +80,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
     db.execute("UPDATE steps SET sums = ? WHERE branch_id = ? AND step = ?", (sums, *place))
 
 
-# Rewards are floats: a computed 1 may be a little less.
+# Rewards are floats: a computed 1 may be slightly less.
 TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
   coalesce(sum(v.reward), 0.0) AS total, coalesce(sum(v.reward * v.reward), 0.0) AS total_sq"""
 
@@ -88,9 +88,9 @@ TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
 def totals_by_step(
     db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False
 ) -> dict[int, Sums]:
-    """Return step → its totals, where it has them. `place`: branch, first step, end.
+    """Return step → its totals, for steps with totals. `place`: branch, first step, end.
 
-    `slots`: with those by slot, which are most of it.
+    `slots`: also return the totals by slot, which are most of the data.
     """
     told = "sums" if slots else "json_set(sums, '$.slots', json('[]'))"
     rows = db.execute(
@@ -102,6 +102,6 @@ def totals_by_step(
 
 
 def on_line(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
-    """Yield (step, its totals) of the branch's line, without their slots."""
+    """Yield (step, its totals) of the branch's line, without the totals by slot."""
     for segment in branch.line:
         yield from totals_by_step(db, (segment.branch_id, segment.first, segment.end)).items()

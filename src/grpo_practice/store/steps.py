@@ -1,4 +1,4 @@
-"""Plans: which samples each step plays, stored before anything is played."""
+"""Plans: the samples that each step plays, stored before anything is played."""
 
 import json
 import sqlite3
@@ -16,13 +16,13 @@ _OF_SEGMENT = "WHERE branch_id = ? AND step >= ? AND step < ?"
 
 
 def planned(branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep]) -> list[StepRow]:
-    """Return the rows of a branch's line with these steps planned; a planned one may only grow.
+    """Return the rows of a branch's line with these steps planned; existing plans can only grow.
 
     More attempts for a slot (a larger `pass_k`) reopen the step.
     """
     found = {row.plan.step: row for row in rows}
     for step in steps:
-        # Held by the parent: a row of this branch would be on no line.
+        # The parent holds these steps: a row of this branch would be on no line.
         if step.step < branch.from_step:
             continue
         row = found.get(step.step)
@@ -43,7 +43,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
         if known is None:
             insert(db, "steps", _planned(branch, row.plan))
         elif known != row:
-            # closed_at stays: that the step was closed once binds the run to its configuration.
+            # closed_at stays: a step that was once closed binds the run to its configuration.
             db.execute(
                 """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
                     WHERE branch_id = ? AND step = ?""",
@@ -54,7 +54,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
 def play_elsewhere(
     db: sqlite3.Connection, branch: Branch, steps: Iterable[tuple[PlannedStep, int]]
 ) -> None:
-    """Insert steps whose rollouts another branch holds: only verdicts are made here."""
+    """Insert steps that only make verdicts, because their rollouts belong to another branch."""
     rows = [{**_planned(branch, step), "played_by": held_by} for step, held_by in steps]
     insert_all(db, "steps", rows, more="ON CONFLICT DO NOTHING")
 
@@ -77,7 +77,7 @@ def on_line(db: sqlite3.Connection, branch: Branch) -> list[StepRow]:
 
 
 def one_on_line(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | None:
-    """Return one step of a branch's line; None where it is not planned."""
+    """Return one step of a branch's line; None if it is not planned."""
     row = db.execute(
         "SELECT * FROM steps WHERE branch_id = ? AND step = ?", (branch.holder(step), step)
     ).fetchone()
@@ -85,13 +85,13 @@ def one_on_line(db: sqlite3.Connection, branch: Branch, step: int) -> StepRow | 
 
 
 def last(db: sqlite3.Connection, branch: Branch) -> int | None:
-    """Return the number of the last step that a branch's line plans; None where there is none."""
+    """Return the number of the last planned step on a branch's line; None without a plan."""
     found = rows_on_line(db, branch, f"SELECT max(step) FROM steps {_OF_SEGMENT}")
     return max((step for (step,) in found if step is not None), default=None)
 
 
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
-    """Return how many groups a branch's line plans, and the samples that are not to be asked."""
+    """Return the number of groups planned on a branch's line, and the samples not to ask."""
     sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")
     unasked = rows_on_line(
         db,
@@ -120,13 +120,13 @@ def row_of(row: sqlite3.Row) -> StepRow:
 def uniform_before(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) -> set[int]:
     """Return the step's samples whose last group in an earlier epoch had nothing to compare.
 
-    On the branch's line, so that a restart finds what the run found.
+    Only groups on the branch's line count, so that a restart gets the same result as the run.
     """
     epoch_begins = plan.step - plan.batch
-    # One parameter as JSON: SQLite limits how many a statement has, and a batch may be larger.
+    # One JSON parameter: SQLite limits the number of parameters, and a batch may be larger.
     ids = json.dumps(sorted({sample for sample, _ in plan.slots}))
     last = dict[int, str]()
-    # Oldest first, so that a later group takes the place of an earlier one.
+    # Oldest first, so that a later group replaces an earlier one.
     for segment in sorted(branch.line, key=lambda s: s.first):
         last |= dict(
             db.execute(
@@ -146,9 +146,9 @@ def open_step(
     library_id: int | None,
     left_out: Iterable[int] | None = None,
 ) -> None:
-    """Mark the step as under way, with this library and without the groups in these slots."""
+    """Mark the step as open, with this library and without the groups in these slots."""
     db.execute(
-        # A closed step is never reopened here; `plan` alone does that, where a step grows.
+        # Never reopens a closed step; only `plan` does that, when a step grows.
         """UPDATE steps SET status = 'open', library_in = ?, left_out = ?
             WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
         (library_id, None if left_out is None else json.dumps(sorted(left_out)), branch_id, step),
@@ -156,7 +156,7 @@ def open_step(
 
 
 def pause_step(db: sqlite3.Connection, branch_id: int, step: int, pauses: int) -> None:
-    """Store how often an open step was paused because no comparison was of use."""
+    """Store how often an open step was paused because no comparison was usable."""
     db.execute(
         """UPDATE steps SET stats = json_object('pauses', ?)
             WHERE branch_id = ? AND step = ? AND status = 'open'""",

@@ -1,4 +1,4 @@
-"""The one database file, behind methods named for what they are for."""
+"""The database file, with methods named after their purpose."""
 
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -57,13 +57,13 @@ Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
 
 
 _STATUS = {PausedError: "paused", StoppedError: "stopped", PrunedError: "stopped"}
-"""Status of a run after an error; after any other one it has failed."""
+"""Status of a run after these errors; any other error makes it `failed`."""
 
 
 class Store(OpenStore):
-    """An open database, with methods named for what is written.
+    """An open database, with one method for each kind of write.
 
-    An awaited write is on disk when it returns, except a rollout: see `save_rollout`.
+    An awaited write is on disk when it returns, except for a rollout: see `save_rollout`.
     """
 
     # Datasets
@@ -77,7 +77,7 @@ class Store(OpenStore):
         replace: bool,
         after: DatasetRow | None = None,
     ) -> tuple[DatasetRow, bool]:
-        """Make the name hold these samples, all or none; return whether it is new, too."""
+        """Bind the name to all of these samples; return the dataset and whether it is new."""
         if not isinstance(samples, StagedSamples):
             with StagedSamples(samples) as staged:
                 return self.add_dataset(name, staged, origin=origin, replace=replace, after=after)
@@ -89,14 +89,14 @@ class Store(OpenStore):
     def add_datasets(
         self, parts: Mapping[str, Iterable[Sample]], *, origin: str, replace: bool
     ) -> list[tuple[DatasetRow, bool]]:
-        """Add several datasets, all or none."""
+        """Add several datasets, or no dataset if an error occurs."""
         add = partial(datasets.add, origin=origin, replace=replace)
         with ExitStack() as stack:
             staged = {n: stack.enter_context(StagedSamples(rows)) for n, rows in parts.items()}
             return self._write(lambda db: [add(db, name, rows) for name, rows in staged.items()])
 
     def hide_dataset(self, name: str) -> None:
-        """Free the name, or raise DataError without one; old runs keep the rows they used."""
+        """Free the name, or raise DataError if it is unknown; old runs keep the rows they used."""
         self.read(datasets.get, name)
         self._write(lambda db: datasets.hide(db, name))
 
@@ -104,11 +104,11 @@ class Store(OpenStore):
 
     @contextmanager
     def lock(self, run: str) -> Iterator[None]:
-        """Keep everybody else from writing the run.
+        """Keep all other processes and threads from writing the run.
 
         Raises:
-            LockedError: Another process does, which the message names, or another thread.
-            StoreError: Nothing can be written, or locked.
+            LockedError: Another process, named in the message, or another thread holds the lock.
+            StoreError: The database cannot be written or locked.
         """
         if self._locks is None:
             raise read_only(self.path)
@@ -122,14 +122,14 @@ class Store(OpenStore):
             yield
 
     def is_worked_on(self, run: str) -> bool:
-        """Return whether a process works on the run; one that was killed does not."""
+        """Return whether a living process works on the run."""
         if self._locks is not None:
             return self._locks.held_anywhere(run)
-        who = self.read(invocations.holder, run)  # of a database that can only be read
+        who = self.read(invocations.holder, run)  # a read-only database has no locks to ask
         return who is not None and who.may_live
 
     def close_dead(self, run: str) -> list[invocations.Holder]:
-        """End the invocations that died with the run open; for the holder of its lock."""
+        """Close the invocations of processes that died in the run; requires the run's lock."""
         return self._write(lambda db: invocations.close_dead(db, run))
 
     def begin(
@@ -140,7 +140,7 @@ class Store(OpenStore):
         restart_step: int | None = None,
         again: bool = False,
     ) -> Branch:
-        """Return the branch to work on, its steps planned; see `begin_all`."""
+        """Return the branch to work on, with its steps planned; see `begin_all`."""
         return self.begin_all([(spec, plan)], restart_step=restart_step, again=again)[0]
 
     def foresee(
@@ -151,9 +151,9 @@ class Store(OpenStore):
         restart_step: int | None = None,
         again: bool = False,
     ) -> tuple[Branch, list[StepRow]]:
-        """Return the branch and the steps that `begin` would make or go on with; write nothing."""
+        """Return the branch and the steps that `begin` would make or resume; write nothing."""
         branch = self.read(branches.foresee, spec, restart_step=restart_step, again=again)
-        # Past `read`, which would keep the steps under the id that all new branches have.
+        # Not through `read`, which would cache the steps under the id that all new branches share.
         rows = steps.on_line(self._db, branch)
         return branch, steps.planned(branch, rows, plan(branch, rows))
 
@@ -164,11 +164,13 @@ class Store(OpenStore):
         restart_step: int | None = None,
         again: bool = False,
     ) -> list[Branch]:
-        """Return the branches to work on, steps planned; when anything raises, nothing is stored.
+        """Return the branches to work on, with planned steps; store nothing if anything raises.
 
-        For the specs, `restart_step` and `again`, see `branches.begin`. From the branch and the
-        steps it has, a planner returns those it should have; it may look into the store, and may be
-        called twice.
+        For the specs, `restart_step` and `again`, see `branches.begin`. A planner gets a branch and
+        its
+        existing steps, and returns the steps that the branch should have. A planner may read the
+        store,
+        and may be called twice.
         """
 
         def work(db: sqlite3.Connection) -> list[Branch]:
@@ -183,7 +185,7 @@ class Store(OpenStore):
         return self._write(work)
 
     def record(self, spec: recorded_runs.RecordedSpec) -> Branch:
-        """Return the branch of the run that is recorded into. See `recorded_runs.begin`."""
+        """Return the branch of the run that recordings are added to. See `recorded_runs.begin`."""
         return self._write(lambda db: recorded_runs.begin(db, spec))
 
     def renew_config(self, branch: Branch, spec: RunSpec) -> None:
@@ -199,10 +201,10 @@ class Store(OpenStore):
         goes_on: bool = True,
         addresses: Mapping[str, str] | None = None,
     ) -> Iterator[int]:
-        """Record the block as one invocation, with how it ended; the run's status follows.
+        """Record the block as one invocation, and set the run's status by how the block ends.
 
-        One that does not go on with the run leaves its status, and is not named to go on with it.
-        For `addresses`, see `RunSpec`.
+        With `goes_on=False`, the invocation neither changes the run's status nor is suggested as
+        the command that continues the run. For `addresses`, see `RunSpec`.
         """
         invocation_id = self._write(
             partial(
@@ -221,7 +223,7 @@ class Store(OpenStore):
         except GrpoPracticeError as e:
             status = next((s for kind, s in _STATUS.items() if isinstance(e, kind)), "failed")
             code, reason = e.exit_code, str(e)
-            # The command as typed would pause again at once.
+            # The command as typed would pause again immediately.
             go_on = e.go_on if isinstance(e, PausedError) else None
             raise
         except Exception as e:
@@ -239,9 +241,9 @@ class Store(OpenStore):
             self._write(partial(end, exit_code=code, reason=reason, go_on=go_on))
 
     def delete_runs(self, runs: Sequence[str], *, with_dependants: bool = False) -> list[str]:
-        """Delete the runs and those they made, checkpoints on disk too; return their names.
+        """Delete the runs and the runs they made, with checkpoints on disk; return their names.
 
-        See `delete_run.doomed`, and `delete_run.delete`.
+        See `delete_run.doomed` and `delete_run.delete`.
         """
 
         def work(db: sqlite3.Connection) -> tuple[list[str], list[str]]:
@@ -251,23 +253,23 @@ class Store(OpenStore):
             return gone, paths
 
         gone, folders = self._write(work)
-        # After the rows: a row whose folder is gone would be a run that cannot go on.
+        # After the rows: a row without its folder would make a run that cannot continue.
         remove_checkpoints(self.path, folders)
         return gone
 
     # The work of a run
 
     def ledger(self, branch: Branch, invocation_id: int) -> SqlLedger:
-        """Return the ledger that this invocation's calls go through."""
+        """Return the ledger for the calls of this invocation."""
         with explained(self.path):
             return SqlLedger(self._db, self._writes, invocation_id, {branch.id: branch.reuses})
 
     def judge(self, judge: JudgeRecord) -> int:
-        """Return the row of a verify function as it is."""
+        """Return the row ID of a verify function in its current version; insert it if it is new."""
         return self._write(lambda db: branches.put_judge(db, judge))
 
     def plan_rejudge(self, branch: Branch, source: Sequence[StepRow]) -> list[StepRow]:
-        """Plan steps that are judged again from the rollouts their source has."""
+        """Plan steps that score the rollouts of the source steps again."""
         pairs = [(s.plan, s.played_by or s.branch_id) for s in source]
         self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
         return self.read(steps.on_line, branch)
@@ -279,7 +281,7 @@ class Store(OpenStore):
         library_id: int | None,
         left_out: Iterable[int] | None = None,
     ) -> None:
-        """Mark the step as under way, without the groups that are left out."""
+        """Mark the step as open, without the groups that are left out."""
         await self._write_soon(
             lambda db: steps.open_step(db, branch.id, step, library_id, left_out)
         )
@@ -287,41 +289,41 @@ class Store(OpenStore):
     async def save_rollout(
         self, branch: Branch, step: int, rollout: Rollout, prompt: RolloutPrompt
     ) -> None:
-        """Queue the attempt to be stored, with its verdict where it has one.
+        """Queue the attempt for storage, with its verdict if it has one.
 
-        The row is on disk once anything written after it is, such as the end of its step. Should it
-        fail, whoever waits for the next write is told.
+        The row is on disk once any later write is, such as the end of its step. If the row cannot
+        be written, the next awaited write raises the error.
         """
         save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
-        # Not acknowledged: it follows from calls that are committed, so a kill costs no money.
+        # Not awaited until it is on disk: committed calls reproduce it, so a kill costs no money.
         await self._writer.row_soon(rollouts.save, save)
 
     async def save_verdict(
         self, branch: Branch, rollout_id: int, verdict: Verdict | Unscored
     ) -> None:
-        """Store what this branch's verify function gave a rollout that another branch played."""
+        """Store this branch's verdict on a rollout that another branch played."""
         await self._write_soon(
             lambda db: rollouts.put_verdict(db, rollout_id, branch.judge_id, verdict)
         )
 
     async def pause_step(self, branch: Branch, step: int, pauses: int) -> None:
-        """Store how often the open step was paused because no comparison was of use."""
+        """Store how often the open step has paused because no comparison was usable."""
         await self._write_soon(lambda db: steps.pause_step(db, branch.id, step, pauses))
 
     async def close_practice(self, branch: Branch, step: int, result: StepResult) -> int:
-        """Close the step in one transaction; return the id of the next one's library."""
+        """Close the step in one transaction; return the ID of the library for the next step."""
         return await self._write_soon(lambda db: close_step.close(db, branch, step, result))
 
     def approve(self, branch: Branch, step: int, approvals: Approvals) -> int:
-        """Let held operations into the library of the last closed step; return its new id."""
+        """Apply held operations to the library of the last closed step; return the new one's ID."""
         return self._write(lambda db: close_step.approve(db, branch, step, approvals))
 
     def decide(self, branch: Branch, step: int, held: Iterable[int], *, approve: bool) -> None:
-        """Store that held operations are rejected, or go in when the step under way closes."""
+        """Record decisions on held operations; approved ones apply when the open step closes."""
         self._write(lambda db: close_step.decide(db, branch, step, held, approve=approve))
 
     def put_library(self, branch: Branch, library: Library) -> Library:
-        """Return a library of the branch's run that no step made, as it is stored."""
+        """Store a library that no step of the branch's run made, and return it with its ID."""
         library_id = self._write(lambda db: libraries.put(db, branch.run, branch.id, library))
         return replace(library, id=library_id)
 
@@ -334,7 +336,7 @@ class Store(OpenStore):
         cause: DerivedCause,
         source: Source,
     ) -> Library:
-        """Return the library that edits make of a stored one; see `derived_libraries.derive`."""
+        """Return the result of editing a stored library; see `derived_libraries.derive`."""
         derive = partial(derived_libraries.derive, cause=cause, source=source)
         return self._write(lambda db: derive(db, branch, parent, edits))
 
@@ -344,9 +346,9 @@ class Store(OpenStore):
         await self._write_soon(lambda db: steps.close_eval(db, at, step, stats))
 
     async def close_trained(self, branch: Branch, step: int, done: TrainedStep) -> None:
-        """Store a step of a training run, rollouts and all, in one transaction."""
+        """Store a step of a training run, with its rollouts, in one transaction."""
         await self._write_soon(lambda db: trained_steps.close(db, branch, step, done))
 
     async def add_checkpoint(self, branch: Branch, made: CheckpointRow) -> None:
-        """Store that a checkpoint is on disk."""
+        """Record that a checkpoint is on disk."""
         await self._write_soon(lambda db: trained_steps.add_checkpoint(db, branch, made))

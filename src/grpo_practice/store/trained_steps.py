@@ -1,4 +1,4 @@
-"""Steps of training runs: their rollouts and updates, and the checkpoints after some of them."""
+"""Steps of training runs: their rollouts, updates and checkpoints."""
 
 import json
 import sqlite3
@@ -12,7 +12,7 @@ from grpo_practice.store.records import Branch, CheckpointRow, TrainedStep, Upda
 
 
 def close(db: sqlite3.Connection, branch: Branch, step: int, done: TrainedStep) -> None:
-    """Write a step's rollouts, verdicts, groups, updates and end, all or nothing."""
+    """Write a step's rollouts, verdicts, groups, updates and status, all or nothing."""
     saves = [
         rollouts.Save(branch.id, step, rollout, done.prompt, branch.judge_id)
         for rollout in done.rollouts
@@ -30,7 +30,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, done: TrainedStep) 
 
 
 def add_checkpoint(db: sqlite3.Connection, branch: Branch, made: CheckpointRow) -> None:
-    """Insert a checkpoint that is on disk."""
+    """Insert the row of a checkpoint that is on disk."""
     insert(db, "checkpoints", asdict(replace(made, made_at=now())) | {"branch_id": branch.id})
 
 
@@ -51,7 +51,7 @@ def checkpoints(db: sqlite3.Connection, branch: Branch) -> list[CheckpointRow]:
 
 
 def checkpoint_paths(db: sqlite3.Connection, runs: Sequence[str]) -> list[str]:
-    """Return the folders of all checkpoints of these runs, on any branch."""
+    """Return the checkpoint folders of these runs, on all branches."""
     rows = db.execute(
         """SELECT path FROM checkpoints JOIN branches USING (branch_id)
             WHERE run_id IN (SELECT value FROM json_each(?))""",

@@ -1,4 +1,4 @@
-"""Checks the types of values as rows are read: STRICT tables of strangers can hold any type."""
+"""Type checks of values in rows as they are read, since a stranger's tables may not be STRICT."""
 
 import sqlite3
 from collections.abc import Callable
@@ -25,23 +25,24 @@ RowMaker = Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]
 
 
 def our_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
-    """Return table, name, declared type and place in the key of each column of our tables."""
+    """Return table, name, declared type and position in the key of each column of our tables."""
     columns = sqlite3.Connection.execute(db, _COLUMNS).fetchall()
     return [(table, *more) for table, *more in columns if table in our_tables()]
 
 
 class TypedConnection(sqlite3.Connection):
-    """A connection whose rows have the declared types, by the names of their columns.
+    """A connection that checks the values in rows against the declared types of their columns.
 
-    Values of expressions are not checked. One that is named like a column costs a search of the
-    tables if its type is another, so give it a name of its own.
+    Columns are recognised by name, and values of other expressions are not checked. An expression
+    that is named like a column but has another type costs a search of the tables, so name it
+    differently.
     """
 
     path: Path
-    """Name of the file for messages."""
+    """Path of the file, for messages."""
 
     def typed(self, cursor: sqlite3.Cursor) -> sqlite3.Cursor:
-        """Let the cursor of a statement raise StoreError for a value of a wrong type."""
+        """Make the cursor of a statement raise StoreError for a value of a wrong type."""
         if cursor.description:
             names = tuple(column[0] for column in cursor.description)
             if names not in self._makers:
@@ -55,7 +56,7 @@ class TypedConnection(sqlite3.Connection):
 
     @cached_property
     def _kinds(self) -> dict[str, tuple[type, ...]]:
-        """Name of each column → its types in Python; of both, if two tables use the name."""
+        """Column name → its types in Python; of both columns, if two tables share the name."""
         kinds = dict[str, tuple[type, ...]]()
         for _, name, declared, _ in our_columns(self):
             kinds[name] = kinds.get(name, (type(None),)) + _TYPES.get(declared, ())
@@ -66,7 +67,7 @@ class TypedConnection(sqlite3.Connection):
 
         def made(cursor: sqlite3.Cursor, values: tuple[Any, ...]) -> sqlite3.Row:
             types = (*map(type, values),)
-            if types not in right:  # few combinations occur: rows after the first ones cost little
+            if types not in right:  # few combinations occur, so most rows skip the check
                 for name, found in zip(names, types, strict=True):
                     if name in kinds and found not in kinds[name]:
                         self._check_stored(name, found)
@@ -76,7 +77,7 @@ class TypedConnection(sqlite3.Connection):
         return made
 
     def _check_stored(self, name: str, found: type) -> None:
-        """Raise StoreError if a column of this name holds a value of this type."""
+        """Raise StoreError if a column of this name contains a value of this type."""
         columns = our_columns(self)
         for table in [of for of, column, *_ in columns if column == name]:
             keys = [key for of, key, _, pk in columns if of == table and pk] or ["rowid"]

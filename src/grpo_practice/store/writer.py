@@ -1,8 +1,8 @@
-"""One thread writes: it commits whatever has queued since its last commit.
+"""The writer thread, which commits everything queued since its last commit.
 
-One commit per row, inline, would stall the event loop and do about 1,000 rows/s with
-`synchronous=FULL`; batches do 25 times that, each acknowledged within milliseconds. Rows of one
-kind are written together, and an event loop is woken once per commit, not once per row.
+One commit per row, made in the event loop, would stall the loop and do about 1,000 rows/s with
+`synchronous=FULL`. Batches are 25 times faster, and each is acknowledged within milliseconds. Rows
+of one kind are written together, and an event loop is woken once per commit, not once per row.
 """
 
 import asyncio
@@ -26,15 +26,15 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 BATCH = 500
-"""The most jobs in one commit, so that an acknowledgement never waits for a long queue."""
+"""Maximum number of jobs in one commit, so that no acknowledgement waits for a long queue."""
 CROWD = 64
-"""Jobs in the queue from which whoever need not wait for a write had better do so."""
+"""Queue length from which callers that need not wait for their write should still wait."""
 
 AT_ONCE = 16
-"""Number of waiters settled in one turn of their event loop."""
+"""Number of waiters resumed in one turn of their event loop."""
 
 Many = Callable[[sqlite3.Connection, Sequence[T]], Sequence[R]]
-"""Writes things of one kind, and answers for each of them."""
+"""Function that writes items of one kind, and returns one result for each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,9 @@ class _Job:
     many: Many[Any, Any]
     item: Any
     done: "Future[Any] | asyncio.Future[Any] | None"
-    """Future to settle; None when nobody waits."""
+    """Future to settle; None if nobody waits."""
     builds_on_rows: bool = False
-    """True for a job that a missed row cancels: no step is closed over a row that is not there."""
+    """True for a job that a missed row cancels: a step must not close without one of its rows."""
 
 
 def _plain(
@@ -54,7 +54,7 @@ def _plain(
 
 
 class Writer:
-    """The only connection that writes, in a thread of its own.
+    """The only connection that writes, in its own thread.
 
     Raises:
         StoreError: The file cannot be opened.
@@ -63,63 +63,64 @@ class Writer:
     def __init__(self, path: Path, *, wait_s: float = WAIT_S) -> None:
         self.path, self._wait_s = path, wait_s
         with explained(path):
-            # Opened by the caller's thread: a file that cannot be opened
-            # is the caller's error, at once.
+            # Opened in the caller's thread, so that the caller gets the
+            # error of a file that cannot be opened.
             self._db = connect(path, wait_s=wait_s)
             self._files = Files(path, self._db)
         self._trouble: StoreError | None = None
         """Error that ends all writing, once it is set."""
         self._missed: BaseException | None = None
-        """Error of a row for which nobody waited; kept, since whoever sees it may be gone."""
+        """Error of a row without a waiter; kept, since the first to see it may be cancelled."""
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
-        """Held while a job or the end is queued, so that no job can queue behind the end."""
-        # A daemon: a store that nobody closed must not keep the process from ending.
+        """Lock held while a job or the end is queued, so that no job can be queued after the end.
+        """
+        # A daemon thread: an unclosed store must not keep the process from ending.
         self._thread = threading.Thread(target=self._run, name="store-writer", daemon=True)
         self._thread.start()
 
     def submit(self, work: Callable[[sqlite3.Connection], T]) -> Future[T]:
-        """Run `work(connection)` inside a transaction; the future resolves once it is committed.
+        """Run `work(connection)` in a transaction; the future resolves after the commit.
 
-        Earlier jobs are written first. `work` may run twice (when another job of its
-        batch fails), so it must have no effect but on the connection. Whoever waits may give up
-        waiting; the write happens all the same.
+        Earlier jobs are written first. `work` may run twice (if another job of its batch fails), so
+        its only effects must be on the connection. If the caller stops waiting, the write happens
+        anyway.
 
         Raises:
             StoreError: The writer is closed.
         """
         done: Future[T] = Future()
-        done.set_running_or_notify_cancel()  # from here on a cancelled waiter cannot cancel it
+        done.set_running_or_notify_cancel()  # from now on, cancelling the waiter cannot cancel it
         self._put(_Job(_plain, work, done))
         return done
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` and wait for the commit; it is not written once a row was missed."""
+        """Run `work` and wait for the commit; raise instead if an earlier row was missed."""
         return await self._awaited(_plain, work, builds_on_rows=True)
 
     async def row(self, many: Many[T, R], item: T) -> R:
-        """Commit the item with others of its kind; return what `many` answered for it.
+        """Commit the item with others of its kind; return the result of `many` for it.
 
-        Jobs queued later by `submit` and `write` follow it. As there, `many` may run
-        twice, and the item is written though whoever waits is cancelled.
+        Jobs queued later by `submit` and `write` are written after it. As with `submit`, `many` may
+        run twice, and the item is written even if the waiting caller is cancelled.
         """
         return await self._awaited(many, item)
 
     async def _awaited(self, many: Many[T, R], item: T, *, builds_on_rows: bool = False) -> R:
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._put(_Job(many, item, done, builds_on_rows))
-        # Needs no shield: the job is queued already, and `_settle_all`
-        # passes over a cancelled future.
+        # No shield needed: the job is already queued, and `_settle_all`
+        # skips a cancelled future.
         return await done
 
     async def row_soon(self, many: Many[T, Any], item: T) -> None:
-        """Queue the item like a `row`; wait only when many jobs are queued.
+        """Queue the item like `row`; wait only if many jobs are queued.
 
-        If it cannot be written, everybody who waits for this writer from then on is told so, and so
-        is who closes it.
+        If the item cannot be written, all later waiters of this writer get the error, and so does
+        `close`.
         """
-        # Otherwise rows that nobody waits for fill the memory faster than the disk takes them.
+        # Otherwise rows without a waiter could fill the memory faster than the disk takes them.
         if self._jobs.qsize() >= CROWD:
             await self.row(many, item)
         else:
@@ -135,14 +136,14 @@ class Writer:
         """Commit everything submitted and end the thread.
 
         Raises:
-            KeyboardInterrupt: It came meanwhile.
-            StoreError: What was committed is lost, or may be; or a row could not be written.
+            KeyboardInterrupt: A Ctrl-C arrived while it was waiting.
+            StoreError: Committed data is lost, or may be; or a row could not be written.
         """
         with self._door:
             self._closed = True
             self._jobs.put(None)
         interrupt: KeyboardInterrupt | None = None
-        # Again after a Ctrl-C: to leave now would lose what is queued.
+        # Keep waiting after a Ctrl-C: leaving now would lose queued writes.
         while self._thread.is_alive():
             try:
                 self._thread.join()
@@ -159,22 +160,22 @@ class Writer:
         try:
             while (batch := self._next_batch()) is not None:
                 self._commit(batch)
-            # Once more at the end: a file that was removed after the last
-            # commit would go unnoticed.
+            # Check once more at the end, for a file that was removed after
+            # the last commit.
             self._trouble = self._trouble or self._files.trouble()
         finally:
             self._db.close()
 
     def _next_batch(self) -> list[_Job] | None:
-        """Return the jobs that have queued, at least one; None once the queue is closed."""
+        """Return the queued jobs, at least one; None once the queue is closed."""
         first = self._jobs.get()
         if first is None:
             return None
         batch = [first]
         while len(batch) < BATCH:
             try:
-                # Waits for no further job: a lone row is committed at once,
-                # and a burst shares one fsync.
+                # Never wait for more jobs: a single row is committed without
+                # delay, and a burst still shares one fsync.
                 job = self._jobs.get_nowait()
             except queue.Empty:
                 break
@@ -186,7 +187,7 @@ class Writer:
 
     def _commit(self, batch: list[_Job]) -> None:
         try:
-            # The file is gone: SQLite would report a commit that nobody can ever read.
+            # If the file is gone, SQLite would still report a commit, which nobody could ever read.
             if self._trouble is not None:
                 raise self._trouble
             if self._missed is not None and any(job.builds_on_rows for job in batch):
@@ -206,19 +207,19 @@ class Writer:
             else:
                 _settle_waiters([(batch[0], None, self._explained(e))])
             return
-        # After each commit, before anybody is told: SQLite does not
-        # notice that its file was removed.
+        # After each commit, before any future is settled: SQLite does
+        # not notice that its file was removed.
         self._trouble = self._files.trouble()
         results = list[tuple[_Job, Any, BaseException | None]]()
         for job, result in written:
-            # An earlier missed row fails whoever writes now, except the thread that ends the run:
-            # that it has ended, and how, is still put on record.
+            # An earlier missed row fails all later asynchronous writes. Only blocking writes, which
+            # record the end of the run, still succeed.
             missed = self._missed if isinstance(job.done, asyncio.Future) else None
             results.append((job, result, self._trouble or missed))
         _settle_waiters(results)
 
     def _explained(self, error: BaseException) -> BaseException:
-        """Return the error as a caller sees it; of a lock, with who may hold it."""
+        """Return the error for a caller; for a lock, name the processes that may hold it."""
         if not isinstance(error, Exception):
             return error
         if not (isinstance(error, sqlite3.OperationalError) and "locked" in str(error)):
@@ -238,10 +239,10 @@ class Writer:
 
 
 def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]]:
-    """Yield jobs of one kind together; a plain job stays behind all that came before it."""
+    """Yield jobs of one kind together; a plain job stays after all jobs queued before it."""
     kinds = dict[Many[Any, Any], list[_Job]]()
     for job in batch:
-        # It may build on the rows before it, as a step's closing does, so no row moves across it.
+        # A plain job may build on earlier rows, such as closing a step, so no row may pass it.
         if job.many is _plain:
             yield from kinds.items()
             kinds = {}
@@ -252,7 +253,7 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
 
 
 def _settle_waiters(results: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
-    """Settle what everyone waits for; wake each event loop once."""
+    """Settle all futures of these jobs; wake each event loop once."""
     loops = dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]]()
     for job, result, error in results:
         if isinstance(job.done, asyncio.Future):
@@ -260,7 +261,7 @@ def _settle_waiters(results: Sequence[tuple[_Job, Any, BaseException | None]]) -
         elif job.done is not None:
             _settle(job.done, result, error)
     for loop, waiting in loops.items():
-        with suppress(RuntimeError):  # it is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
             loop.call_soon_threadsafe(_settle_all, loop, waiting)
 
 
@@ -268,10 +269,10 @@ def _settle_all(
     loop: asyncio.AbstractEventLoop,
     waiting: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
 ) -> None:
-    """Settle in order, a few at each turn of the loop, not all in one."""
-    # A whole batch resumed in one turn would hold up every timer and every reply of the loop.
+    """Settle futures in order, a few in each turn of the event loop."""
+    # Resuming a whole batch in one turn would delay every timer and reply of the loop.
     for done, result, error in waiting[:AT_ONCE]:
-        if not done.done():  # whoever waited may have been cancelled
+        if not done.done():  # the waiter may have been cancelled
             _settle(done, result, error)
     if waiting[AT_ONCE:]:
         loop.call_soon(_settle_all, loop, waiting[AT_ONCE:])

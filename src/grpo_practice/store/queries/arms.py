@@ -1,4 +1,4 @@
-"""Figures of an evaluation that is compared with another: what an answer took, and how it ended."""
+"""Figures of an evaluation for a comparison: the cost of an answer, and how answers ended."""
 
 import json
 import sqlite3
@@ -8,35 +8,35 @@ from dataclasses import dataclass
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import ROLLOUTS
 
-# Texts from elsewhere, those of the arms `direct` and `filler` too, are of no practice.
+# Imported texts, including those of the arms `direct` and `filler`, were not learnt here.
 _LEARNT = "n > 0 AND cause <> 'import'"
 _SCORED = "FILTER (WHERE v.reward NOTNULL)"
 
 
 @dataclass(frozen=True, slots=True)
 class ArmTotals:
-    """Totals over the scored rollouts of an evaluation: what failed is no answer."""
+    """Totals over the scored rollouts of an evaluation; failed rollouts do not count as answers."""
 
     tokens: int = 0
-    """Tokens in and out of those that tell both."""
+    """Input and output tokens of rollouts that report both."""
     counted: int = 0
-    """Number of those that tell their tokens."""
+    """Number of rollouts that report both token counts."""
     cost_micro: int = 0
-    """Micro-dollars of those whose cost is known."""
+    """Micro-dollars of rollouts with a known cost."""
     priced: int = 0
-    """Number of those whose cost is known."""
+    """Number of rollouts with a known cost."""
     truncated: int = 0
     empty: int = 0
-    """Number of those without any text."""
+    """Number of answers without any text."""
     unread: int = 0
-    """Number of those in which the verify function read no answer."""
+    """Number of responses in which the verify function found no answer."""
     scored: int = 0
     begun: str = ""
-    """Time at which the first rollout ended, whether scored or not; "" for none."""
+    """Time at which the first rollout ended, scored or not; "" without rollouts."""
     ended: str = ""
 
     def plus(self, other: "ArmTotals") -> "ArmTotals":
-        """Return the totals of both."""
+        """Return the sum of both totals."""
         times = [at for at in (self.begun, other.begun) if at]
         return ArmTotals(
             self.tokens + other.tokens,
@@ -53,7 +53,7 @@ class ArmTotals:
 
 
 def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
-    """Return the totals of an evaluation's rollouts, over its line."""
+    """Return the totals of the rollouts on an evaluation's line."""
     found = ArmTotals()
     for segment in branch.line:
         row = db.execute(
@@ -76,7 +76,7 @@ def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
 
 
 def seconds_worked(db: sqlite3.Connection, run: str) -> float:
-    """Return the wall time of all commands on a run that have ended, in seconds."""
+    """Return the total wall time of all finished commands on a run, in seconds."""
     (seconds,) = db.execute(
         """SELECT coalesce(sum(julianday(ended_at) - julianday(started_at)), 0) * 86400
              FROM invocations WHERE run_id = ? AND ended_at IS NOT NULL""",
@@ -96,7 +96,7 @@ def question_texts(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int, 
 
 
 def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[int]:
-    """Return the samples that steps of these branches have planned."""
+    """Return the samples in the plans of these branches' steps."""
     rows = db.execute(
         """SELECT DISTINCT json_extract(slot.value, '$[0]') FROM steps, json_each(plan) AS slot
             WHERE branch_id IN (SELECT value FROM json_each(?))""",
@@ -106,9 +106,9 @@ def planned_samples(db: sqlite3.Connection, branch_ids: Collection[int]) -> set[
 
 
 def libraries_behind(db: sqlite3.Connection, sha: bytes) -> set[tuple[str, int]]:
-    """Return (run, branch) of each library that one of this text was made of, itself among them.
+    """Return (run, branch) of the libraries with this text and of all their ancestors.
 
-    One that was read from a file has no parent on record: its text tells where it is from.
+    A library read from a file has no recorded parent, so it is traced by its text.
     """
     rows = db.execute(
         """WITH RECURSIVE up(library_id, run_id, branch_id, parent_id, sha256) AS (
@@ -124,19 +124,19 @@ def libraries_behind(db: sqlite3.Connection, sha: bytes) -> set[tuple[str, int]]
 
 
 def makers(db: sqlite3.Connection, sha: bytes) -> set[str]:
-    """Return the runs that made a library of this text by what was learnt."""
+    """Return the runs that learnt a library with this text."""
     rows = db.execute(f"SELECT run_id FROM libraries WHERE sha256 = ? AND {_LEARNT}", (sha,))
     return {run for (run,) in rows}
 
 
 def hashes_made(db: sqlite3.Connection, run: str) -> set[bytes]:
-    """Return the hashes of the libraries that a run made by what was learnt."""
+    """Return the hashes of the libraries that a run learnt."""
     rows = db.execute(f"SELECT sha256 FROM libraries WHERE run_id = ? AND {_LEARNT}", (run,))
     return {sha for (sha,) in rows}
 
 
 def family_sizes(db: sqlite3.Connection, samples: Iterable[int]) -> list[int]:
-    """Return the number of samples of each family; one without a family is one of its own."""
+    """Return the number of samples in each family; a sample without a family is its own."""
     rows = db.execute(
         """SELECT count(*) FROM samples WHERE sample_id IN (SELECT value FROM json_each(?))
             GROUP BY cluster, CASE WHEN coalesce(cluster, '') = '' THEN sample_id END""",

@@ -1,4 +1,4 @@
-"""Evaluations by the agent that they play, the dataset that they ask, and their purpose."""
+"""Evaluations found by their agent, their dataset and their purpose."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from grpo_practice.store.records import EFFECT, Branch, Played
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """An evaluation as it stands."""
+    """An evaluation in its current state."""
 
     run: str
     exp_id: str
     branch_id: int
     """Newest branch of the run."""
     dataset: str
-    """Name of the dataset that it asks."""
+    """Name of the evaluation's dataset."""
     origin: str
     """File or source of that dataset."""
     library_sha: bytes | None
-    """Hash of the library that it plays; None without one."""
+    """Hash of the library that the agent uses; None without a library."""
 
 
 _SELECT = """SELECT r.run_id AS run, r.exp_id, b.branch_id, d.name AS dataset, d.origin,
@@ -39,10 +39,11 @@ def of_agent(
     exp_id: str,
     purpose: Literal["test", "select"] = "test",
 ) -> list[Evaluation]:
-    """Return the evaluations of a branch's agent with this system prompt, scored as it is.
+    """Return the evaluations of a branch's agent with this system prompt and the same scoring.
 
-    Those of the experiment come first, and among them its own evaluation: of this seed, with the
-    library apart from the instructions, and the earliest. Then the newest of other experiments.
+    Evaluations of the experiment come first, beginning with its own evaluation: with this seed,
+    with the library separate from the instructions, and the earliest. Then come other experiments,
+    newest first.
     """
     return _found(
         db,
@@ -60,10 +61,10 @@ def of_agent(
 def lenders(
     db: sqlite3.Connection, run: str, played: Played, dataset_sha: str, batch_size: int
 ) -> list[Evaluation]:
-    """Return the other evaluations that asked an agent the same questions under the same seeds.
+    """Return other evaluations of the same agent on the same questions with the same seeds.
 
-    Those with rollouts come first, the newest before all others. An evaluation without any may
-    have answers: a request that was under way at a cap is kept as a call alone.
+    Evaluations with rollouts come first; ties are in order, newest first. An evaluation without
+    rollouts may still have answers: a request in flight at a cap is only stored as a call.
     """
     return _found(
         db,
@@ -88,7 +89,8 @@ def selections(db: sqlite3.Connection, run: str) -> list[Evaluation]:
 def selections_of_weights(db: sqlite3.Connection, run: str) -> list[tuple[int, bytes, int]]:
     """Return the evaluations by which a training run chooses among its weights.
 
-    Each is (step after which the weights were saved, their hash, the evaluation's branch).
+    Each is (step after which the weights were saved, hash of the weights, branch of the
+    evaluation).
     """
     rows = db.execute(
         """SELECT r.parent_step, b.weights_sha, b.branch_id FROM runs r
@@ -115,7 +117,7 @@ def of_weights(
 
 
 def first_without_library(db: sqlite3.Connection, exp_id: str) -> str | None:
-    """Return the experiment's first evaluation of an agent without a library; None without one."""
+    """Return the experiment's first evaluation of an agent without a library, or None."""
     found = _found(
         db,
         """r.purpose = 'test' AND r.exp_id = :exp_id AND r.parent_run_id IS NULL
@@ -126,7 +128,7 @@ def first_without_library(db: sqlite3.Connection, exp_id: str) -> str | None:
 
 
 def measurement_of(db: sqlite3.Connection, exp_id: str, library: bytes) -> str | None:
-    """Return the run that measures the experiences of a library; None without one."""
+    """Return the newest run that measures the experiences of a library, or None."""
     found = _found(
         db,
         """r.purpose = :effect AND r.exp_id = :exp_id AND b.library_sha = :library

@@ -1,4 +1,4 @@
-"""Rollouts as rows of a file: with all their texts, a page at a time."""
+"""Rollouts as rows of an export file, with all their texts, one page at a time."""
 
 import json
 import sqlite3
@@ -25,12 +25,12 @@ class ExportRow:
     attempt: int
     """Number of the attempt, counted from 0."""
     number: int | None
-    """Number of the question in the run's dataset, counted from 1; None where it is not in it."""
+    """Number of the question in the run's dataset, counted from 1; None if it is not in it."""
     question: str
     gold: Answer
     answer: str
     extracted: str | None
-    """Answer that the verify function read in it, where it says so."""
+    """Answer that the verify function extracted, if it reports one."""
     reward: float | None
     outcome: str
     reason: str | None
@@ -38,16 +38,16 @@ class ExportRow:
     tokens_in: int | None
     tokens_out: int | None
     usd: float | None
-    """Cost of its model and tool calls; None where it is not known."""
+    """Cost of its model and tool calls; None if it is unknown."""
     seconds: float
     """Seconds that the model took."""
     library: str | None
-    """Library in its prompt, `L12`; None for none."""
+    """Library in its prompt, such as `L12`; None without a library."""
     finished_at: str
 
     @property
     def place(self) -> Place:
-        """The place after which the next page begins."""
+        """Position after which the next page begins."""
         return Place(self.step, self.slot, self.attempt)
 
 
@@ -57,7 +57,7 @@ _COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.samp
 
 
 def question_numbers(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
-    """Return sample → its number in the branch's dataset, counted from 1; the first of equals."""
+    """Return sample → its first number in the branch's dataset, counted from 1."""
     rows = db.execute(
         """SELECT sample_id, min(position) + 1 FROM dataset_rows WHERE dataset_id = ?
             GROUP BY sample_id""",

@@ -1,4 +1,4 @@
-"""Reads what a group proposed, what a step made of it, and when its question was asked."""
+"""Reads a group's proposals, their fate in the step, and earlier groups of its question."""
 
 import sqlite3
 from dataclasses import dataclass
@@ -8,25 +8,25 @@ from grpo_practice.store.records import Branch
 
 @dataclass(frozen=True, slots=True)
 class OperationLine:
-    """An operation on the library, in a list."""
+    """An operation on the library, as a row of a list."""
 
     op: str
     target: str | None
-    """Experience that it is about: `E12`."""
+    """ID of the experience that the operation is about: `E12`."""
     text: str | None
     status: str
     """`proposed`, `applied`, `refused`, `quarantined` or `rejected`."""
     reason: str | None
     finding: str | None
-    """Finding of the comparison about the experience."""
+    """Finding of the comparison about that experience."""
     became: str | None
-    """Experience that it made or changed."""
+    """ID of the experience that the operation added or changed."""
 
 
 def operations_at(
     db: sqlite3.Connection, branch: Branch, step: int, slot: int | None
 ) -> list[OperationLine]:
-    """Return the operations of a group, or with None those of the step's merge, in order."""
+    """Return the operations of a group in order; with slot None, of the step's merge."""
     rows = db.execute(
         """SELECT o.op, 'E' || t.label AS target, o.text, o.status, o.reason, o.finding,
                   'E' || r.label AS became
@@ -42,7 +42,7 @@ def operations_at(
 
 @dataclass(frozen=True, slots=True)
 class GroupReward:
-    """A group of a question, in a list."""
+    """A group of a question, as a row of a list."""
 
     step: int
     slot: int
@@ -52,7 +52,7 @@ class GroupReward:
 def groups_of_question(
     db: sqlite3.Connection, branch: Branch, sample_id: int, most: int
 ) -> list[GroupReward]:
-    """Return the last groups of a question in closed practice steps of a line, oldest first."""
+    """Return the newest groups of a question in closed practice steps of a line, oldest first."""
     found = list[GroupReward]()
     for segment in branch.line:
         rows = db.execute(

@@ -1,4 +1,4 @@
-"""Rollouts that were each shown a part of a library."""
+"""Rollouts whose prompts each contained a part of a library."""
 
 import json
 import sqlite3
@@ -10,17 +10,17 @@ from grpo_practice.store.step_totals import ROLLOUTS
 
 @dataclass(frozen=True, slots=True)
 class PartRollout:
-    """A rollout, and what it was not shown."""
+    """A rollout, and the experiences left out of its prompt."""
 
     sample: int
     left_out: frozenset[str]
-    """Labels of the experiences that were not shown."""
+    """IDs of the experiences that were not in the prompt."""
     reward: float | None
-    """None if it failed."""
+    """Reward; None if the rollout failed."""
 
 
 def part_rollouts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:
-    """Return the rollouts of a run that measures experiences, over its line."""
+    """Return the rollouts on the branch's line in a run that measures experiences."""
     found = list[PartRollout]()
     for segment in branch.line:
         rows = db.execute(

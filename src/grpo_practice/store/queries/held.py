@@ -1,4 +1,4 @@
-"""Reads the merged operations of a branch's line that a person has yet to let in."""
+"""Reads the merged operations on a branch's line that still need a person's approval."""
 
 import json
 import sqlite3
@@ -8,7 +8,7 @@ from grpo_practice.store import branches
 from grpo_practice.store.queries.history import ON_LINE, line_json
 from grpo_practice.types import Operation, OpKind
 
-# INDEXED BY: the grouping makes SQLite read all operations, of every run.
+# INDEXED BY: because of the grouping, SQLite would otherwise read the operations of every run.
 _HELD = f"""SELECT o.op_id, o.step, o.op, 'E' || e.label AS target, o.text, o.domains, o.from_ops,
     count(d.op_id) AS decisions, sum(d.status = 'rejected') AS rejections
   FROM operations o INDEXED BY operations_held
@@ -23,22 +23,22 @@ _QUESTIONS = """SELECT DISTINCT s.question FROM operations o
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A new text of the library that waits for a person."""
+    """A new text of the library that waits for a person's approval."""
 
     id: str
-    """`H12`, for `experiences approve` and `reject`."""
+    """ID for `experiences approve` and `reject`: `H12`."""
     step: int
     op: OpKind
     """`ADD`, or `UPDATE` of an experience."""
     target: str | None
-    """The experience that it rewrites."""
+    """ID of the experience that the operation rewrites."""
     text: str
     domains: tuple[str, ...]
-    """The web sites that the groups behind it had read."""
+    """Web sites that the groups behind the operation had read."""
     questions: tuple[str, ...]
-    """Questions whose groups proposed it."""
+    """Questions of the groups that proposed the operation."""
     approved: bool
-    """True when a person approved it, and it waits for the step under way to close."""
+    """True if a person approved the operation and it waits for the open step to close."""
 
     @property
     def row(self) -> int:
@@ -47,12 +47,12 @@ class Held:
 
     @property
     def operation(self) -> Operation:
-        """The operation, as it would be applied."""
+        """Operation as it would be applied."""
         return Operation(self.op, self.target, self.text, domains=self.domains)
 
 
 def held(db: sqlite3.Connection, branch: int, *, until: int) -> list[Held]:
-    """Return what the steps up to `until` hold and nobody has rejected, oldest first."""
+    """Return the operations held by steps up to `until` that nobody has rejected, oldest first."""
     return [
         Held(
             f"H{row['op_id']}",
@@ -70,11 +70,11 @@ def held(db: sqlite3.Connection, branch: int, *, until: int) -> list[Held]:
 
 
 def texts_outside(db: sqlite3.Connection, branch: int, *, until: int) -> set[str]:
-    """Return the texts that the steps up to `until` hold, rejected ones too."""
+    """Return the texts of operations held by steps up to `until`, including rejected ones."""
     return {row["text"] for row in _rows(db, branch, until)}
 
 
 def _rows(db: sqlite3.Connection, branch: int, until: int) -> list[sqlite3.Row]:
-    # Decisions of later steps count, too: they are about what an earlier one holds.
+    # Later steps count as well: they may hold the decisions on operations of earlier steps.
     line = line_json(db, branch, branches.ENDLESS - 1)
     return db.execute(_HELD, {"line": line, "until": until}).fetchall()

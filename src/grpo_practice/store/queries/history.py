@@ -1,4 +1,4 @@
-"""How a run came to be what it is: its branches, and where each experience comes from."""
+"""History of a run: its branches, and the origin of each experience."""
 
 import json
 import sqlite3
@@ -16,7 +16,7 @@ ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id
     AND {row}.step >= json_extract(s.value, '$[1]') AND {row}.step < json_extract(s.value, '$[2]'))
 """
-"""Condition that `{row}` is of a step on `:line`, which `line_json` makes."""
+"""Condition that `{row}` belongs to a step on `:line`, which `line_json` makes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class BranchRow:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """Proposal of one group, with the lessons it drew."""
+    """Proposal of one group, with the lessons the group drew."""
 
     slot: int
     number: int | None
@@ -59,46 +59,46 @@ class Quarantined:
     """A text that was kept out of the library."""
 
     id: str
-    """`Q12`, for `experiences approve`."""
+    """ID for `experiences approve`, such as `Q12`."""
     step: int
     source: str
-    """`propose`: one group's idea; `merge`: what became of several."""
+    """Source: `propose` for one group's proposal, `merge` for a merged text."""
     slot: int | None
-    """The group that proposed it; None for a merged text."""
+    """Group that proposed the text; None for a merged text."""
     number: int | None
     """Number of its question in the dataset of the run, counted from 1."""
     question: str | None
     op: str
     target: str | None
-    """The experience that it was to rewrite."""
+    """Experience that the text would have rewritten."""
     text: str
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryChange:
-    """A merged operation that made, rewrote or removed an experience."""
+    """A merged operation that added, rewrote or removed an experience."""
 
     op: OpKind
     step: int | None
-    """Step that it was made in; None for a library that was made beside the run."""
+    """Step of the operation; None for a library made outside the run's steps."""
     branch_id: int
     text: str | None
-    """The experience afterwards; None when it was removed."""
+    """Text of the experience afterwards; None if it was removed."""
     reworded: bool
-    """True when the experience goes on saying what it said, more clearly or for more cases."""
+    """True if the experience keeps its meaning, and is only clearer or more general."""
     proposals: tuple[Proposal, ...]
     domains: tuple[str, ...]
-    """The web sites that the groups behind it had read."""
+    """Web sites that the groups behind the operation had read."""
     why: str | None
-    """Reason for a removal that no merge asked for."""
+    """Reason for a removal that no merge requested."""
     held_since: int | None
-    """Step that made it, where it was held until a person approved it; else None."""
+    """Step that held the operation until a person approved it; None if it was never held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A group that named the experience, with what its comparison found of it."""
+    """A group that named the experience, and its comparison's finding about it."""
 
     step: int
     slot: int
@@ -108,40 +108,40 @@ class Vote:
     op: OpKind
     finding: LessonFinding | None
     earlier: bool
-    """True for a vote on an earlier text, that said something else."""
+    """True for a vote on an earlier text with another meaning."""
     without: bool
-    """True for a vote against it of a group that was played without it."""
+    """True for a vote against the experience by a group that was played without it."""
 
     @property
     def uncounted(self) -> str:
-        """Reason why the evidence does not count it; '' if it does."""
+        """Reason why the vote does not count as evidence; '' if it counts."""
         if self.earlier:
             return "not counted: on an earlier text"
         return "not counted: played without it" if self.without else ""
 
     @property
     def said(self) -> str:
-        """Return the finding in words; the operation where the group gave none."""
+        """The finding in words, or the operation if the group gave no finding."""
         named = {"NONE": "confirmed", "DELETE": "to be removed", "UPDATE": "to be changed"}
         return (self.finding or named.get(self.op, self.op)).replace("_", " ")
 
 
 @dataclass(frozen=True, slots=True)
 class ExperienceHistory:
-    """An experience of a run, from its first text on."""
+    """An experience of a run, with all its changes and votes."""
 
     id: str
     run: str
     imported: str | None
-    """Text at the start of the run, when it came from another one."""
+    """Text at the start of the run, if the experience was imported."""
     changes: tuple[LibraryChange, ...]
     """Changes on the branch's line, oldest first."""
     votes: tuple[Vote, ...] = ()
-    """Votes on the branch's line, oldest first; of all its texts."""
+    """Votes on all its texts on the branch's line, oldest first."""
 
     @property
     def text(self) -> str | None:
-        """Present text; None when it was removed."""
+        """Current text; None if the experience was removed."""
         return self.changes[-1].text if self.changes else self.imported
 
 
@@ -149,14 +149,14 @@ _NUMBER = """(SELECT min(d.position) + 1 FROM dataset_rows d
                  WHERE d.dataset_id = (SELECT b.dataset_id FROM branches b
                                         WHERE b.branch_id = o.branch_id)
                    AND d.sample_id = g.sample_id) AS number"""
-"""Number of the question of a group `g` of an operation `o`, as lists of rollouts have it."""
+"""SQL of the question number of a group `g` of an operation `o`, as in lists of rollouts."""
 
 
 _MADE_OF = """(WITH RECURSIVE up(library_id) AS (
     SELECT :library UNION
     SELECT l.parent_id FROM libraries l JOIN up USING (library_id) WHERE l.parent_id IS NOT NULL)
   SELECT library_id FROM up)"""
-"""`:library`, and the libraries that it was made of."""
+"""SQL of `:library` and all its ancestors."""
 
 
 def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
@@ -176,14 +176,13 @@ def branches_of(db: sqlite3.Connection, run: str) -> list[BranchRow]:
 def experience(
     db: sqlite3.Connection, run: str, label: int, *, branch: int, until: int, library: int
 ) -> ExperienceHistory:
-    """Return where the experience `E<label>` of a run's library comes from.
+    """Return the origin and history of the experience `E<label>` of a run's library.
 
     `until` is the last step that is read; -1 stands for the library that the run started with.
-    Libraries that were made beside the library, by a person or for a comparison, have labels of
-    their own.
+    Labels are separate in libraries that a person or a comparison made outside the run's steps.
 
     Raises:
-        ConfigError: There never was one of that label there.
+        ConfigError: The library and its ancestors never had an experience with this label.
     """
     at = {"run": run, "label": label, "line": line_json(db, branch, until), "library": library}
     row = db.execute(
@@ -253,7 +252,7 @@ def question_numbers(db: sqlite3.Connection, branch: int, samples: Iterable[int]
 
 
 def line_json(db: sqlite3.Connection, branch: int, until: int) -> str:
-    """Return the steps up to `until` on a branch's line: JSON of [branch, first step, end]."""
+    """Return the steps up to `until` on a branch's line as JSON of [branch, first step, end]."""
     segments = branches.line(db, branch)
     return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
 
@@ -270,7 +269,7 @@ def _change(
 
 
 def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quarantined]:
-    """Return what was kept out of the libraries of a branch's line, up to the step `until`."""
+    """Return the texts kept out of the libraries on a branch's line, up to step `until`."""
     rows = db.execute(
         f"""SELECT 'Q' || o.op_id AS id, o.step, o.source, nullif(o.slot, -1) AS slot, {_NUMBER},
                   s.question, o.op, 'E' || e.label AS target, o.text, o.reason

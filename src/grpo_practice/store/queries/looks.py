@@ -1,7 +1,7 @@
-"""Earlier comparisons on the same questions, found from the rollouts that commands brought.
+"""Earlier comparisons on the same questions, found through the commands that played rollouts.
 
-A command that brought new rollouts is a look at them; printing a report again is not. So a
-comparison keeps its number, whatever is evaluated afterwards.
+A command that plays new rollouts is a look at them; printing a report again is not. So a comparison
+keeps its number, even if more is evaluated later.
 """
 
 import json
@@ -17,11 +17,11 @@ _ROLLOUTS = """
  WHERE branch_id = p.branch_id AND NOT ifnull(s.status = 'closed' AND s.closed_at < p.started_at, 0)
    AND finished_at BETWEEN p.started_at AND p.ended
    AND sample_id IN (SELECT value FROM json_each(:samples))"""
-"""Rollouts that a command finished: steps that were closed before have none of them."""
-# A row for each command on an evaluation. Commands that went on with one that was interrupted are
-# one look with it, and so are all evaluations of one practice run: nothing is decided by the
-# verdict of a library on its way. A rollout that failed and was asked again has the number of its
-# first row, so filling gaps is no look; nor is playing the answers of another run.
+"""Rollouts that a command finished; steps closed before the command have none of them."""
+# One row for each command on an evaluation. An interrupted command and the commands that continue
+# it are one look. So are all evaluations of one practice run, since intermediate scores decide
+# nothing. A retried rollout keeps the id of its first row, so filling gaps is not a look; nor is
+# reusing the answers of another run.
 _MEASURED = f"""
 WITH played AS (
   SELECT i.invocation_id, i.run_id, i.branch_id, i.started_at, coalesce(i.ended_at, '9') AS ended,
@@ -54,10 +54,10 @@ SELECT c.branch_id AS asked_by, (SELECT count(*) FROM invocations
 
 @dataclass(slots=True)
 class _Measured:
-    """The evaluations that one look brought rollouts of."""
+    """Evaluations whose rollouts were played in one look."""
 
     arms: int
-    """Evaluations that its command compares with one of them; 0 for a practice run."""
+    """Number of evaluations that the command compares with one of them; 0 for a practice run."""
     ended: str = ""
     complete: bool = False
     runs: set[str] = field(default_factory=set)
@@ -67,9 +67,9 @@ class _Measured:
 def look_of(
     db: sqlite3.Connection, arms: Sequence[tuple[RunRow, Branch]], samples: Collection[int]
 ) -> Look:
-    """Return the place of a comparison of two evaluations on these samples.
+    """Return the position of a comparison of two evaluations on these samples.
 
-    The comparison belongs to the last look that brought rollouts of either evaluation. An earlier
+    The comparison belongs to the last look that played rollouts of either evaluation. An earlier
     look counts if, after it, two evaluations of the arms' experiments could be compared on 10 of
     the samples.
     """
@@ -84,7 +84,7 @@ def look_of(
 def next_look(
     db: sqlite3.Connection, exp_id: str, simulated: bool, samples: Collection[int]
 ) -> Look:
-    """Return the place of the comparison that more rollouts on these samples will allow."""
+    """Return the position of the comparison that more rollouts on these samples will allow."""
     return Look(1 + _comparisons(_measured(db, {exp_id}, simulated, samples)))
 
 
@@ -124,7 +124,7 @@ def _comparisons(looks: Sequence[_Measured]) -> int:
 
 
 def _played_by(db: sqlite3.Connection, branch: Branch) -> set[int]:
-    """Return the branches whose commands played an evaluation: its own, and those it reuses."""
+    """Return the branches whose commands played an evaluation: its own and those it reuses."""
     line = [segment.branch_id for segment in branch.line]
     rows = db.execute(
         """SELECT DISTINCT played_by FROM steps WHERE played_by IS NOT NULL

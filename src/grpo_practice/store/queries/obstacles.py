@@ -1,4 +1,4 @@
-"""Counts of what keeps a run from learning, and an evaluation from telling."""
+"""Counts of problems that keep a run from learning or a score from being meaningful."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.records import Branch, StepRow
 
 AGREE = 1e-9
-"""Difference of two rewards that is rounding."""
+"""Largest difference of two rewards that counts as rounding."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,13 @@ class Groups:
 
     all: int = 0
     right: int = 0
-    """Groups that taught nothing since all of their attempts are right."""
+    """Groups that taught nothing because all their attempts are right."""
     wrong: int = 0
-    """Groups that taught nothing since all of their attempts are wrong."""
+    """Groups that taught nothing because all their attempts are wrong."""
 
 
 def groups(db: sqlite3.Connection, branch: Branch) -> Groups:
-    """Count the groups on a branch's line, and those whose attempts were all judged alike."""
+    """Count the groups on a branch's line, and those with only right or only wrong attempts."""
     found = [0, 0, 0]
     for row in rows_on_line(db, branch, _GROUPS):
         found = [known + new for known, new in zip(found, row, strict=True)]
@@ -38,7 +38,7 @@ SELECT count(*), coalesce(sum(status = 'uniform' AND mean_reward >= 1), 0),
 
 
 def equal_answers(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
-    """Count the groups of two answers or more, and those whose answers are all the same text."""
+    """Count the groups with two or more answers, and how many have identical answers."""
     found = [0, 0]
     for row in rows_on_line(db, branch, _EQUAL):
         found = [known + new for known, new in zip(found, row, strict=True)]
@@ -54,7 +54,7 @@ SELECT count(*), coalesce(sum(texts = 1), 0)
 
 
 def answer_tokens(db: sqlite3.Connection, branch: Branch) -> list[tuple[int, float, int]]:
-    """Return (step, mean tokens of an answer, answers) of each step whose answers tell them."""
+    """Return (step, mean tokens per answer, answers) for each step with known token counts."""
     rows = rows_on_line(
         db,
         branch,
@@ -67,19 +67,19 @@ def answer_tokens(db: sqlite3.Connection, branch: Branch) -> list[tuple[int, flo
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Rollouts of a run that another verify function scored, too."""
+    """Rollouts of a run that another verify function scored as well."""
 
     run: str
-    """The run that scored them again."""
+    """Run that scored them again."""
     verify: str
     """Name of its verify function."""
     rollouts: int
     differ: int
-    """Rollouts with another reward."""
+    """Rollouts with a different reward."""
 
 
 def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disagreement]:
-    """Return where the rollouts of a branch's line were scored again, and how often differently."""
+    """Return the repeated scorings of the rollouts on a branch's line, with their differences."""
     again = db.execute(
         """SELECT r.run_id, j.name, b.judge_id FROM runs r
              JOIN branches b ON b.branch_id = r.head_branch JOIN judges j USING (judge_id)
@@ -113,18 +113,18 @@ def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disa
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """Texts that the libraries of a run held, from step to step."""
+    """Texts in the libraries of a run, from step to step."""
 
     sizes: Sequence[int]
-    """Experiences after each closed step."""
+    """Number of experiences after each closed step."""
     texts: int
-    """Texts that were in any of these libraries."""
+    """Number of different texts in any of these libraries."""
     kept: int
-    """Texts among them that are in the last one."""
+    """Number of these texts that are in the last library."""
 
 
 def growth(db: sqlite3.Connection, rows: Sequence[StepRow]) -> Growth:
-    """Return how the library of a run grew, and how much of it stayed."""
+    """Return how the library of a run grew, and how many of its texts remain."""
     held = [
         {(eid, version) for _, eid, version in libraries.items(db, row.library_out)}
         for row in rows

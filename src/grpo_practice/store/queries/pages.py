@@ -1,7 +1,8 @@
-"""Rows of a run for one page: so many from a place on, whatever the size of the run.
+"""Rows of a run for one page, read in a time that does not depend on the size of the run.
 
-A page is found by the place of the last row before it, and read by an index in that order. Views
-that join a whole line are never paged through: SQLite would read all of it for each page.
+A page starts after the position of the last row of the previous page, and is read by an index in
+that order. Views that join a whole line are never used for pages: SQLite would read all of the line
+for each page.
 """
 
 import json
@@ -27,7 +28,7 @@ from grpo_practice.store.step_totals import ROLLOUTS
 
 @dataclass(frozen=True, slots=True, order=True)
 class Place:
-    """Place of a rollout on a branch's line."""
+    """Position of a rollout on a branch's line."""
 
     step: int
     slot: int
@@ -36,7 +37,7 @@ class Place:
 
 
 FIRST = Place(-1, -1, -1)
-"""Place before all rollouts."""
+"""Position before all rollouts."""
 
 
 def rollout_page(
@@ -62,7 +63,7 @@ def rollout_page(
 
 
 def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
-    """Return the rollout at a place; None where there is none yet."""
+    """Return the rollout at a position, or None if it is not stored yet."""
     before = Place(place.step, place.slot, place.attempt - 1)
     rows = rollout_page(db, branch, before, 1, Wanted(place.step))
     there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]
@@ -72,8 +73,8 @@ def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> Rollout
 def stretches(
     branch: Branch, after: Place, step: int | None
 ) -> Iterator[tuple[Segment, str, list[int]]]:
-    """Yield (segment, WHERE, values) of what is left of a step, and of the steps after it."""
-    # Two statements: `(step, slot, attempt) > …` over the two tables is no range of an index.
+    """Yield (segment, WHERE, values) for the rest of the step at `after`, and for later steps."""
+    # Two statements: no index supports the range `(step, slot, attempt) > …` over two tables.
     for segment in _oldest_first(branch):
         if step in (None, after.step) and segment.first <= after.step < segment.end:
             where = "s.branch_id = ? AND s.step = ? AND (r.slot, r.attempt) > (?, ?)"
@@ -92,7 +93,7 @@ def _oldest_first(branch: Branch) -> list[Segment]:
 
 @dataclass(frozen=True, slots=True)
 class GroupLine:
-    """A group of a closed practice step in a list."""
+    """A group of a closed practice step, as a row of a list."""
 
     step: int
     slot: int
@@ -107,7 +108,7 @@ class GroupLine:
     informative: bool
     status: str
     reason: str | None
-    """Reason for a group that failed, or was too small."""
+    """Reason why the group failed or was too small."""
 
 
 def group_page(
@@ -121,8 +122,8 @@ def group_page(
 ) -> list[GroupLine]:
     """Return the next `n` groups of the closed steps on a practice run's line.
 
-    `after`: step and slot of the last group before them, (-1, -1) for the first page; `status`:
-    the only one, such as `uniform`.
+    `after`: step and slot of the last group on the previous page, (-1, -1) for the first page;
+    `status`: the only status to return, such as `uniform`.
     """
     found = list[GroupLine]()
     for segment in _oldest_first(branch):
@@ -156,26 +157,26 @@ def group_page(
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One time that a question was asked."""
+    """One visit of a question: a group that asked it."""
 
     sample_id: int
     visit: int
-    """Number of times that it had been asked before."""
+    """Number of earlier visits."""
     step: int
     slot: int
     planned: int
-    """Attempts that the group plans."""
+    """Planned attempts of the group."""
     scored: int
     """Attempts with a reward."""
     correct: int
     mean: float | None
-    """Mean reward; None without one."""
+    """Mean reward; None if no attempt has a reward."""
 
 
 def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
-    """Return each time that a branch's line asks a question, by step and slot, with its rewards.
+    """Return all visits of questions on a branch's line, by step and slot, with their rewards.
 
-    Closed steps are read from their totals; a group that is left out is no visit.
+    Closed steps are read from their totals; a group that is left out is not a visit.
     """
     planned, tallies = groups_by_place(db, branch)
     visits, asked = list[Visit](), dict[int, int]()
@@ -191,7 +192,7 @@ def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
 
 
 def last_plays(db: sqlite3.Connection, branch: Branch) -> dict[int, tuple[int, int]]:
-    """Return sample → step and slot of its group when a branch's line asked it last."""
+    """Return sample → step and slot of its last group on a branch's line."""
     return {visit.sample_id: (visit.step, visit.slot) for visit in question_visits(db, branch)}
 
 
@@ -206,11 +207,11 @@ class StepStageCost:
     tokens_out: int | None
     usd: float | None
     unpriced: int
-    """Calls of which it is not known what they cost."""
+    """Calls with an unknown cost."""
 
 
 def stage_costs(db: sqlite3.Connection, run: str) -> list[StepStageCost]:
-    """Return what the calls of a run add up to, by step and stage: money spent is spent."""
+    """Return the sums over a run's calls by step and stage: money spent is spent."""
     rows = db.execute(
         f"""SELECT step, stage, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
                   sum(tokens_out) AS tokens_out, sum(cost_micro) / 1e6 AS usd,
@@ -223,15 +224,15 @@ def stage_costs(db: sqlite3.Connection, run: str) -> list[StepStageCost]:
 
 @dataclass(frozen=True, slots=True)
 class FailureLine:
-    """A request that gave no usable answer."""
+    """A request without a usable answer."""
 
     branch_id: int
     failure_id: int
     step: int
     slot: int
-    """Group that it was made for; -1 for none."""
+    """Group that made the request; -1 if no group did."""
     attempt: int
-    """Attempt that it was made for; -1 for none."""
+    """Attempt that made the request; -1 if no attempt did."""
     stage: str
     kind: str
     broken: str | None
@@ -249,7 +250,8 @@ def failure_page(
 ) -> list[FailureLine]:
     """Return the next `n` failures of a run, by branch, step and time.
 
-    `after`: branch, step and number of the last failure before them; None for the first page.
+    `after`: branch, step and number of the last failure on the previous page; None for the first
+    page.
     """
     branches = db.execute(
         "SELECT branch_id FROM branches WHERE run_id = ? ORDER BY branch_id", (run,)
@@ -269,7 +271,7 @@ def failure_page(
 
 
 def count_failures(db: sqlite3.Connection, run: str) -> int:
-    """Count the requests of a run, over all its branches, that gave no usable answer."""
+    """Count the requests of a run without a usable answer, over all its branches."""
     row = db.execute(
         """SELECT count(*) FROM failures
             WHERE branch_id IN (SELECT branch_id FROM branches WHERE run_id = ?)""",
@@ -279,7 +281,7 @@ def count_failures(db: sqlite3.Connection, run: str) -> int:
 
 
 def lessons_of(db: sqlite3.Connection, branch: Branch, step: int, slot: int) -> list[str]:
-    """Return the lessons that were drawn from a group, in order."""
+    """Return the lessons drawn from a group, in order."""
     rows = db.execute(
         """SELECT text FROM lessons WHERE branch_id = ? AND step = ? AND slot = ?
             ORDER BY ordinal""",
@@ -290,55 +292,55 @@ def lessons_of(db: sqlite3.Connection, branch: Branch, step: int, slot: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class LifeChange:
-    """An operation that made, rewrote or removed an experience."""
+    """An operation that added, rewrote or removed an experience."""
 
     step: int
     op: str
     text: str | None
-    """The experience afterwards; None when it was removed."""
+    """Text of the experience afterwards; None if it was removed."""
     source: str
     """`merge`, `prune` or `human`."""
     reason: str | None
-    """Reason for a removal that no merge asked for."""
+    """Reason for a removal that no merge requested."""
     groups: tuple[tuple[int, int], ...]
-    """Step and slot of each group whose proposal it came from."""
+    """Step and slot of each group with a proposal behind it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """An experience, from the step that added it to the one that removed it."""
+    """An experience, from the step that added it to the step that removed it."""
 
     label: int
     imported: str | None
-    """Text at the start of the run, when it came from another one."""
+    """Text at the start of the run, if the experience was imported."""
     changes: tuple[LifeChange, ...] = ()
     """Changes on the line, oldest first."""
 
     @property
     def id(self) -> str:
-        """Name in the library: `E12`."""
+        """ID in the library: `E12`."""
         return f"E{self.label}"
 
     @property
     def born(self) -> int | None:
-        """Step that added it; None for one that was imported."""
+        """Step that added the experience; None if it was imported."""
         return self.changes[0].step if self.imported is None else None
 
     @property
     def ended(self) -> int | None:
-        """Step that removed it; None while it stands."""
+        """Step that removed the experience; None if it was not removed."""
         last = self.changes[-1] if self.changes else None
         return last.step if last and last.op == "DELETE" else None
 
     @property
     def text(self) -> str | None:
-        """Present text, or the last that it had."""
+        """Current text, or the last text of a removed experience."""
         texts = [self.imported, *(change.text for change in self.changes)]
         return next((text for text in reversed(texts) if text is not None), None)
 
 
 def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
-    """Return all experiences that ever stood in a library of a branch's line, by label."""
+    """Return all experiences that were ever in a library on a branch's line, by label."""
     oldest, *_ = segments = _oldest_first(branch)
     imported = db.execute(
         """SELECT e.label, t.text FROM branches b

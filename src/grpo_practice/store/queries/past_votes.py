@@ -1,7 +1,7 @@
-"""Reads what closed steps hold for and against the experiences of a library: votes, and plays.
+"""Reads the evidence of closed steps on the experiences of a library: votes and plays.
 
-Nothing is kept twice: a vote is a proposal's row, a play a group's row. `practice/evidence.py`
-decides what they weigh.
+No evidence is stored twice: a vote is the row of a proposal, a play the row of a group.
+`practice/evidence.py` decides how to weigh them.
 """
 
 import json
@@ -32,7 +32,7 @@ _SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
   WHERE i.experience_id = :experience AND (i.version = :version
     OR t.op_id IN (SELECT value FROM json_each(:ops)) OR (:imported AND t.op_id IS NULL))"""
 Votes = dict[int, int]
-"""Sample id → its votes for an experience less those against it; one a step."""
+"""Sample id → its votes for an experience minus its votes against it, at most one per step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +49,12 @@ class _Line:
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """Origin of an experience's present meaning, however it was reworded since."""
+    """Origin of an experience's current meaning, regardless of later rewording."""
 
     since: int | None = None
-    """The step that made it say this; None for the start of the run."""
+    """Step in which the experience got this meaning; None for the start of the run."""
     op_ids: Sequence[int] = ()
-    """The operations that gave it its words since then."""
+    """Operations that have worded it since then."""
     samples: frozenset[int] = frozenset()
     """Samples behind these operations that have no other vote there."""
 
@@ -62,9 +62,9 @@ class _Meaning:
 def past(
     db: sqlite3.Connection, branch: Branch, library: Library, asked: Iterable[int], *, end: int
 ) -> Past:
-    """Return what the steps before `end` hold on the experiences of `library`.
+    """Return the evidence of the steps before `end` on the experiences of `library`.
 
-    `asked` are ids of further samples whose plays are wanted; `end` is the first step that is not
+    `asked` are ids of further samples whose plays are needed; `end` is the first step that is not
     read.
     """
     if not library.id:
@@ -85,7 +85,7 @@ def _plays(db: sqlite3.Connection, line: _Line, samples: Collection[int]) -> Ite
 def _votes(
     db: sqlite3.Connection, line: _Line, library: Library, shown: dict[int, set[str]]
 ) -> dict[str, Votes]:
-    """Return the votes on each experience of the library; fill `shown` with who held which."""
+    """Return the votes on each experience of the library; fill `shown` with the holders."""
     imported: Mapping[str, Votes] | None = None
     found = dict[str, Votes]()
     for label, experience_id, version in libraries.items(db, library.id):
@@ -116,9 +116,9 @@ def _cast(
     meaning: _Meaning,
     holders: Collection[int],
 ) -> Counter[tuple[int, int]]:
-    """Return (step, sample id) → what its proposals said of the experience since its meaning.
+    """Return (step, sample id) → sum of votes by its proposals since the current meaning began.
 
-    Only a group that was played with the experience can speak against it.
+    Only a group that was played with the experience can vote against it.
     """
     cast = Counter[tuple[int, int]]()
     for segment in line:
@@ -132,10 +132,10 @@ def _cast(
 
 
 def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meaning:
-    """Return since when an experience says what it says.
+    """Return the origin of an experience's current meaning.
 
-    An update that only made it clearer or wider keeps the votes it had before, so all proposals
-    count back to the operation that made it say something else.
+    An update that made it only clearer or wider keeps the earlier votes, so all proposals count
+    back to the operation that changed its meaning.
     """
     rows = [row for segment in line for row in db.execute(_MADE, (*segment, experience_id))]
     op_ids, samples = list[int](), set[int]()
@@ -146,7 +146,7 @@ def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meanin
         ]
         reworded = sharpens(Operation(op, str(target)), [p for _, p in proposals])
         op_ids.append(op_id)
-        # What names its target is counted as a vote on it; here are those that name none.
+        # A proposal that names its target is already counted as a vote on it by `_cast`.
         samples |= {sample for sample, p in proposals if p.target is None or not reworded}
         if not reworded:
             return _Meaning(step, op_ids, frozenset(samples))
@@ -154,7 +154,7 @@ def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meanin
 
 
 def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
-    """Return the votes that a run's start library brought along, from the run it was taken of."""
+    """Return the votes that the library at a run's start has from the run it comes from."""
     library_id = db.execute(
         "SELECT library_id FROM branches WHERE branch_id = ?", (line.branch.line[-1].branch_id,)
     ).fetchone()[0]
@@ -164,7 +164,7 @@ def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
             "SELECT parent_id, branch_id, step FROM libraries WHERE library_id = ?", (library_id,)
         ).fetchone()
         if row["branch_id"] is not None:
-            last = db.execute(  # also by steps that only confirmed what it holds
+            last = db.execute(  # includes later steps that left the library unchanged
                 "SELECT max(step) FROM steps WHERE branch_id = ? AND library_out = ?",
                 (row["branch_id"], library_id),
             ).fetchone()[0]
@@ -174,6 +174,6 @@ def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
                 return _votes(db, source, libraries.load(db, held), defaultdict(set))
         else:
             held = row["parent_id"]
-        # A library that no step made has the votes of the one that it was made of.
+        # A library that no step made inherits the votes of its parent.
         library_id = row["parent_id"]
     return {}

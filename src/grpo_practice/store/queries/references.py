@@ -1,4 +1,4 @@
-"""Look-ups of the runs, branches and libraries that a reference names."""
+"""Queries about the runs, branches and libraries that a reference names."""
 
 import json
 import sqlite3
@@ -11,22 +11,22 @@ from grpo_practice.store.db import get_text
 
 @dataclass(frozen=True, slots=True)
 class BranchRecord:
-    """Keys and configuration that a branch is bound to, as recorded."""
+    """Identity and configuration that were recorded for a branch."""
 
     identity: Mapping[str, Any]
-    """Flat, dotted, secrets hidden."""
+    """Identity keys, flat and dotted, with secrets hidden."""
     config_text: str
-    """Composed, uninterpolated YAML, secrets hidden."""
+    """YAML, composed but with variables left in, with secrets hidden."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Place where a library was made."""
+    """Run, branch and step in which a library was made."""
 
     run: str
     branch_id: int
     step: int | None
-    """None for the library a branch started with."""
+    """Step; None for the library a branch started with."""
 
 
 def branch_ids(db: sqlite3.Connection, run: str) -> list[int]:
@@ -44,13 +44,13 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
 
 
 def play_settings(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
-    """Return how a branch of a practice run plays: its group policy, and its overlap."""
+    """Return the group policy and the overlap of a branch of a practice run."""
     bound = record(db, branch_id).identity
     return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
 
 
 def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
-    """Return where a library was made; None when there is no such library."""
+    """Return the origin of a library, or None if the library does not exist."""
     row = db.execute(
         """SELECT run_id, step, coalesce(branch_id, (SELECT min(b.branch_id) FROM branches b
              WHERE b.library_id = l.library_id)) AS branch_id
@@ -61,7 +61,7 @@ def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
 
 
 def step_before(db: sqlite3.Connection, library_id: int) -> int:
-    """Return the step whose library this one was made of; -1 where it was none's."""
+    """Return the step whose library this one derives from; -1 if it derives from no step's."""
     row = db.execute(
         """WITH RECURSIVE up(library_id, run_id, step, parent_id, height) AS (
              SELECT library_id, run_id, step, parent_id, 0 FROM libraries WHERE library_id = ?
@@ -76,9 +76,9 @@ def step_before(db: sqlite3.Connection, library_id: int) -> int:
 
 
 def any_system_prompt(db: sqlite3.Connection, branch_id: int) -> tuple[str, int | None] | None:
-    """Return the system prompt of one rollout of a branch, with its library; None without one.
+    """Return the system prompt and the library of one rollout of a branch, or None.
 
-    All rollouts of a branch share the instructions, so any one shows them.
+    All rollouts of a branch share the instructions, so any rollout shows them.
     """
     row = db.execute(
         """SELECT t.body, r.library_id FROM rollouts r JOIN texts t ON t.sha256 = r.system_sha

@@ -1,4 +1,4 @@
-"""Rollouts for a list: their narrow rows alone, as many as are asked for."""
+"""Rollouts for lists: reads only as many narrow rows as are requested."""
 
 import json
 import math
@@ -13,37 +13,37 @@ from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.step_totals import ROLLOUTS
 
 QUESTION = 400
-"""Characters of a question that a list reads."""
+"""Maximum number of characters of a question in a list."""
 
 
 COLUMNS = f"""s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
   r.tokens_in + r.tokens_out AS tokens, r.model_ms, v.reward, v.extracted, {JUDGED},
   substr(q.question, 1, {QUESTION}) AS question"""
-"""Columns of a `RolloutRow`, of `ROLLOUTS` with `QUESTIONS`."""
+"""Columns of a `RolloutRow`, selected from `ROLLOUTS` with `QUESTIONS`."""
 QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Rollouts of a list: each part that is given must apply."""
+    """Filter for rollouts in a list: all given conditions must hold."""
 
     step: int | None = None
     samples: Collection[int] | None = None
-    """Samples that were asked; None means all."""
+    """Samples to include; None means all."""
     failed: bool = False
-    """True for those with a reward below 1, or none."""
+    """True to include only rollouts with a reward below 1 or without a reward."""
     unanswered: bool = False
-    """True for those that ended in any other way than with an answer."""
+    """True to include only rollouts that did not end with an answer."""
 
     def conditions(self) -> tuple[str, list[object]]:
-        """Return the SQL after the WHERE of a stretch of steps, and its values."""
+        """Return the SQL to append to the WHERE of a segment, and its values."""
         where, values = "", list[object]()
         if self.samples is not None:
-            # One parameter as JSON: SQLite limits how many a statement has.
+            # One JSON parameter: SQLite limits the number of parameters of a statement.
             where += " AND r.sample_id IN (SELECT value FROM json_each(?))"
             values.append(json.dumps(sorted(self.samples)))
         if self.failed:
-            # Rewards are floats: a computed 1 may be a little less.
+            # Rewards are floats: a computed 1 may be slightly less.
             where += " AND (v.reward IS NULL OR v.reward < 1 - 1e-9)"
         if self.unanswered:
             where += " AND r.outcome <> 'ok'"
@@ -57,14 +57,14 @@ SORTS: Mapping[Sort, str] = {
     "tokens": "-coalesce(r.tokens_in + r.tokens_out, 0)",
     "time": "-r.model_ms",
 }
-"""SQL of the values that lists are sorted by: lowest reward, most tokens, most seconds first."""
+"""SQL of the sort keys of lists: lowest reward, most tokens, most seconds first."""
 Key = tuple[float, int, int, int]
-"""Value that a list is sorted by, step, slot and attempt of a rollout."""
+"""Sort key, step, slot and attempt of a rollout."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRow:
-    """A rollout in a list: how it ended, and the beginnings of question and answer."""
+    """A rollout in a list: its outcome, and the first characters of question and answer."""
 
     step: int
     slot: int
@@ -72,12 +72,12 @@ class RolloutRow:
     """Number of the attempt, counted from 0."""
     sample_id: int
     number: int | None
-    """Number of the question in the run's dataset, counted from 1; None where it is not in it."""
+    """Number of the question in the run's dataset, counted from 1; None if it is not in it."""
     question: str
     head: str
-    """Beginning of the answer."""
+    """First characters of the answer."""
     extracted: str | None
-    """Answer that the verify function read in it, where it says so."""
+    """Answer that the verify function extracted, if it reports one."""
     reward: float | None
     outcome: str
     reason: str | None
@@ -85,21 +85,21 @@ class RolloutRow:
     turns: int
     tool_calls: int
     tokens: int | None
-    """Tokens in and out; None where its endpoint did not tell them."""
+    """Input and output tokens; None if the endpoint did not report them."""
     seconds: float
     """Seconds that the model took."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Number of rollouts, and of the groups that they stand in."""
+    """Number of rollouts, and of the groups that they belong to."""
 
     rollouts: int = 0
     groups: int = 0
 
 
 def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Counted:
-    """Count the rollouts on a branch's line to which `wanted` applies."""
+    """Count the rollouts on a branch's line that match the filter."""
     rollouts = groups = 0
     for _, where, values in _segments(branch, wanted):
         n, in_groups = db.execute(
@@ -112,7 +112,7 @@ def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Coun
 def list_rollouts(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int
 ) -> list[RolloutRow]:
-    """Return the first rollouts, `most` at most, by step, group and attempt. No body is read."""
+    """Return the first `most` rollouts by step, group and attempt, without their bodies."""
     found, most = list[RolloutRow](), min(most, sys.maxsize)
     for segment, where, values in _segments(branch, wanted):
         rows = db.execute(
@@ -127,9 +127,9 @@ def list_rollouts(
 def sorted_keys(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, sort: Sort, after: Key | None, n: int
 ) -> list[Key]:
-    """Return the keys of the next `n` rollouts in an order; reads all of the line, in seconds.
+    """Return the keys of the next `n` rollouts in an order; reads the whole line, in seconds.
 
-    `after`: the last key of the page before; None for the first page.
+    `after`: the last key of the previous page; None for the first page.
     """
     found = list[Key]()
     for _, where, values in _segments(branch, wanted):
@@ -147,7 +147,7 @@ def sorted_keys(
 def wanted_groups(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int | None
 ) -> Iterator[tuple[int, int, set[int]]]:
-    """Yield (step, slot, its attempts) of the first groups that have a wanted rollout."""
+    """Yield (step, slot, matching attempts) of the first groups with a matching rollout."""
     left = -1 if most is None else min(most, sys.maxsize)
     for _, where, values in _segments(branch, wanted):
         rows = db.execute(
@@ -161,7 +161,7 @@ def wanted_groups(
 
 
 def question_means(db: sqlite3.Connection, branch: Branch) -> dict[int, list[float]]:
-    """Return sample → its mean reward each time that it was played, the oldest first."""
+    """Return sample → its mean reward in each of its groups, oldest first."""
     means = dict[int, list[float]]()
     for _, where, values in _segments(branch, Wanted()):
         for sample, mean in db.execute(
@@ -174,7 +174,7 @@ def question_means(db: sqlite3.Connection, branch: Branch) -> dict[int, list[flo
 
 
 def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int | None:
-    """Return the sample that is the dataset's question of that number; None without one."""
+    """Return the sample at this number in the dataset, counted from 1, or None."""
     row = db.execute(
         "SELECT sample_id FROM dataset_rows WHERE dataset_id = ? AND position = ?",
         (dataset_id, number - 1),
@@ -183,7 +183,7 @@ def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int
 
 
 def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[object]]]:
-    """Yield (its branch, WHERE, values) of each segment of the line, the oldest first."""
+    """Yield (branch, WHERE, values) of each segment of the line, oldest first."""
     more, given = wanted.conditions()
     for segment in sorted(branch.line, key=lambda s: s.first):
         where = "WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"
@@ -195,7 +195,7 @@ def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[o
 
 
 def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) -> dict[int, int]:
-    """Return sample → its number in the dataset that the branch was begun with."""
+    """Return sample → its number in the dataset that the branch began with."""
     rows = db.execute(
         """SELECT sample_id, min(position) + 1 FROM dataset_rows
             WHERE dataset_id = (SELECT dataset_id FROM branches WHERE branch_id = ?)

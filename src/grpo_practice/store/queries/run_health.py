@@ -1,4 +1,4 @@
-"""Health of a run: failures on its way, and conditions of its results besides the plan."""
+"""Health of a run: failures during the run, and conditions that affect its results."""
 
 import sqlite3
 from collections import Counter
@@ -24,23 +24,23 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Counts over a run's line; requests over all that the run ever asked."""
+    """Counts over a run's line; for requests, over all requests that the run ever made."""
 
     mute: int = 0
-    """Answers that were cut before they began: all tokens went into reasoning."""
+    """Answers cut before their first character: all tokens went into reasoning."""
     unasked: int = 0
-    """Answers of the user's own agent for which no model was asked at the rollout's address."""
+    """Answers that the user's own agent gave without a model request to the rollout's address."""
     unanswered: Mapping[str, int] = field(default_factory=dict)
-    """`HTTP 503`, `cut`, `deadline`, `refused`, … → requests that were given up, commonest first.
+    """Failure (`HTTP 503`, `cut`, `deadline`, `refused`, …) → failed requests, most frequent first.
 
-    An outage may have passed since.
+    An outage among them may have ended since.
     """
     maybe_paid: int = 0
-    """Requests given up that the endpoint may have billed."""
+    """Failed requests that the endpoint may have billed."""
     uncounted: int = 0
-    """Replies without a count of tokens, so without a cost."""
+    """Replies without a token count, and so without a cost."""
     retried: int = 0
-    """Requests that were answered, and not at the first try."""
+    """Requests that were answered after at least one retry."""
     shrunk: Sequence[Shrunk] = ()
     timed_out: int = 0
     """Rollouts that our own deadline ended."""
@@ -49,13 +49,13 @@ class Health:
     untaught: int = 0
     """Groups and merges that failed because a request got no answer."""
     seedless: int = 0
-    """Replies that were asked for without a seed."""
+    """Replies to requests without a seed."""
     answered_by: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Model as asked → `model@host` that answered → replies, commonest first."""
+    """Requested model → `model@host` that answered → number of replies, most frequent first."""
 
 
 def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
-    """Return the health of a run; with `children`, requests of the runs it made count too."""
+    """Return the health of a run; with `children`, requests of the runs it made also count."""
     ended = Counter[str]()
     for row in rows_on_line(db, branch, _ROLLOUTS):
         ended.update(dict(row))
@@ -96,11 +96,11 @@ _UNTAUGHT = """
 SELECT s.unanswered + (SELECT count(*) FROM groups g
                          WHERE g.branch_id = s.branch_id AND g.step = s.step AND g.unanswered)
   FROM steps s WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
-"""A reply that cannot be read would come again; a request without an answer need not."""
+"""Steps and groups to retry: a missing answer may arrive, an unreadable reply would be replayed."""
 
 
 def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]:
-    """Yield (model, answered by, replies, those without a seed), reused branches' too."""
+    """Yield (model, answered by, replies, replies without a seed), also for reused branches."""
     for segment in branch.line:
         holders = (segment.branch_id, *(branch.reuses if segment.branch_id == branch.id else ()))
         for holder in holders:
@@ -121,7 +121,7 @@ def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]
 
 
 def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
-    """Return the part about requests, over all invocations and branches: spent is spent."""
+    """Return the counts about requests, over all invocations and branches: spent is spent."""
     which = {"run": run, "children": children}
     failed = db.execute(
         f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {OF_RUN} GROUP BY 1", which
@@ -148,4 +148,4 @@ _KIND = """CASE
   WHEN f.broken = 'cut' THEN 'cut'
   WHEN f.broken IN ('tls', 'proxy', 'connect') THEN 'refused'
   ELSE 'no usable answer' END"""
-"""Words for the kind of a failure on record."""
+"""SQL that names the kind of a stored failure."""

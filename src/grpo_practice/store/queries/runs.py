@@ -1,4 +1,4 @@
-"""Runs as a person asks for them: lists, look-ups, costs."""
+"""Queries about runs for people: lists, look-ups, costs."""
 
 import re
 import sqlite3
@@ -24,7 +24,7 @@ SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_
 
 @dataclass(frozen=True, slots=True)
 class StoredConfig:
-    """The configuration a run's newest branch was made with."""
+    """The configuration of a run's newest branch."""
 
     run: str
     text: str
@@ -40,25 +40,25 @@ class StageCost:
     calls: int
     tokens_in: int | None
     tokens_cached: int | None
-    """Cached part of `tokens_in`; None where no reply says so."""
+    """Cached part of `tokens_in`; None if no reply reports it."""
     tokens_out: int | None
     uncounted: int
-    """Calls without tokens: what is summed up is without theirs."""
+    """Calls without a token count, which the sums do not include."""
     usd: float | None
     unpriced: int
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Dataset that a run asks, and the model that answers."""
+    """The dataset of a run, and the model that answers."""
 
     dataset: str | None
     model: str | None
-    """None for an agent whose configuration names none."""
+    """Model; None for an agent whose configuration names no model."""
 
 
 def asked(db: sqlite3.Connection) -> dict[str, Asked]:
-    """Return run → what its newest branch asks, for the runs that were begun with a dataset."""
+    """Return run → dataset and model of its newest branch, for runs that have a dataset."""
     rows = db.execute(
         """SELECT r.run_id, d.name, b.model FROM runs r
              JOIN branches b ON b.branch_id = r.head_branch
@@ -79,7 +79,7 @@ def find(db: sqlite3.Connection, name: str) -> RunRow | None:
 
 
 def get(db: sqlite3.Connection, name: str) -> RunRow:
-    """Return the run of that name, or raise ConfigError; the hint names those there are."""
+    """Return the run of that name, or raise ConfigError with a hint that lists existing runs."""
     run = find(db, name)
     if run is None:
         names = [r.name for r in all_runs(db)]
@@ -89,10 +89,10 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
 
 
 def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
-    """Return the runs that these names and globs mean, each once.
+    """Return the runs that match these names and globs, each once.
 
     Raises:
-        ConfigError: One of them means no run.
+        ConfigError: A name or glob matches no run.
     """
     found, known = dict[str, None](), [run.name for run in all_runs(db)]
     for name in names:
@@ -102,7 +102,7 @@ def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
 
 
 def latest(db: sqlite3.Connection, kinds: Sequence[str]) -> RunRow | None:
-    """Return the run, among those that a person started, whose command ran last."""
+    """Return the run with the newest command, among the runs that a person started."""
     marks = ",".join("?" * len(kinds))
     row = db.execute(
         f"""{_SELECT} WHERE r.kind IN ({marks}) AND r.parent_run_id IS NULL
@@ -125,7 +125,7 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 
 
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
-    """Return what calls cost by stage and model, over all branches: money spent is spent."""
+    """Return the cost of calls by stage and model, over all branches: money spent is spent."""
     rows = db.execute(
         """SELECT stage, name, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
                   -- a tool is no request
@@ -140,7 +140,7 @@ def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
 
 
 def last_command(db: sqlite3.Connection, run: str) -> str:
-    """Return the run's last command, without the options that limit it or play steps anew."""
+    """Return the run's last command, without options that limit it or repeat steps."""
     row = db.execute(
         """SELECT command FROM invocations WHERE run_id = ? AND branch_id IS NOT NULL
             ORDER BY invocation_id DESC LIMIT 1""",

@@ -1,4 +1,4 @@
-"""Scores: sums over a run's rollouts, counted by the database over the run's line."""
+"""Scores: sums over the rollouts on a run's line, computed by the database."""
 
 import json
 import sqlite3
@@ -19,16 +19,16 @@ from grpo_practice.types import STRIKES
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """Number of calls, answered and failed."""
+    """Number of answered calls and of failed requests."""
 
     new: int
     failed: int
 
 
 def questions(db: sqlite3.Connection, branch: Branch) -> list[Question]:
-    """Return a tally per planned question of an evaluation, in plan order; its key is the sample.
+    """Return one tally for each planned question of an evaluation, in plan order, keyed by sample.
 
-    A sample that is planned twice has two.
+    A sample that is planned twice has two tallies.
     """
     planned, tallies = groups_by_place(db, branch)
     families = _families(db, {sample for sample, _ in planned.values()})
@@ -45,9 +45,9 @@ Group = tuple[int, int]
 def groups_by_place(
     db: sqlite3.Connection, branch: Branch
 ) -> tuple[dict[Group, tuple[int, int]], dict[Group, Sequence[Any]]]:
-    """Return group → its sample and how many attempts it plans, and → the sums of its rewards.
+    """Return group → its sample and number of planned attempts, and group → sums of its rewards.
 
-    The first by step and slot. A group without a row is in the first alone.
+    The first is in order of step and slot. A group without a row is only in the first.
     """
     planned = {
         (row.plan.step, slot): (sample, row.attempts(slot))
@@ -67,14 +67,14 @@ def groups_by_place(
 
 
 def questions_of(db: sqlite3.Connection, run: RunRow) -> list[Question]:
-    """Return the tallies of an evaluation as it stands; none where it was never begun."""
+    """Return the current tallies of an evaluation; empty if it was never begun."""
     if run.head_branch is None:
         return []
     return questions(db, branches.load(db, run.head_branch))
 
 
 def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
-    """Return the mean over the scored questions of an evaluation, and nothing else of its score."""
+    """Return only the mean score over the scored questions of an evaluation."""
     n, total = 0, 0.0
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
@@ -94,7 +94,7 @@ def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
 def _families(
     db: sqlite3.Connection, sample_ids: Iterable[int]
 ) -> dict[int, tuple[str, str | None]]:
-    """Return sample → its source and its cluster; None where the question is one of its own."""
+    """Return sample → its source and its cluster; None for a question without a cluster."""
     rows = db.execute(
         """SELECT sample_id, source, cluster FROM samples
             WHERE sample_id IN (SELECT value FROM json_each(?))""",
@@ -115,12 +115,12 @@ def _question(
 def _over_unsummed(
     db: sqlite3.Connection, branch: Branch, select: str, tail: str
 ) -> Iterator[sqlite3.Row]:
-    """Yield the rows of a query over every rollout that is in no totals, by segment."""
+    """Yield the rows of a query over every rollout that is not in stored totals, by segment."""
     return branches.rows_on_line(db, branch, f"SELECT {select} {UNSUMMED} {tail}")
 
 
 def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
-    """Count rollouts by how they ended: `ok`, `truncated`, `error.provider` and so on."""
+    """Count rollouts by outcome: `ok`, `truncated`, `error.provider` and so on."""
     counts: Counter[str] = Counter()
     rows = _over_unsummed(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 2")
     told = [(outcome, reason, n) for outcome, reason, _, n in rows]
@@ -131,7 +131,7 @@ def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 
 
 def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
-    """Count the errors of failed rollouts, commonest first."""
+    """Count the errors of failed rollouts, most frequent first."""
     counts: Counter[str] = Counter()
     tail = "AND judged_outcome = 'error' GROUP BY 3"
     for _, _, error, n in _over_unsummed(db, branch, f"{JUDGED}, count(*)", tail):
@@ -140,7 +140,7 @@ def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 
 
 def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
-    """Return the model's mean seconds for a scored rollout; None without any."""
+    """Return the model's mean seconds per scored rollout; None without a scored rollout."""
     select = "coalesce(sum(r.model_ms), 0), count(*)"
     rows = [(*row,) for row in _over_unsummed(db, branch, select, "AND v.reward IS NOT NULL")]
     rows += [(of.model_ms, of.rollouts) for _, of in step_totals.on_line(db, branch)]
@@ -149,7 +149,7 @@ def seconds_per_rollout(db: sqlite3.Connection, branch: Branch) -> float | None:
 
 
 def missing(db: sqlite3.Connection, branch: Branch) -> int:
-    """Count the planned rollouts that have no row yet."""
+    """Count the planned rollouts without a row."""
     planned = sum(q.planned for q in questions(db, branch))
     return planned - sum(outcomes(db, branch).values())
 
@@ -157,9 +157,9 @@ def missing(db: sqlite3.Connection, branch: Branch) -> int:
 def settled_counts(
     db: sqlite3.Connection, branch: Branch, *, unscored: bool = False
 ) -> dict[int, int]:
-    """Return step → the number of its settled rollouts, for steps that have any.
+    """Return step → number of settled rollouts, for steps that have any.
 
-    With `unscored`, rollouts count too that have an answer whose scoring failed.
+    With `unscored`, also count rollouts with an answer that could not be scored.
     """
     more = "OR r.reason IN ('verify', 'judge')" if unscored else ""
     tail = f"AND (v.reward IS NOT NULL OR r.strikes >= {STRIKES} {more}) GROUP BY 1"
@@ -168,7 +168,7 @@ def settled_counts(
 
 
 def settled(db: sqlite3.Connection, judge_id: int, row: StepRow) -> int:
-    """Return how many rollouts of a step, stored or to be planned, this verify function settled."""
+    """Return the number of a step's rollouts that this verify function settled."""
     found = db.execute(
         f"""SELECT count(*) FROM rollouts r
               LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
@@ -182,7 +182,7 @@ def settled(db: sqlite3.Connection, judge_id: int, row: StepRow) -> int:
 def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[bytes | None]:
     """Return the hashes of the addresses that answered the agent on these branches.
 
-    Empty without an answer; None stands for addresses that are not known.
+    The set is empty without an answer; None in the set stands for unknown addresses.
     """
     marks = ", ".join("?" * len(branch_ids))
     rows = db.execute(
@@ -194,11 +194,11 @@ def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[
 
 
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
-    """Return tokens and money of every call that a run made, as far as they are known.
+    """Return the known tokens and cost of all calls of a run.
 
-    All branches: money spent is spent. With `children`, also those of the runs that it made.
+    All branches count: money spent is spent. With `children`, also count the runs that it made.
     """
-    # A tool, which is no request, has 0 tokens: they would make 0 of what no endpoint told.
+    # A tool call makes no request and has 0 tokens, which would turn unknown sums into 0.
     tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in TOKENS)
     row = db.execute(
         f"SELECT {tokens}, sum(cost_micro) AS cost_micro FROM call_sums {OF_RUN}",
@@ -208,7 +208,7 @@ def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
 
 
 def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dict[str, int]:
-    """Return model → calls whose cost is not known, where there are any; see `usage`."""
+    """Return model → number of calls with an unknown cost, if there are any; see `usage`."""
     rows = db.execute(
         f"""SELECT name, sum(calls) FROM call_sums {OF_RUN} AND NOT priced
             GROUP BY 1 ORDER BY 2 DESC, 1""",
@@ -218,7 +218,7 @@ def unpriced(db: sqlite3.Connection, run: str, *, children: bool = False) -> dic
 
 
 def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
-    """Return step → micro-dollars of its branch's own calls; None where one is unknown."""
+    """Return step → micro-dollars of its branch's own calls; None if one cost is unknown."""
     rows = branches.rows_on_line(
         db,
         branch,
@@ -229,7 +229,7 @@ def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
 
 
 def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:
-    """Count an invocation's requests; with `children`, also in the runs it made on its way."""
+    """Count an invocation's requests; with `children`, also the requests of runs it made."""
     new, failed = db.execute(
         """WITH mine AS (
              SELECT i.invocation_id FROM invocations i JOIN runs r USING (run_id)

@@ -1,4 +1,4 @@
-"""Finds words in stored texts. No index: beyond 100,000 answers a search takes seconds."""
+"""Full-text search without an index: beyond 100,000 answers, a search takes seconds."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -9,14 +9,14 @@ from grpo_practice.store.records import Branch, Segment
 from grpo_practice.store.step_totals import ROLLOUTS
 
 MOST_WORDS = 8
-"""Words of a search that are looked for; the others are passed over."""
+"""Maximum number of words in a search; further words are ignored."""
 AROUND = 70
-"""Characters before and after a hit."""
+"""Number of characters shown before and after a hit."""
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a search, each once: plain text, whatever signs are in them."""
-    # A NUL ends a pattern of SQLite's.
+    """Return the distinct words of a search as plain text, with any special characters."""
+    # SQLite's patterns end at a NUL.
     words = text.replace("\0", " ").casefold().split()
     return [*dict.fromkeys(word[:100] for word in words)][:MOST_WORDS]
 
@@ -37,7 +37,7 @@ class QuestionHit:
     sample: int
     text: str
     runs: Sequence[str]
-    """Some of the runs that have played it."""
+    """Some of the runs that have played the question."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class AnswerHit:
 
     run: str
     branch_id: int
-    """Branch whose step it is."""
+    """Branch that holds the step."""
     place: Place
     text: str
 
@@ -54,7 +54,7 @@ class AnswerHit:
 def find_experiences(
     db: sqlite3.Connection, words: Sequence[str], run: str | None, most: int
 ) -> list[ExperienceHit]:
-    """Return experiences of any version with all of the words, the newest first."""
+    """Return the experiences that contain all words in any version, newest first."""
     rows = db.execute(
         f"""SELECT e.run_id, e.label, t.text FROM experience_texts t
              JOIN experiences e USING (experience_id)
@@ -68,7 +68,7 @@ def find_experiences(
 def find_questions(
     db: sqlite3.Connection, words: Sequence[str], dataset_id: int | None, most: int
 ) -> list[QuestionHit]:
-    """Return the first questions with all of the words, of a dataset or of all."""
+    """Return the first questions that contain all words, in one dataset or in all."""
     of = "samples" if dataset_id is None else "dataset_rows JOIN samples USING (sample_id)"
     where = "" if dataset_id is None else "AND dataset_id = ?"
     rows = db.execute(
@@ -86,20 +86,20 @@ def find_answers(
     after: tuple[int, Place],
     most: int,
 ) -> list[AnswerHit]:
-    """Return the next rollouts with all of the words in their answers; may read all answers.
+    """Return the next rollouts whose answers contain all words; it may read all answers.
 
     Args:
         db: The open database.
-        branch: Line whose answers are read; None for all branches.
+        branch: Branch on whose line to search; None for all branches.
         words: Words as `words_of` returns them.
-        after: Branch and place of the last hit of the page before.
-        most: Number of hits to return.
+        after: Branch and position of the last hit of the previous page.
+        most: Maximum number of hits to return.
     """
     line = _branches(db) if branch is None else [(branch.run, s) for s in reversed(branch.line)]
     hits, (last, place) = list[AnswerHit](), after
     for run, segment in line:
         if segment.branch_id < last:
-            continue  # a branch is newer than the one that it goes on from
+            continue  # read on an earlier page: ids increase along a line, since a parent is older
         begin = place if segment.branch_id == last else FIRST
         rows = db.execute(
             f"""SELECT s.step, r.slot, r.attempt, t.response {ROLLOUTS}
@@ -113,7 +113,7 @@ def find_answers(
             ),
         )
         for *at, response in rows:
-            # Not LIKE, which knows no capital letters beyond ASCII.
+            # Not LIKE, which only ignores the case of ASCII letters.
             folded = response.casefold()
             if all(word in folded for word in words):
                 text = around(response, words)
@@ -124,7 +124,7 @@ def find_answers(
 
 
 def _branches(db: sqlite3.Connection) -> list[tuple[str, Segment]]:
-    """Return each branch with its run, as one stretch of steps, the oldest first."""
+    """Return each branch with its run, as one segment of steps, oldest first."""
     rows = db.execute(
         """SELECT run_id, branch_id, (SELECT coalesce(max(step), 0) + 1 FROM steps s
                                        WHERE s.branch_id = b.branch_id)
@@ -134,9 +134,9 @@ def _branches(db: sqlite3.Connection) -> list[tuple[str, Segment]]:
 
 
 def around(text: str, words: Sequence[str]) -> str:
-    """Return the stretch of a text around the first of the words."""
+    """Return the part of a text around the first hit of any word."""
     folded = text.casefold()
-    # Folding may lengthen a text: the place is near enough for a stretch.
+    # Case folding may lengthen a text, so the position is only approximate.
     at = min((i for i in map(folded.find, words) if i >= 0), default=0)
     begin, end = max(at - AROUND, 0), at + 2 * AROUND
     return f"{'…' if begin else ''}{text[begin:end]}{'…' if end < len(text) else ''}"

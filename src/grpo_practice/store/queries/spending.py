@@ -1,4 +1,4 @@
-"""Cost of calls: in one run, for its caps; in the whole database, for a forecast."""
+"""Cost of calls: of one run for its caps, of the whole database for a forecast."""
 
 import json
 import sqlite3
@@ -15,7 +15,7 @@ from grpo_practice.store.rollouts import usage_of
 
 OF_RUN = """JOIN invocations USING (invocation_id) JOIN runs USING (run_id)
             WHERE (run_id = :run OR (:children AND parent_run_id = :run))"""
-"""Rows of a run, with `children` of the runs it made too, over branches and invocations."""
+"""Rows of a run, and with `:children` of the runs it made, on all branches and invocations."""
 
 
 TOKENS = ("tokens_in", "tokens_cached", "tokens_out", "tokens_reasoning")
@@ -32,44 +32,44 @@ class Spent:
     """`model@host`."""
     tries: int
     usage: Usage
-    """Tokens of the calls that have some; cost of those that have one."""
+    """Tokens of calls with a token count; cost of calls with a known cost."""
     uncounted: int
-    """Calls without tokens."""
+    """Calls without a token count."""
     unpriced: Usage
     """Tokens of the calls without a cost."""
     most_tokens: int | None
-    """Tokens in and out of the largest call."""
+    """Input and output tokens of the largest call."""
     most_out: int | None
     most_micro: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The requests of one stage that gave no usable answer."""
+    """The requests of one stage without a usable answer."""
 
     stage: str
     tries: int
     maybe_paid: int
-    """Tries of those that may have been billed."""
+    """Tries that may have been billed."""
 
 
 Likeness = Literal["run", "prompt", "model"]
-"""Calls of the same run; of others under the same system prompt; of any, to the same model."""
+"""Similarity of calls: in the same run, with the same system prompt, or only to the same model."""
 ENOUGH = 3
-"""Calls from which a spread can be told."""
+"""Minimum number of calls for estimating a spread."""
 STEPS, CALLS = 50, 1_000
-"""Most steps, the newest ones, and most calls of them that stand for those to come.
+"""Maximum number of steps, newest first, and of their calls, that represent future calls.
 
-Means over all calls would be no better, and a forecast would take the longer the more there are.
+Means over all calls would be no better, and a forecast would take longer with every call.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Calls of one stage to one model so far: how many, and means and spreads over them."""
+    """Earlier calls of one stage to one model: their number, means and spreads."""
 
     of: Likeness
-    """Likeness to the calls that are asked about."""
+    """Similarity to the requested calls."""
     calls: int
     tokens_in: tuple[float, float]
     """Mean and standard deviation."""
@@ -77,19 +77,19 @@ class Figures:
     seconds: tuple[float, float]
     cached_share: float
     experiences: float
-    """Mean size of the libraries that they were shown."""
+    """Mean size of the libraries in their prompts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Piloted:
-    """Work of a pilot."""
+    """Work done by a pilot."""
 
     questions: int
     rollouts: int
     reward: float | None
-    """Mean of those that have one; None without any."""
+    """Mean reward of the scored rollouts; None if there are none scored."""
     usage: Usage
-    """Tokens and cost of the answered calls; None where one of them does not say."""
+    """Tokens and cost of the answered calls; None for a value that one of them does not report."""
 
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
@@ -128,38 +128,38 @@ def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
 
 @dataclass(frozen=True, slots=True)
 class ToCome:
-    """Calls that are to come, for which earlier ones stand."""
+    """Future calls, to be estimated from earlier ones."""
 
     stage: Stage
     name: str
-    """Model that is asked."""
+    """Model that the calls are sent to."""
     run: str
     part: str
     """`practice` or `evaluation`."""
     system: bytes
-    """sha256 of the system prompt that is followed."""
+    """sha256 of the system prompt in use."""
     player: Identity | None = None
-    """Identity of the agent that plays; None for calls that are the same for all agents."""
+    """Identity of the agent that plays; None for calls that do not depend on the agent."""
 
 
 def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
-    """Return what the newest calls of this stage to this model took; None without any.
+    """Return figures of the newest calls of this stage to this model, or None without any call.
 
-    Calls of this part of the run count alone where there are enough, else those that follow this
-    system prompt, else all of the database: prompts of other runs may be of another length. Calls
-    of an agent that was changed since are not this run's, nor, where a program decides what is
-    asked, of the same prompt.
+    If there are enough, only calls of this part of the run count, else calls with this system
+    prompt, else all calls in the database, whose prompts may have other lengths. Calls of an agent
+    that was changed since do not count as the run's. If the agent is a program that writes its own
+    requests, they do not count for the prompt either.
     """
     among: dict[Likeness, str] = {
         "run": """runs.kind = :kind
                   AND (runs.run_id = :run OR :kind = 'eval' AND runs.parent_run_id = :run)""",
-        # All rollouts of a step follow one prompt, but for those that measure experiences.
+        # All rollouts of a step have one prompt, except in runs that measure experiences.
         "prompt": """:system = (SELECT system_sha FROM rollouts r WHERE r.branch_id = s.branch_id
                        AND r.step = s.step AND system_sha NOT NULL LIMIT 1)""",
         "model": "TRUE",
     }
     if STAGES[calls.stage].per not in ("rollout", "attempt"):
-        del among["prompt"]  # a teacher's request shows several attempts, and follows its own one
+        del among["prompt"]  # a teacher's request shows several attempts, under its own prompt
     kind = "practice" if calls.part == "practice" else "eval"
     asked: dict[str, object] = {"stage": calls.stage, "name": calls.name, "kind": kind}
     asked |= {"run": calls.run, "system": calls.system}
@@ -215,7 +215,7 @@ def _figures(
 
 
 def newest_ids(db: sqlite3.Connection) -> tuple[int, int]:
-    """Return the ids of the newest rollout and the newest call; 0 where there is none."""
+    """Return the IDs of the newest rollout and the newest call; 0 without one."""
     row = db.execute(
         """SELECT coalesce((SELECT max(rollout_id) FROM rollouts), 0),
              coalesce((SELECT max(call_id) FROM calls), 0)"""
@@ -224,7 +224,7 @@ def newest_ids(db: sqlite3.Connection) -> tuple[int, int]:
 
 
 def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, int]) -> Piloted:
-    """Return what these runs did after these ids were the newest."""
+    """Return the work of these runs since these IDs were the newest."""
     rollout, call = mark
     questions, rollouts, reward = db.execute(
         """SELECT count(DISTINCT sample_id), count(*), avg(reward)
@@ -246,10 +246,10 @@ def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, in
 
 
 def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
-    """Count the groups of a line's closed steps: those that could be compared, those that taught.
+    """Count the groups of a line's closed steps: groups that could be compared, groups that taught.
 
-    Groups are informative or not: that is decided when a step is closed (`practice.informative`),
-    and only read here.
+    Closing a step decides whether its groups are informative (`groups.informative`); the counts
+    only read that decision.
     """
     counts = rows_on_line(
         db,
@@ -262,7 +262,7 @@ def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
 
 
 def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
-    """Count a branch's groups: how many were compared, and how many of these summarised."""
+    """Count a branch's compared groups, and the summarised groups among them."""
     row = db.execute(
         """SELECT count(*), coalesce(sum(summaries), 0) FROM (
              SELECT max(stage = 'summarise') AS summaries, max(stage = 'compare') AS compared
@@ -274,9 +274,9 @@ def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
 
 
 def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float]:
-    """Return how many rollouts of this identity's agent were counted, mean and spread of turns.
+    """Return the number of rollouts of this agent, and the mean and spread of their turns.
 
-    The newest ones are counted; those that an error ended are left out.
+    The newest rollouts are counted, except for rollouts that an error ended.
     """
     n, mean, squares = db.execute(
         f"""SELECT count(*), coalesce(avg(turns), 0.0), coalesce(avg(turns * turns), 0.0)
@@ -289,7 +289,7 @@ def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float
 
 
 def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
-    """Return the branches of all runs whose agent is this identity's."""
+    """Return the branches of all runs with this identity's agent."""
     wanted = agent_of(json.loads(json.dumps(dict(identity))))
     found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
     return [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]
@@ -298,7 +298,7 @@ def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
 def calls_at(
     db: sqlite3.Connection, branches: Sequence[int], steps: Sequence[int]
 ) -> dict[str, int]:
-    """Return stage → how many calls these branches hold of these steps."""
+    """Return stage → number of calls on these branches in these steps."""
     marks = ",".join("?" * len(branches))
     counts = dict[str, int]()
     for step in steps:

@@ -1,4 +1,4 @@
-"""Reads what the teacher was asked about a group, and what it replied."""
+"""Reads the requests to the teacher about a group, and its replies."""
 
 import json
 import sqlite3
@@ -22,20 +22,20 @@ class TeacherCall:
 
     step: int
     slot: int
-    """Group that it is about; -1 for the step's merge."""
+    """Group that the call is about; -1 for the step's merge."""
     stage: Stage
     attempt: int
-    """Attempt that is summarised; -1 for a call about the whole group or step."""
+    """Summarised attempt; -1 for a call about the whole group or step."""
     finish: str | None
     asked: str
-    """Text of the messages since the call that it continues."""
+    """Text of the messages added since the call that this one continues."""
     reply: str
 
 
 def teacher_calls(
     db: sqlite3.Connection, branch: Branch, step: int, slot: int
 ) -> list[TeacherCall]:
-    """Return the calls about a group in order, or with slot -1 those of the step's merge."""
+    """Return the calls about a group in order; with slot -1, the calls of the step's merge."""
     lenders = json.dumps([branch.holder(step), *branch.reuses])
     return [*map(_call, db.execute(_CALLS, (lenders, step, _STAGES, slot)))]
 

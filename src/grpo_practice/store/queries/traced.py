@@ -1,4 +1,4 @@
-"""Rows that a trace is made of: a step, and one of its groups or its merge."""
+"""Rows that make up a trace: a step, and one of its groups or its merge."""
 
 import json
 import sqlite3
@@ -13,17 +13,17 @@ from grpo_practice.stages import Stage
 from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
 
 MERGE = -1
-"""Slot of the calls that a step makes for all of its groups."""
+"""Slot of the calls that a step makes for all its groups."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedStep:
-    """A step of a run, with what the traces of its groups have in common."""
+    """A step of a run, with the data that the traces of its groups share."""
 
     run: str
     exp_id: str
     begun: str
-    """Time at which the run began: with its name, it tells runs of different databases apart."""
+    """Time at which the run began; with the run's name, it identifies the run across databases."""
     simulated: bool
     branch_id: int
     """Branch that holds the step."""
@@ -38,7 +38,7 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True)
 class TracedCall:
-    """A call of a model or a tool; texts are None where they were not asked for."""
+    """A call to a model or a tool; texts are None if they were not requested."""
 
     call_id: int
     prev_call_id: int | None
@@ -49,24 +49,24 @@ class TracedCall:
     finish: str | None
     usage: Usage
     tries: int
-    """Number of requests; 0 for a tool, which makes none."""
+    """Number of requests; 0 for a tool, which makes none itself."""
     seconds: float
     ended: datetime
     params: str | None = None
-    """Canonical JSON of `{model, params, tools}`, the seed left out."""
+    """Canonical JSON of `{model, params, tools}` without the seed."""
     request: Sequence[Any] = ()
-    """Messages since the call that it continues; a tool's arguments."""
+    """Messages since the call that it continues; for a tool, its arguments."""
     reply: Message = field(default_factory=dict)
 
     @property
     def is_tool(self) -> bool:
-        """True for the call of a tool; a model that a tool asks is none."""
+        """True for a call to a tool, but not for a model call made by a tool."""
         return self.tries == 0
 
 
 @dataclass(frozen=True, slots=True)
 class TracedFailure:
-    """A request that gave no usable answer."""
+    """A request without a usable answer."""
 
     failure_id: int
     attempt: int
@@ -86,7 +86,7 @@ class TracedRollout:
     error: str | None
     reward: float | None
     judged: bool
-    """True when there is a verdict, be it an error."""
+    """True if there is a verdict, even if it is an error."""
     critique: str | None
     ended: datetime
     response: str | None = None
@@ -114,7 +114,7 @@ def traced_step(db: sqlite3.Connection, run: str, step: int) -> TracedStep:
     """Return a step of a run.
 
     Raises:
-        StoreError: The run was deleted meanwhile.
+        StoreError: The run has been deleted.
     """
     row = db.execute(f"{_STEPS} AND s.step = ?", (run, step)).fetchone()
     if row is None:
@@ -144,7 +144,7 @@ def _step(row: sqlite3.Row) -> TracedStep:
 
 
 def played_slots(db: sqlite3.Connection, step: TracedStep) -> list[int]:
-    """Return the slots of the groups whose planned attempts are all stored."""
+    """Return the slots of groups whose planned attempts are all stored."""
     rows = db.execute(
         "SELECT slot, count(*) FROM rollouts WHERE branch_id = ? AND step = ? GROUP BY slot",
         (step.played_by, step.step),
@@ -155,7 +155,7 @@ def played_slots(db: sqlite3.Connection, step: TracedStep) -> list[int]:
 def traced_group(
     db: sqlite3.Connection, step: TracedStep, slot: int, *, content: bool
 ) -> TracedGroup:
-    """Return a group, or with `MERGE` the merge of the step; without content no text is read."""
+    """Return a group, or with `MERGE` the step's merge; without `content`, no texts are read."""
     question = None
     if content and slot != MERGE:
         row = db.execute(
@@ -209,8 +209,8 @@ def _calls(
         if content
         else ""
     )
-    # Another run that scores these rollouts files what it asks its judge under the same place; and
-    # where they are another run's, so are the calls that played them.
+    # Another run that scores these rollouts stores its judge calls at the same address. If the
+    # rollouts belong to another run, so do the calls that played them.
     rows = db.execute(
         f"""SELECT c.* {bodies} FROM calls c {join}
              WHERE c.branch_id = :branch AND c.step = :step AND c.slot = :slot

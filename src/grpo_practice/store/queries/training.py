@@ -1,4 +1,4 @@
-"""Look-ups of what may be trained on: which questions measure, and which tools were offered."""
+"""Queries about training data: which questions evaluations ask, which tools were offered."""
 
 import json
 import sqlite3
@@ -10,7 +10,7 @@ from grpo_practice.store.steps import row_of
 
 
 def next_step(db: sqlite3.Connection, branch: Branch, after: int) -> StepRow | None:
-    """Return the first planned step after that one on a branch's line; None after the last."""
+    """Return the first planned step after `after` on a branch's line; None after the last step."""
     for segment in sorted(branch.line, key=lambda segment: segment.first):
         row = db.execute(
             """SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?
@@ -23,7 +23,7 @@ def next_step(db: sqlite3.Connection, branch: Branch, after: int) -> StepRow | N
 
 
 def evaluated_samples(db: sqlite3.Connection) -> set[int]:
-    """Return the samples that any evaluation of this database asks, or is to ask."""
+    """Return the samples that any evaluation in this database asks or plans to ask."""
     rows = db.execute(
         """SELECT DISTINCT json_extract(slot.value, '$[0]')
              FROM runs r JOIN branches b USING (run_id) JOIN steps s USING (branch_id),
