@@ -1,4 +1,4 @@
-"""Tools of an agent: functions with a schema, each result stored before the model reads it."""
+"""Tools of an agent: functions with a schema; each result is stored before the model reads it."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
@@ -13,56 +13,61 @@ Schema = Mapping[str, Any]
 
 
 class ToolError(AgentError):
-    """A tool could not do what it was asked; the message is what the model reads."""
+    """A tool could not do its job; the model reads the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Answer of a tool."""
+    """The result of a tool call."""
 
     text: str
     cost_micro: int | None = 0
-    """Cost in micro-dollars; None is unknown."""
+    """Cost in micro-dollars; None if unknown."""
     waited_s: float = 0.0
-    """Seconds that it waited for an endpoint: they are no time of the rollout's."""
+    """Seconds spent waiting for an endpoint, which do not count against the rollout's time."""
 
 
 Run = Callable[[Mapping[str, Any], Scope], Awaitable[Output]]
-"""Does it: from arguments that may be anything, at a rollout's scope of stage `tool`.
+"""Runs the tool with arguments that are not validated yet, at a rollout's scope of stage `tool`.
 
 Raises:
-    ToolError: It cannot; the model reads why. Any other error is told to the model, too.
-    EndpointRefusedError: The service behind it serves nobody any more; the run stops.
+    ToolError: The tool failed; the model reads why. The same holds for any other error.
+    EndpointRefusedError: The service behind the tool refuses all requests; the run stops.
 """
 ToolSession = Callable[[], AbstractAsyncContextManager[Callable[[str, Mapping[str, Any]], Any]]]
-"""Opens a state of its own for one rollout: what it gives is awaited with name and arguments."""
+"""Opens a separate state for one rollout; yields a coroutine function of tool name and
+arguments.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """One function a model can call."""
+    """One function that a model can call."""
 
     name: str
     description: str
     parameters: Schema
     run: Run
     version: str = "1"
-    """Changes when the same arguments may be answered otherwise; part of a call's identity."""
+    """Version that changes whenever the same arguments may give another result; part of a call's
+    identity.
+    """
     runs_in: str = "grpo-practice"
-    """Backend that answered, for the record: `monty 1.4.0`, `google.serper.dev`."""
+    """Backend that ran the call, stored with the result: `monty 1.4.0`, `google.serper.dev`."""
     slots: asyncio.Semaphore | None = None
-    """Slots; a running call holds one, and waiting for it is no time of the rollout's."""
+    """Limit on concurrent calls; the wait for a slot does not count against the rollout's time."""
     session: ToolSession | None = None
-    """Session where answers depend on earlier calls; replaces `run`, equal for tools that share it.
+    """Session used instead of `run` if results depend on earlier calls; tools with a common state
+    share
+    one session.
 
-    A rollout that is resumed makes its stored calls again, in order, and checks that the results
-    agree.
+    A resumed rollout repeats its stored calls in order and checks that the results are the same.
     """
     unlike: str = "its answers depend on more than the calls of a rollout"
-    """Reason, and the way out, where they do not agree."""
+    """Explanation and remedy shown if repeated calls give other results."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """Entry of `tools` in a chat completion."""
+        """The tool as an entry of `tools` in a chat completion request."""
         about = {"name": self.name, "description": self.description}
         return {"type": "function", "function": about | {"parameters": dict(self.parameters)}}

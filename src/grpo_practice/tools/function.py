@@ -1,4 +1,4 @@
-"""A tool from a Python function: its schema follows from type hints and docstring."""
+"""Turns a Python function into a tool; its schema comes from type hints and docstring."""
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
@@ -12,11 +12,10 @@ from grpo_practice.tools import Output, Tool, ToolError
 
 
 def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> Tool:
-    """Return the function as a tool, under its own name.
+    """Return the function as a tool with the same name.
 
-    The model reads the docstring: that of the function, and of each argument. A
-    parameter annotated `Scope` is given the rollout's scope, and is not shown. `more`: further
-    fields of the tool.
+    The model reads the docstrings of the function and its arguments. A parameter annotated `Scope`
+    receives the rollout's scope and is hidden from the model. `more`: further fields of the tool.
     """
     hints = get_type_hints(function)
     scope = next((name for name, hint in hints.items() if hint is Scope), None)
@@ -44,7 +43,7 @@ def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> To
 
 
 def schema_of(model: type[BaseModel]) -> dict[str, Any]:
-    """Return the model's JSON schema without titles, which say nothing the names do not."""
+    """Return the model's JSON schema without titles, which only repeat the names."""
     schema = model.model_json_schema()
     schema.pop("title", None)
     for field in schema["properties"].values():
@@ -53,7 +52,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the arguments as the function takes them; raise ToolError that names each misfit."""
+    """Return the validated arguments; raise ToolError that names every invalid one."""
     unknown = sorted(arguments.keys() - model.model_fields.keys())
     if unknown:
         known = ", ".join(model.model_fields)

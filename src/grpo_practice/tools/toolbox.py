@@ -1,6 +1,6 @@
 """The tools of a run, called through the ledger: looked up first, committed before they are read.
 
-A tool's error is a result as any other: it may have been paid for, and the model has read it.
+A tool's error is a result like any other: it may have cost money, and the model has read it.
 """
 
 import asyncio
@@ -20,16 +20,16 @@ from grpo_practice.redact import redactor
 from grpo_practice.tools import Output, Tool, ToolError, ToolSession
 
 OUTPUT_BYTES = 16 * 1024
-"""Bytes of a result that a model reads, UTF-8; the rest is cut, and that is said."""
+"""Most bytes (UTF-8) of a result that a model reads; the rest is cut, with a note."""
 FAILED = "error"
-"""The `finish` of a stored result that says why there is none."""
+"""Value of `finish` in a stored result that is an error."""
 
 
 class Toolbox:
     """The tools of a run.
 
     Raises:
-        ConfigError: Two have the same name.
+        ConfigError: Two tools have the same name.
     """
 
     def __init__(self, tools: Sequence[Tool], ledger: Ledger, emit: Emit) -> None:
@@ -40,14 +40,14 @@ class Toolbox:
 
     @asynccontextmanager
     async def open(self, scope: Scope) -> "AsyncIterator[RolloutTools]":
-        """Yield the tools for one play of a rollout; what they hold of it ends with the block."""
+        """Yield the tools for one play of a rollout; their sessions end with the block."""
         at = replace(scope, address=replace(scope.address, stage="tool"))
         async with AsyncExitStack() as stack:
             yield RolloutTools(self, at, stack)
 
 
 def check_names(tools: Sequence[Tool]) -> None:
-    """Raise ConfigError where two tools have the same name: a model could not tell them apart."""
+    """Raise ConfigError if two tools have the same name, which a model could not tell apart."""
     names = [tool.name for tool in tools]
     for name in names:
         if names.count(name) > 1:
@@ -58,11 +58,11 @@ def check_names(tools: Sequence[Tool]) -> None:
 
 @dataclass(slots=True)
 class _State:
-    """A session of one rollout, and the stored calls that it has not seen."""
+    """The session of one rollout, and the stored calls not repeated in it yet."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     unseen: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
-    """Name, arguments, result."""
+    """Name, arguments and result of each call."""
     call: Callable[[str, Mapping[str, Any]], Any] | None = None
 
 
@@ -76,13 +76,13 @@ class RolloutTools:
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
-        """Schemas as `tools` of a chat completion."""
+        """Schemas for `tools` in a chat completion request."""
         return self._box.schemas
 
     async def __call__(
         self, name: str, arguments: str, *, limit_s: float | None = None
     ) -> ToolResult:
-        """Return the stored result, or a new one that is committed. See `calls.Tools`."""
+        """Return the stored result, or run the tool and commit its result. See `calls.Tools`."""
         tool = self._box.tools.get(name)
         if tool is None:
             known = ", ".join(self._box.tools)
@@ -109,7 +109,7 @@ class RolloutTools:
                 state = self._states.setdefault(tool.session, _State())
                 state.unseen.append((tool.name, given, result.text))
         else:
-            # Only where it is really called: a stored result must not wait for a slot.
+            # Only for a real call: a stored result must not wait for a slot.
             async with tool.slots or nullcontext():
                 result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
@@ -134,7 +134,7 @@ class RolloutTools:
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a tool")
         async with self._ready(tool) as call:
-            # Once the session is ready: what is repeated there is not this call's time.
+            # Only now: the calls that the session repeats do not count as this call's time.
             start = monotonic()
             deadline, failed = asyncio.timeout(limit_s), False
             try:
@@ -142,7 +142,7 @@ class RolloutTools:
                     output: Output = await call(given)
             except Exception as e:
                 about_this_call = isinstance(e, ToolError) or not isinstance(e, GrpoPracticeError)
-                # A TimeoutError of the tool's own is its answer; ours is the end of the rollout.
+                # The tool's own TimeoutError is its answer; ours ends the rollout.
                 if deadline.expired() or not about_this_call:
                     raise
                 output, failed = Output(_error_text(e)), True
@@ -151,12 +151,12 @@ class RolloutTools:
 
     @asynccontextmanager
     async def _ready(self, tool: Tool) -> AsyncIterator[Callable[[Mapping[str, Any]], Any]]:
-        """Yield what calls the tool; with a state, after all that it has been through."""
+        """Yield a function that calls the tool; a session first repeats its stored calls."""
         if tool.session is None:
             yield lambda given: tool.run(given, self._scope)
             return
         state = self._states.setdefault(tool.session, _State())
-        # One call at a time: what a replay repeats has to have had one order.
+        # One call at a time: a replay needs a definite order to repeat.
         async with state.lock:
             if state.call is None:
                 state.call = await self._stack.enter_async_context(tool.session())
@@ -176,10 +176,10 @@ class RolloutTools:
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
-    """Return the arguments as the model wrote them; nothing at all is no arguments.
+    """Return the arguments that the model wrote; an empty string means no arguments.
 
     Raises:
-        ValueError: They are not a JSON object; the message goes on after "the arguments are".
+        ValueError: They are not a JSON object; the message continues "The arguments are".
     """
     try:
         value = (
@@ -204,8 +204,8 @@ def _error_text(error: Exception) -> str:
 
 
 def capped(text: str) -> str:
-    """Return the text as a model reads it: without secrets, and at most `OUTPUT_BYTES` long."""
-    # Before it is cut: half a secret would not be recognised.
+    """Return the text for a model: without secrets, and at most `OUTPUT_BYTES` long."""
+    # Redact before cutting: half a secret would not be recognised.
     text = redactor.text(clean_json(text))
     raw = text.encode()
     if len(raw) <= OUTPUT_BYTES:

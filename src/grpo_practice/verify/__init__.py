@@ -1,1 +1,1 @@
-"""How an answer is scored: verify functions, built in and custom, and where they run."""
+"""Scoring of answers: built-in and custom verify functions, and the processes that run them."""

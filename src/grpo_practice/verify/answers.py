@@ -1,6 +1,6 @@
-"""Reads the answer out of a response: the last box, else the last formula or number.
+"""Extracts the answer from a response: the last box, otherwise the last formula or number.
 
-Everything here is linear in the length of the text and runs in the driver's own process.
+All functions run in the driver's own process, in time linear in the length of the text.
 """
 
 import re
@@ -14,33 +14,32 @@ from grpo_practice.verify.notation import ascii_digits
 from grpo_practice.verify.stated import final_after, last_statement, unlabelled
 
 TAIL = 50_000
-"""Characters at the end of a response in which its answer is looked for."""
+"""Characters at the end of a response that are searched for its answer."""
 BOXES = 8
-"""The most boxes that together can be one answer of several values."""
+"""Most boxes that together can form one answer with several values."""
 
-_BOX = (
-    r"(?<!\\)\\+(?:boxed|fbox)\s{0,9}\{"  # from where the backslashes begin: one try for each run
-)
+_BOX = r"(?<!\\)\\+(?:boxed|fbox)\s{0,9}\{"  # at the first backslash: one match attempt per run
 _BOX_OR_BRACE = re.compile(rf"{_BOX}|\\.|[{{}}]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The answer a response gives."""
+    """The answer that a response gives."""
 
     text: str
-    """As it is written."""
+    """The answer as written."""
     boxes: tuple[str, ...] = ()
     """Contents of the last boxes, in order. Shape: [<= BOXES]."""
     lines: tuple[str, ...] = ()
-    """Stated line and sentence where they are language, of which `text` is only a formula."""
+    """The stated line and sentence if they are prose and `text` is only a formula in them."""
 
 
 def read_answer(response: str) -> Said | str:
-    """Return the answer of a response, or the reason why it gives none.
+    """Return the answer of a response, or the reason why it gives no answer.
 
-    The last closed box that holds something is the answer, unless a final answer is stated after
-    it; without a box, what is stated last ("Answer: (1, 2)"), else the last formula or number.
+    The answer is the last closed, non-empty box, unless a final answer is stated after it. Without
+    a
+    box it is the last statement ("Answer: (1, 2)"), otherwise the last formula or number.
     """
     visible = strip_think(response)
     if visible is None:
@@ -67,28 +66,28 @@ def read_answer(response: str) -> Said | str:
 
 
 def last_box(response: str) -> str | None:
-    """Return what the last closed box outside of thinking holds; None when there is none."""
+    """Return the content of the last closed box outside of thinking; None if there is no box."""
     tail = (strip_think(response) or "")[-TAIL:]
     found, _ = _boxes(tail)
     return _innermost(tail[slice(*found[-1])].strip()) if found else None
 
 
 def last_line(response: str) -> str | None:
-    """Return the last line outside of thinking that is not blank, without "Answer:"."""
+    """Return the last non-blank line outside of thinking, without "Answer:"."""
     line = last_lines(response, 1)
     return unlabelled(line.strip()) if line else None
 
 
 def last_lines(response: str, n: int) -> str:
-    """Return the last n lines outside of thinking that are not blank, as they stand."""
+    """Return the last n non-blank lines outside of thinking, unchanged."""
     tail = (strip_think(response) or "")[-TAIL:]
     return "\n".join([line for line in tail.splitlines() if line.strip()][-n:])
 
 
 def last_words(response: str) -> str | None:
-    """Return the last line where it may be an answer in words; None where another one is given.
+    """Return the last line if it may be an answer in words; None if another answer is given.
 
-    A box is one, and so is what is stated plainly; a sentence about the answer is none.
+    A box is another answer, and so is a plain statement; a sentence about the answer is not.
     """
     tail = (strip_think(response) or "")[-TAIL:]
     if any(_boxes(tail)) or any(not is_prose(text) for text in last_statement(tail)[:2]):
@@ -97,9 +96,9 @@ def last_words(response: str) -> str | None:
 
 
 def gold_texts(answer: Answer) -> list[str]:
-    """Return the gold's alternatives as text; [] when there is none.
+    """Return the alternatives of the gold as text; [] if the sample has no gold.
 
-    Numbers are spelled without an exponent, so that 1e-07 from JSON reads as a decimal.
+    Floats are written without an exponent, so that 1e-07 from JSON is read as a decimal.
     """
     match answer:
         case None:
@@ -113,15 +112,15 @@ def gold_texts(answer: Answer) -> list[str]:
 
 
 def _boxes(text: str) -> tuple[list[tuple[int, int]], bool]:
-    """Return where the last outermost boxes hold something, and whether one was never closed.
+    """Return the spans of the last outermost, non-empty boxes, and whether a box is unclosed.
 
-    Text before the first box closes none, so it is not looked at.
+    The text before the first box cannot close one, so it is skipped.
     """
     named = [at for at in (text.find("boxed"), text.find("fbox")) if at >= 0]
     if not named:
         return [], False
     begin = len(text[: min(named)].rstrip("\\"))
-    open_: list[int | None] = []  # where a box's content starts; None for any other brace
+    open_: list[int | None] = []  # start of a box's content; None for other braces
     spans: list[tuple[int, int]] = []
     for token in _BOX_OR_BRACE.finditer(text, begin):
         if token[0] == "{":
@@ -138,9 +137,9 @@ def _boxes(text: str) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _innermost(box: str) -> str:
-    """Return the answer in a box within a box; one too long to be an answer stays as it is."""
-    # Bounded, since each round reads the box again: boxes within boxes
-    # take the square of its length.
+    """Return the answer in nested boxes; leave a box unchanged if it is too long for an answer."""
+    # Bounded, because each round scans the box again: nested boxes
+    # would take quadratic time.
     while len(box) <= TAIL // BOXES and (inner := _boxes(box)[0]):
         box = box[slice(*inner[-1])].strip()
     return box

@@ -1,4 +1,4 @@
-"""The built-in verify functions: those that compare text, and the table of all."""
+"""The built-in verify functions: those that compare text, and a table of all of them."""
 
 import inspect
 import re
@@ -24,13 +24,13 @@ _EMPHASIS = " \t*`"
 
 
 def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 when the last box, else the last line, is the gold; case and spaces folded.
+    """Return 1.0 if the last box or line equals the gold, ignoring case and extra spaces.
 
-    A gold of several lines is compared with as many of the last ones.
+    A gold of several lines is compared with the same number of last lines.
     """
     read = last_box(response) or last_line(response) or ""
     said = read.strip(_DRESS)
-    # Quotes, underscores or "Answer:" may be the gold's own: `__init__`, "'tis", `"x"`.
+    # Quotes, underscores or "Answer:" may belong to the gold: `__init__`, "'tis", `"x"`.
     texts = {read, said, said.rstrip("."), read.strip(_EMPHASIS), read.strip(_EMPHASIS + "_")}
     for gold in gold_texts(sample.answer):
         height = sum(1 for line in gold.splitlines() if line.strip())
@@ -42,9 +42,10 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
 
 
 def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 when the gold stands in the response as whole words.
+    """Return 1.0 if the response contains the gold as whole words.
 
-    A gold of 4 is not in 42, 4.2, -4 or 4,000; 北京 is in 答案是北京, where no space ends a word.
+    A gold of 4 is not found in 42, 4.2, -4 or 4,000; 北京 is found in 答案是北京, because Chinese
+    does not separate words by spaces.
     """
     visible = folded(strip_think(response) or "", case_sensitive)
     for gold in gold_texts(sample.answer):
@@ -55,7 +56,7 @@ def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> 
 
 
 def _standing(wanted: str) -> str:
-    """Return a pattern of the text where no word and no number goes on before or after it."""
+    """Return a regex that matches the text as a whole word or number."""
     before = f"(?<!{LETTER})" if re.match(LETTER, wanted) else ""
     after = f"(?!{LETTER})" if re.match(LETTER, wanted[-1]) else ""
     if wanted[0].isdigit():
@@ -67,13 +68,13 @@ def _standing(wanted: str) -> str:
 
 
 def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
-    """Return 1.0 when the option stated last is the gold's.
+    """Return 1.0 if the last stated option is the gold's.
 
     The options are the sample's `meta.options` or `meta.choices` (a list, or a mapping of letters
-    to texts); without them any letter is one. The gold is a letter or an option's text.
-
-    With `all`, or where the sample's `meta.select` is `all`, the options stated last must be
-    exactly the gold's: a list, or a text such as `A, C`. Such a text always means all of them.
+    to texts); without them any letter is an option. The gold is a letter or the text of an option.
+    With `all`, or if the sample's `meta.select` is `all`, the last stated options must be exactly
+    the
+    gold's: a list, or a text such as `A, C`. Such a text always means all of its options.
     """
     options = options_of(sample.meta)
     golds = [letters_of(gold, options) for gold in gold_texts(sample.answer)]
@@ -98,9 +99,9 @@ def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
 
 
 def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
-    """Return 1.0 when what the pattern's last match captures is the gold; case folded.
+    """Return 1.0 if the text captured by the pattern's last match equals the gold, ignoring case.
 
-    The first group that took part is what is read, else the whole match.
+    The captured text is the first group that took part in the match, otherwise the whole match.
     """
     said = None
     for match in re.finditer(pattern, strip_think(response) or ""):
@@ -136,34 +137,42 @@ Runs = Literal["loop", "worker", "math", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A built-in verify function. Everything that lists, checks or calls built-ins reads this."""
+    """A built-in verify function. All code that lists, checks or calls built-ins uses this."""
 
     function: Callable[..., Any]
-    """`function(sample, response, *, …) -> Verdict`, except where `runs` says otherwise. The
-    keyword-only parameters (bool, str, int, float) are what a config may set."""
+    """The function, called as `function(sample, response, *, …) -> Verdict`, unless `runs` says
+    otherwise.
+    A config may set its keyword-only parameters (bool, str, int, float).
+    """
     about: str
-    """Responses that get reward 1, in one line."""
+    """Responses that get reward 1, described in one line."""
     runs: Runs = "loop"
-    """How it is called: `loop`, at once, for what takes microseconds on any input; `worker`, in a
-    process that is killed at the time limit; `math` and `judge`, as only those two are."""
+    """Way of calling the function. `loop`: directly, for functions that take microseconds on any
+    input;
+    `worker`: in a process that is killed at the time limit; `math` and `judge`: special cases for
+    the
+    functions of these names.
+    """
     unusable_gold: Callable[[str, Mapping[str, Any]], str | None] = lambda gold, meta: None
-    """Why no answer could ever match this gold of a sample with this `meta`; None: one can."""
+    """Returns why no answer can match this gold of a sample with this `meta`; None if one can."""
     unusable_params: Callable[..., str | None] = lambda **params: None
-    """Why these parameters, which have the right types, cannot be used; None: they can."""
+    """Returns why these parameters, already of the right types, are unusable; None if they are
+    usable.
+    """
     needs_answer: bool = True
     """Whether a sample without a gold cannot be scored."""
     extracts: bool = True
-    """Whether it reads the answer out of a response, also where that is wrong."""
+    """Whether the function extracts the answer from a response, including wrong answers."""
     own_form: bool = False
-    """Whether the config says which form an answer has, so that a bare gold may be none."""
+    """Whether the config determines the form of an answer, so that a bare gold may not be one."""
 
     @property
     def params(self) -> dict[str, "Param"]:
-        """The parameters a config may set, in the function's order."""
+        """Parameters that a config may set, in the order of the function's signature."""
         found = {}
         for name, p in inspect.signature(self.function, eval_str=True).parameters.items():
             if p.kind is p.KEYWORD_ONLY:
-                # The one type of an annotation that may also allow None.
+                # An annotation has exactly one type besides an optional None.
                 (kind,) = {*(get_args(p.annotation) or (p.annotation,))} - {type(None)}
                 found[name] = Param(kind, p.default is p.empty)
         return found
@@ -178,13 +187,13 @@ class Param:
 
     @property
     def wanted(self) -> str:
-        """Type in words."""
+        """The type in words."""
         return {bool: "true or false", str: "text", int: "a whole number", float: "a number"}[
             self.type
         ]
 
     def fits(self, value: object) -> bool:
-        """Return True for a value of its type; a bool is no number."""
+        """Return whether a value has the type; a bool is not a number."""
         if isinstance(value, bool):
             return self.type is bool
         return isinstance(value, int | float if self.type is float else self.type)
@@ -217,4 +226,4 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         extracts=False,
     ),
 }
-"""Name in a config → function; in lists and proposals the strictest about answers comes first."""
+"""Name in a config → function; lists and proposals show the strictest extraction first."""

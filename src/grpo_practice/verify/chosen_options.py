@@ -1,4 +1,4 @@
-"""Options that a response chooses: one, or several where several are right."""
+"""Options that a response chooses: one option, or several if several are right."""
 
 import re
 import string
@@ -14,11 +14,11 @@ _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff"
     "\U00020000-\U0003ffff"
 )
-"""Scripts that put no space between words, or join endings to them, as Korean does."""
+"""Scripts that do not separate words by spaces, or join endings to words, as Korean does."""
 LETTER = rf"[^\W{_UNSPACED}]"
-"""A character that goes on with a word: beside one, a letter or a word stands not by itself."""
+"""A character that continues a word; a letter next to one is not an option by itself."""
 _WIDE = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {ord("。"): ".", ord("、"): ","}
-"""Full-width signs → those that patterns know; ² and the like stay what they are."""
+"""Full-width characters → the ASCII characters in the patterns; ² and similar signs stay."""
 _ANSWER = "answer|respuesta|resposta|risposta|réponse|antwort|ответ|答案|正解|正答|答え|정답|답"
 _STATED = (
     rf"(?i:{_ANSWER}|option|choice|(?<!不)[选選])(?i:\s+(?:is|es|é|è|ist|est)\b|[是为為は은이项項])?"
@@ -34,7 +34,7 @@ _SO = r"(?:(?:so|thus|hence|therefore)\b,?\s*)?"
 
 
 def options_of(meta: Mapping[str, Any]) -> dict[str, str]:
-    """Return letter → text, in order; {} when the sample has none."""
+    """Return letter → text, in order; {} if the sample has no options."""
     match meta.get("options") or meta.get("choices"):
         case [*texts]:
             return {k: str(v) for k, v in zip(string.ascii_uppercase, texts, strict=False)}
@@ -45,7 +45,7 @@ def options_of(meta: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _letter(text: str, options: Mapping[str, str]) -> str | None:
-    """Return the option that the whole text is: its letter, its text, or both in order."""
+    """Return the option that equals the whole text: its letter, its text, or letter and text."""
     bare = text.strip(_DRESS)
     if match := re.fullmatch(
         r"[(\[]?([A-Za-z])(?:[)\].:!?,]+(?:\s+(.+))?|\s+[-\u2013\u2014]\s+(.+))?", bare, re.DOTALL
@@ -64,7 +64,7 @@ def _same(text: str, option: str) -> bool:
 
 
 def chosen_letter(response: str, options: Mapping[str, str]) -> str | None:
-    """Return the option stated last: boxed, after "answer", marked, or alone on a line."""
+    """Return the last stated option: boxed, after "answer", marked, or alone on a line."""
     response = response.translate(_WIDE)
     box, line = last_box(response), last_line(response) or ""
     for text in (re.sub(r"^\\\w+\{(.*)\}$", r"\1", box or ""), line):
@@ -87,13 +87,13 @@ def letters_of(gold: str, options: Mapping[str, str]) -> frozenset[str]:
 
 
 def chosen_letters(response: str, options: Mapping[str, str]) -> frozenset[str]:
-    """Return the options stated last, where several may be: boxed, after "answer", or in a line."""
+    """Return the last stated options if several are allowed: boxed, labelled, or in a line."""
     response = response.translate(_WIDE)
     box, last = last_box(response), last_line(response) or ""
     if box and (found := letters_of(re.sub(r"\\[a-z]+", "", box).strip("{}"), options)):
         return found
     lines = (strip_think(response) or "")[-TAIL:].splitlines()
-    # "The answer is C. Let me check option A": what is called the answer goes before the rest.
+    # "The answer is C. Let me check option A": a statement labelled as answer takes precedence.
     for words in (f"(?:{_ANSWER})s?", r"options?|choices?|(?<!不)[选選]"):
         for place in range(len(lines) - 1, -1, -1):
             if match := re.search(rf"(?:{words}){_IS}", lines[place], re.IGNORECASE):
@@ -111,33 +111,33 @@ def chosen_letters(response: str, options: Mapping[str, str]) -> frozenset[str]:
 
 
 def _first_list(text: str, options: Mapping[str, str]) -> frozenset[str]:
-    """Return the options that a line begins with: `A, C`, or each with its text, `A) x, C) y`."""
+    """Return the options at the start of a line: `A, C`, or each with its text, `A) x, C) y`."""
     listed = _listed(text, options)
     marked = _marked(text, options) if listed else listed
     return marked if len(marked) > len(listed) else listed
 
 
 def _listed(text: str, options: Mapping[str, str], *, whole: bool = False) -> frozenset[str]:
-    """Return the options in a list of letters that the text begins with, or that it is."""
+    """Return the options in a list of letters that starts the text or, if `whole`, is all of it."""
     bare = re.sub(r"\\[a-z]+|[*_`$(){}\[\]\\\"']", "", text).strip()
     match = re.match(_LIST, bare)
     if match is None or (whole and bare[match.end() :].strip(" .")):
         return frozenset()
     letters = re.findall(r"\b[A-Z]\b", match[0]) or [*match[0]]
     known = options or string.ascii_uppercase[:10]
-    # A word such as BAD is no list: letters that stand together are options in their order.
+    # A word such as BAD is not a list: adjacent letters are options only in alphabetical order.
     fits = len({*letters}) == len(letters) and all(letter in known for letter in letters)
     fits = fits and (len(match[0]) > len(letters) or letters == sorted(letters))
     return frozenset(letters if fits else ())
 
 
 def _marked(text: str, options: Mapping[str, str]) -> frozenset[str]:
-    """Return the options that stand in the text with their mark: `(A)`, `A.` or `**A**`."""
+    """Return the options that are marked in the text: `(A)`, `A.` or `**A**`."""
     found = ("".join(groups) for groups in re.findall(_MARKED, text))
     return frozenset(letter for letter in found if not options or letter in options)
 
 
 def folded(text: str, case_sensitive: bool) -> str:
-    """Fold spaces and spellings of an accent, and case unless it counts."""
+    """Normalise spaces and composed accents, and ignore case unless it matters."""
     text = unicodedata.normalize("NFC", " ".join(text.split()))
     return text if case_sensitive else text.casefold()

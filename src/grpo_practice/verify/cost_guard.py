@@ -1,4 +1,4 @@
-"""Texts that no computer algebra system is given, since they would cost it minutes."""
+"""Rejects texts that would keep a computer algebra system busy for minutes."""
 
 import re
 from math import inf, lgamma, log, log10
@@ -6,7 +6,7 @@ from math import inf, lgamma, log, log10
 from grpo_practice.verify.notation import LONGEST
 
 DIGITS = 10_000
-"""The most digits a power or a factorial may have."""
+"""Most digits of the value of a power or a factorial."""
 
 _GROUPING = re.compile(r"\\left|\\right|\\[,;:! ]|[{}()\[\]\s]")
 _TOWER = re.compile(r"\d+!*(?:\^-?\d+!*)+|\d+!+")
@@ -14,9 +14,9 @@ _DEEP = 50
 
 
 def too_costly(text: str) -> str | None:
-    """Return why the text is not read as mathematics; None when it is harmless enough to try.
+    """Return why the text is not parsed as mathematics; None if it is cheap enough to try.
 
-    The guard knows towers of numbers and factorials; the rest is left to the limits of the workers.
+    The guard detects towers of powers and factorials; the limits of the workers catch the rest.
     """
     if len(text) > LONGEST:
         return f"longer than {LONGEST:,} characters"
@@ -29,7 +29,7 @@ def too_costly(text: str) -> str | None:
 
 
 def _depth(text: str) -> int:
-    """Count how deep the brackets of any kind are nested."""
+    """Return the greatest nesting depth of brackets of any kind."""
     depth = deepest = 0
     for char in text:
         if char in "({[":
@@ -41,16 +41,16 @@ def _depth(text: str) -> int:
 
 
 def _digits(tower: str) -> float:
-    """Estimate how many digits `a!^b!^c` has, without computing it."""
+    """Estimate the number of digits of `a!^b!^c` without computing it."""
     digits, exponent = 0.0, 1.0
     for part in reversed(tower.split("^")):
         base = part.strip("-!")
-        # log10(0) is an error.
+        # log10(0) raises.
         digits = log10(max(int(base), 1))
         for _ in range(part.count("!")):
-            # 100,000! has more than DIGITS digits already; further on, lgamma overflows.
+            # 100,000! already has more than DIGITS digits; for larger numbers lgamma overflows.
             digits = lgamma(10**digits + 1) / log(10) if digits < 5 else inf
         digits = digits * exponent if digits else 0.0
-        # A float ends at 10**308, with an OverflowError.
+        # Floats end at 10**308 with an OverflowError.
         exponent = 10**digits if digits < 300 else inf
     return digits

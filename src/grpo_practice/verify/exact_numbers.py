@@ -1,16 +1,16 @@
-"""Plain decimals and fractions, compared exactly and without computer algebra.
+"""Exact comparison of plain decimals and fractions, without computer algebra.
 
-The values of two numbers decide only where math-verify cannot say otherwise: it rounds decimals
-to six places and drops differences below 1e-15, so a close call is left to it.
+The comparison decides only if math-verify must agree: math-verify rounds decimals to six places
+and ignores differences below 1e-15, so close cases are left to it.
 """
 
 import re
 
 _FAR = 10_000
-"""Numbers that are more than 1 / this apart are different, whatever is rounded."""
+"""Inverse of the difference from which two numbers are unequal in spite of any rounding."""
 _PLACES = 6
-"""Decimals that math-verify compares."""
-# Digits are bounded, so that to compare takes no time; longer ones are the worker's.
+"""Number of decimal places that math-verify compares."""
+# Digits are bounded to keep comparisons fast; longer numbers are left to the worker.
 _NUMBER = re.compile(
     r"(?P<sign>-?)(?:(?P<whole>[0-9]{1,9})(?:\.(?P<places>[0-9]{1,40}))?"
     r"|(?P<above>[0-9]{1,6})/(?P<below>[0-9]{1,6})"
@@ -20,28 +20,28 @@ _NUMBER = re.compile(
 
 _DECIMAL_COMMA = re.compile(r"(-?)([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),([0-9]+)")
 _SURELY_A_COMMA = re.compile(r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{4,}),[0-9]{1,2}")
-"""Number in a gold, where `3,5` are two."""
+"""A gold that certainly uses a decimal comma; `3,5` may be two numbers."""
 
 
 def with_point(text: str) -> str | None:
-    """Return a number with a decimal comma, as in `1.000,99`, with a point; None for other text.
+    """Return a number such as `1.000,99` with a decimal point; None for other text.
 
-    Commas between thousands are gone from the notation of `notation`.
+    The function `notation` has already removed commas between thousands.
     """
     match = _DECIMAL_COMMA.fullmatch(text)
     return f"{match[1]}{match[2].replace('.', '')}.{match[3]}" if match else None
 
 
 def is_number(text: str) -> bool:
-    """Return True for a plain decimal or fraction."""
+    """Return whether the text is a plain decimal or fraction."""
     return _read(text) is not None
 
 
 def equal(gold: str, said: str) -> bool | None:
-    """Return whether two numbers are equal; None when one is not plain, or it is too close to tell.
+    """Return whether two numbers are equal; None if either is not plain, or if they are too close.
 
-    Both are in the notation of `notation`. A decimal comma can only make them equal: `3,5` may as
-    well be two numbers.
+    Both must be normalised by `notation`. Reading a decimal comma can only make them equal, because
+    `3,5` may also be two numbers.
     """
     if _SURELY_A_COMMA.fullmatch(gold):
         return equal(with_point(gold) or "", with_point(said) or said) or None
@@ -58,7 +58,7 @@ def equal(gold: str, said: str) -> bool | None:
 
 
 def _read(text: str) -> tuple[int, int, bool] | None:
-    """Return numerator, denominator, and whether math-verify rounds nothing away."""
+    """Return numerator, denominator, and whether math-verify compares the number unrounded."""
     match = _NUMBER.fullmatch(text)
     if match is None:
         return None

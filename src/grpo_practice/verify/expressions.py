@@ -1,11 +1,11 @@
-"""Formulas and numbers in a text without a box. Everything here is linear in its length."""
+"""Formulas and numbers in a text without a box, found in time linear in its length."""
 
 import re
 from collections import deque
 from itertools import pairwise
 
 _DOLLARS = 16
-"""The most single dollars from the end of a text that are looked at."""
+"""Most single dollar signs, counted from the end of a text, that are examined."""
 _NAMED = re.compile(r"\\[A-Za-z]+|\{[^{}]*\}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = (
@@ -24,14 +24,14 @@ EXPRESSION = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Return True for words that belong to no formula; one word alone is an answer."""
+    """Return whether words stand outside formulas; a single word is an answer, not prose."""
     if re.fullmatch(r"\W*[^\W\d_]+\W*", text):
         return False
     return bool(_WORD.search(_NAMED.sub(" ", text)))
 
 
 def last_expression(tail: str) -> str | None:
-    """Return the formula or the number that ends last."""
+    """Return the formula or number that ends last in the text."""
     last = deque(EXPRESSION.finditer(tail), maxlen=1)
     number = last[0] if last else None
     formula = _last_formula(tail)
@@ -41,7 +41,7 @@ def last_expression(tail: str) -> str | None:
 
 
 def _last_formula(tail: str) -> tuple[str, int] | None:
-    r"""Return the last formula between dollars, `\(…\)` or `\[…\]`, and where it ends."""
+    r"""Return the last formula between dollars, `\(…\)` or `\[…\]`, and the position of its end."""
     found = []
     for begin, end in ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$")):
         stop = tail.rfind(end)
@@ -55,7 +55,7 @@ def _last_formula(tail: str) -> tuple[str, int] | None:
 
 
 def _last_inline(tail: str) -> tuple[str, int] | None:
-    """Return the last formula between single dollars: no line break, no prose, not a price."""
+    """Return the last formula between single dollars that is not prose, a price or multi-line."""
     dollars = [m.start() for m in re.finditer(r"(?<![\\$])\$(?!\$)", tail)][-_DOLLARS:]
     for start, stop in reversed(list(pairwise(dollars))):
         text = tail[start + 1 : stop]

@@ -1,4 +1,4 @@
-"""The built-in `judge`: a model says whether the answer means the same as the gold."""
+"""The built-in `judge`: a model decides whether the answer means the same as the gold."""
 
 import asyncio
 import re
@@ -24,10 +24,10 @@ from grpo_practice.verify.answers import gold_texts
 SLOTS = frozenset({"question", "answer", "response", "criteria"})
 TEMPLATE = FOLDER / "judge.md"
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
-"""Criteria for known kinds of questions, by name."""
+"""Names of presets → criteria for known kinds of questions."""
 
 _QUOTES = r"\"'\u2018-\u201f\u2039\u203a\u00ab\u00bb\u300c-\u300f>|\uff1e\uff5c"
-# It begins the line or a sentence, and nothing quotes it: what is quoted is the answer's own.
+# It starts the line or a sentence and is not quoted: a quoted grade belongs to the answer.
 _GRADE = re.compile(
     r"(?:^|[.!?\u3002])[^\w" + _QUOTES + r"]{0,9}GRADE\s*[:=\uff1a]\s*(CORRECT|INCORRECT)"
     r"[^\w" + _QUOTES + r"]{0,9}$",
@@ -38,12 +38,14 @@ _QUOTED = re.compile(
     r'|[^"]*(?:"[^"]*"[^"]*)*"[^"]*$'
     r"|.*[\u201c\u00ab\u300c][^\u201d\u00bb\u300d]*$"
 )
-"""A line that quotes: in a quotation, a table or indented, or with a quotation mark left open."""
+"""A quoting line: a quotation, a table row or indented text, or one with an unclosed quotation
+mark.
+"""
 _WRONG = re.compile(
     r"(?:^|[.!?\u3002])\W{0,9}(?:\\\w+\{)?GRADE\s*[:=\uff1a]\s*INCORRECT", re.IGNORECASE
 )
 _CRITIQUE = 2_000
-"""Characters of the judge's reasons that are kept."""
+"""Most characters kept of the judge's reasons."""
 
 _MASTER_KEYS = frozenset(
     {
@@ -58,19 +60,19 @@ _MASTER_KEYS = frozenset(
         "respuesta",
     }
 )
-"""Openings without content that judges are known to take for right answers (arXiv 2507.08794)."""
+"""Empty openings that judges are known to accept as right answers (arXiv 2507.08794)."""
 
 
 class JudgeClient:
-    """A `Chat` as a verify function uses it; remembers the failure that the function may hide."""
+    """The judge's client for verify functions; it keeps a failure that the function may catch."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self.failure: GrpoPracticeError | None = None
-        """The first error of a call; the function's verdict is not to be trusted after it."""
+        """First error of a call; afterwards the function's verdict is invalid."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply; raise JudgeError where the judge gave none."""
+        """Return the text of the model's reply; raise JudgeError if there is none."""
         asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         try:
             return text_of(await ask(self._chat, asked))
@@ -80,19 +82,19 @@ class JudgeClient:
 
 
 class BlockingJudge:
-    """A judge's client for a function that is not async, called on a thread of its own."""
+    """The judge's client for a synchronous function, which runs on a thread of its own."""
 
     def __init__(self, judge: JudgeClient) -> None:
-        """Ask on the loop that runs now."""
+        """Send requests through the running event loop."""
         self._judge, self._loop = judge, asyncio.get_running_loop()
         self._asked = set[Future[str]]()
         self._closed = False
 
     def query_one(self, messages: str | list[Message]) -> str:
-        """Return the model's text in reply; wait for it.
+        """Wait for the model's reply and return its text.
 
         Raises:
-            JudgeError: The judge gave no answer, or the answer that is scored is out of time.
+            JudgeError: The judge gave no answer, or the time for scoring is over.
         """
         if self._loop is _running_loop():
             raise RuntimeError("a function that awaits has to be defined with `async def`")
@@ -106,7 +108,7 @@ class BlockingJudge:
             self._asked.discard(future)
 
     def close(self) -> None:
-        """Stop asking: the thread goes on, and its answer is of no use."""
+        """Cancel all requests: the function's thread continues, but its result is discarded."""
         self._closed = True
         for future in list(self._asked):
             future.cancel()
@@ -121,7 +123,7 @@ def _running_loop() -> asyncio.AbstractEventLoop | None:
 async def ask(
     chat: Chat, messages: list[Message], *, r: int = 0, limit_s: float | None = None
 ) -> Reply:
-    """Return the judge's reply; raise JudgeError without a usable one in time."""
+    """Return the judge's reply; raise JudgeError if there is no usable reply in time."""
     try:
         return await chat(messages, r=r, limit_s=limit_s)
     except (EndpointError, TimeoutError) as e:
@@ -129,16 +131,16 @@ async def ask(
 
 
 def text_of(reply: Reply) -> str:
-    """Return the judge's text without its thinking; '' when that never ends."""
+    """Return the judge's text without its thinking; '' if the thinking never ends."""
     return strip_think(reply.content) or ""
 
 
 def load_template(path: Path | None) -> Prompt:
-    """Return the prompt in a judge's template; the shipped one for None.
+    """Return the prompt of a judge's template file; None loads the shipped template.
 
     Raises:
-        ConfigError: The file cannot be read, is no template, has unknown slots or none for the
-            response.
+        ConfigError: The file is unreadable or not a template, has an unknown slot, or lacks the
+            slot for the response.
     """
     path = path or TEMPLATE
     try:
@@ -149,7 +151,7 @@ def load_template(path: Path | None) -> Prompt:
 
 
 def template_from(text: str, *, where: str) -> Prompt:
-    """Return the prompt in a template's text, which must have the slot `response`."""
+    """Return the prompt of a template's text, which must use the slot `response`."""
     used = template_slots(text)
     if used is not None and "response" not in used:
         raise ConfigError(
@@ -164,10 +166,10 @@ def template_from(text: str, *, where: str) -> Prompt:
 
 
 def criteria_of(preset: str | None, own: str | None) -> str | None:
-    """Return the criteria of a preset, and the user's own after them; None without any.
+    """Return the criteria of a preset, followed by the user's own; None if there are none at all.
 
     Raises:
-        ConfigError: There is no such preset.
+        ConfigError: The preset does not exist.
     """
     if preset is not None and preset not in PRESETS:
         raise ConfigError(
@@ -178,17 +180,17 @@ def criteria_of(preset: str | None, own: str | None) -> str | None:
 
 
 ASKS = 2
-"""How often a judge without a grade is asked, by each command that scores the answer."""
+"""Most requests per command and answer to a judge that replies without a grade."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """Prompt of the built-in judge, and how long it may take."""
+    """Prompt, criteria and time limit of the built-in judge."""
 
     prompt: Prompt
     criteria: str | None = None
     limit_s: float | None = None
-    """Seconds of one request."""
+    """Most seconds for one request."""
 
 
 def rubric_of(
@@ -199,13 +201,12 @@ def rubric_of(
     criteria: str | None = None,
     template: str | None = None,
 ) -> Rubric:
-    """Return what the judge is asked, from the parameters of a config.
+    """Return the judge's prompt and criteria from the parameters of a config.
 
-    The user's `criteria` come after the preset's; a `template` is a prompt file for the whole
-    request.
+    The user's `criteria` follow the preset's; `template` is a prompt file for the whole request.
 
     Raises:
-        ConfigError: There is no such preset or file, or the file is no template.
+        ConfigError: The preset or file does not exist, or the file is not a template.
     """
     path = user_code.find_file(template, base_dir) if template else None
     if template and path is None:
@@ -218,12 +219,12 @@ def rubric_of(
 async def judged(
     rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
 ) -> Verdict:
-    """Return 1.0 when the judge ends with the grade CORRECT, 0.0 when with INCORRECT.
+    """Return 1.0 if the judge's last line grades CORRECT, 0.0 if it grades INCORRECT.
 
-    An answer without content is 0.0 and costs no call.
+    An answer without content gets 0.0 without a request.
 
     Raises:
-        JudgeError: The judge could not be asked, or gave no grade in two replies.
+        JudgeError: The judge could not be reached, or gave no grade in two replies.
     """
     visible = (strip_think(response) or "").strip()
     golds = gold_texts(sample.answer)
@@ -247,16 +248,16 @@ async def judged(
         if not reply.ended_early and (right := read_grade(text)) is not None:
             lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
             return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
-        # What an earlier command got stays unusable; this one asks as often again.
+        # Replies from earlier commands stay unusable; each command asks anew, up to ASKS times.
         asked, r = asked + (not reply.replayed), r + 1
     end = "the last was cut off" if reply.ended_early else f"the last ended {text[-100:]!r}"
     raise JudgeError(f"the judge gave no grade in {ASKS} replies; {end}")
 
 
 def read_grade(text: str) -> bool | None:
-    """Return True or False for the grade that ends the judge's last line; None without one.
+    """Return True or False for the grade in the judge's last line; None without a grade.
 
-    CORRECT behind a line that grades INCORRECT is no grade: answers ask to be quoted last.
+    CORRECT after a line that grades INCORRECT does not count: an answer may ask to be quoted last.
     """
     *before, last = _visible(text).strip().splitlines() or [""]
     grade = None if _QUOTED.match(last) else _GRADE.search(last)
@@ -267,11 +268,11 @@ def read_grade(text: str) -> bool | None:
 
 
 def empty_answer(text: str) -> bool:
-    """Return True for an answer that says nothing: no letter or digit, or a bare opening."""
+    """Return whether an answer is empty: without letters and digits, or only an opening phrase."""
     words = _visible(text).strip().strip(".:!# ").casefold().replace("\u2019", "'")
     return words in _MASTER_KEYS or not any(char.isalnum() for char in words)
 
 
 def _visible(text: str) -> str:
-    """Drop characters of no width and Markdown emphasis, which hide a grade."""
+    """Remove zero-width characters and Markdown emphasis, which can hide a grade."""
     return "".join(c for c in text if unicodedata.category(c) != "Cf" and c not in "*`_")

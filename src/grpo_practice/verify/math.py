@@ -1,9 +1,9 @@
-"""The built-in `math`: is the answer the same mathematical value as the gold?
+"""The built-in `math`: does the answer have the same mathematical value as the gold?
 
-Identical texts and plain numbers are compared here, in microseconds; everything else by math-verify
-in a worker. Both read the same notation, and math-verify takes `-?[0-9]+` for that integer, so the
-two paths agree on every gold that it can read; decimals and fractions are compared here where they
-are clearly equal or not.
+Identical texts and plain numbers are compared here in microseconds, everything else by math-verify
+in a worker. Both paths read the same notation, and math-verify reads `-?[0-9]+` as that integer, so
+they agree on every gold that math-verify can read; decimals and fractions are compared here only if
+they are clearly equal or clearly different.
 """
 
 import re
@@ -28,7 +28,7 @@ _FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Comparison that is left for a worker to decide."""
+    """A comparison that a worker has to decide."""
 
     golds: Sequence[str]
     said: str
@@ -36,9 +36,9 @@ class Question:
 
 
 def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
-    """Return the verdict where it needs no computer algebra, else what to ask that.
+    """Return the verdict if no computer algebra is needed, otherwise the question for a worker.
 
-    Any one of the golds will do; `fast_path=False` leaves numbers to the worker, too.
+    The answer may match any of the golds; `fast_path=False` sends numbers to the worker as well.
     """
     if last := _in_words(golds, response):
         return Verdict(1.0, extracted=last)
@@ -48,7 +48,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     if len(answer.text) > LONGEST:
         return wrong(golds, f"the answer is longer than {LONGEST:,} characters")
     said = notation(answer.text)
-    # Notation drops the p.m. of "3 p.m." as a unit, which here tells two answers apart.
+    # `notation` drops the p.m. of "3 p.m." as a unit, but here it distinguishes two answers.
     wanted = [notation(gold) for gold in golds if not other_half(gold, answer.text)]
     open_ = [gold for gold in wanted if not _is_text(gold)]
     as_texts = [gold for gold in wanted if fast_path or gold not in open_]
@@ -61,7 +61,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
         if any(same for _, same in compared):
             return Verdict(1.0, extracted=said)
         open_ = [gold for gold, same in compared if same is None]
-    # A gold that would take minutes is compared as text alone.
+    # A gold that would take minutes is compared only as text.
     open_ = [gold for gold in open_ if too_costly(gold) is None]
     if not open_:
         return differs(golds, said if wanted else answer.text)
@@ -72,13 +72,13 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 
 
 def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
-    """Return reward 1 for the first text that is a gold; None where none is."""
+    """Return reward 1 for the first text that equals a gold; None if no text does."""
     found = (text for text in texts if any(_alike(gold, text) for gold in golds))
     return next((Verdict(1.0, extracted=text) for text in found), None)
 
 
 def _in_words(golds: Sequence[str], response: str) -> str | None:
-    """Return the last line where it is, as a whole, a gold that is no number; else None.
+    """Return the last line if the whole line equals a gold in words; otherwise None.
 
     After "It has 3 letters a." the answer "Canberra" is neither a formula nor stated.
     """
@@ -94,7 +94,7 @@ def _is_number(text: str) -> bool:
 
 
 def _alike(gold: str, text: str) -> bool:
-    """Return whether two texts are the same; in language, whatever the case."""
+    """Return whether two texts are the same; the case of prose is ignored."""
     if gold == text or (_INTEGER.fullmatch(gold) and _INTEGER.fullmatch(text)):
         return gold == text != ""
     one, other = as_text(gold), as_text(text)
@@ -104,17 +104,17 @@ def _alike(gold: str, text: str) -> bool:
 
 
 def _same_number(gold: str, said: str) -> bool | None:
-    """Return whether two plain numbers are equal; None where that is left to the worker."""
+    """Return whether two plain numbers are equal; None if the worker has to decide."""
     if _INTEGER.fullmatch(gold) and _INTEGER.fullmatch(said):
         return gold == said
     return exact_numbers.equal(gold, said)
 
 
 def _is_text(gold: str) -> bool:
-    """Return True for a gold that only text equals: language, a date, a ratio of several numbers.
+    """Return whether a gold is compared only as text: prose, a date, a ratio of several numbers.
 
-    As a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 is 3:5:4; as a
-    difference, 2021-05-03 is 2013.
+    Read as a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 would equal
+    3:5:4; as a difference, 2021-05-03 would equal 2013.
     """
     if _RATIO.fullmatch(gold) or _DATE.fullmatch(gold):
         return True
@@ -126,17 +126,17 @@ def _is_text(gold: str) -> bool:
 
 
 def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict:
-    """Return reward 0 for an answer that is none, with the reason."""
+    """Return reward 0 with the reason why the response gives no valid answer."""
     return Verdict(0.0, f"expected {_either(golds)}; {reason}", said)
 
 
 def differs(golds: Sequence[str], said: str) -> Verdict:
-    """Return reward 0 for another answer than the gold."""
+    """Return reward 0 for an answer that differs from the gold."""
     return Verdict(0.0, f"expected {_either(golds)}, the answer was {said}", said)
 
 
 def unusable(gold: str) -> str | None:
-    """Return why no answer could ever equal this gold; None when one can, be it as text."""
+    """Return why no answer can equal this gold; None if one can, at least as text."""
     text = notation(gold)
     if not text:
         return "it is empty"

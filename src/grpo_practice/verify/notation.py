@@ -1,6 +1,6 @@
-r"""One notation for what people and models write: `1\,000`, `25.`, `½`, `12 apples`.
+r"""One notation for numbers and formulas in any spelling: `1\,000`, `25.`, `½`, `12 apples`.
 
-Both the exact path and the symbolic one read the result, so that they cannot disagree about it.
+The exact and the symbolic comparison both read the result, so they cannot disagree about it.
 """
 
 import re
@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 
 LONGEST = 2_000
-"""Characters of the longest answer that is read as mathematics."""
+"""Most characters of an answer that is read as mathematics."""
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER = (
@@ -35,7 +35,7 @@ _SEPARATOR = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~| ")
 _TEXT = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boldsymbol)"
 _WRAPPED = re.compile(rf"{_TEXT}\s?\{{([^{{}}]*)\}}")
 _UPRIGHT = re.compile(r"\\mathrm\s*(?:\{([dei])\}|([dei])(?![A-Za-z]))")
-"""Constants and the differential, as typesetters set them."""
+"""Constants and the differential set in upright type, as typesetters do."""
 _WITH_UNIT = re.compile(
     rf"({_NUMBER})(?:\s|\\[,;: ]|~)*"
     rf"(?:{_TEXT}\s?\{{([^{{}}]*)\}}|([A-Za-z][A-Za-z./ ]*[A-Za-z]))(?:\^\{{?[23]\}}?)?\.?"
@@ -56,7 +56,7 @@ _DELIMITERS = ((r"\(", r"\)"), (r"\[", r"\]"), ("$$", "$$"), ("$", "$"), ('"', '
 
 
 def ascii_digits(text: str) -> str:
-    """Return the text with every decimal digit and minus sign of Unicode as ASCII."""
+    """Return the text with all Unicode decimal digits and minus signs replaced by ASCII."""
     if text.isascii():
         return text
     text = text.translate(_SIGNS)
@@ -64,10 +64,10 @@ def ascii_digits(text: str) -> str:
 
 
 def notation(text: str) -> str:
-    """Return the text in one notation of LaTeX; the same value, for what is a value."""
+    """Return the text in one LaTeX notation; a mathematical value stays the same."""
     if _PLAIN.fullmatch(text):
         return text
-    # Long texts are not kept: a thousand of them would stay in memory.
+    # Do not cache long texts: a thousand of them would stay in memory.
     return _kept(text) if len(text) <= LONGEST else _written(text)
 
 
@@ -76,7 +76,7 @@ def _written(text: str) -> str:
     text = re.sub(r"\\varnothing\b", r"\\emptyset", text).replace("**", "^")
     text = _UPRIGHT.sub(lambda m: m[1] or m[2], text)
     text = re.sub(r"\bnp\.(?=(?:arc)?(?:sin|cos|tan|log|exp)\()", r"\\", text).replace("np.", "")
-    text = re.sub(r"(?<=\d)\.(?=[-+*/^)])", "", text)  # the float `1.` of a program
+    text = re.sub(r"(?<=\d)\.(?=[-+*/^)])", "", text)  # the float `1.` in program output
     text = re.sub(r"(?<![A-Za-z\\])sqrt\(([^()]*)\)", r"\\sqrt{\1}", text)
     text = re.sub(r"(?<![A-Za-z\\])pi(?![A-Za-z])", r"\\pi ", text)
     text = _SPACED_THOUSANDS.sub(lambda m: _SEPARATOR.sub("", m[0]), text)
@@ -91,11 +91,11 @@ def _written(text: str) -> str:
 
 
 _kept = lru_cache(1_024)(_written)
-"""A gold is read again with each answer to its question."""
+"""A cache for golds, which are normalised again for each answer to their question."""
 
 
 def _bare(text: str) -> str:
-    """Strip what stands around a formula: delimiters, emphasis, final punctuation."""
+    """Strip delimiters, emphasis and final punctuation from a formula."""
     before = None
     while text != before:
         before = text
@@ -104,13 +104,13 @@ def _bare(text: str) -> str:
             inner = text[len(begin) : -len(end)]
             if text == begin + inner + end and begin not in inner:
                 text = inner
-        if text.endswith("\\"):  # the final `\,` or `\.` lost its second half
+        if text.endswith("\\"):  # stripping cut a final `\,` or `\.` in half
             text = text[:-1]
     return text
 
 
 def _measured(text: str, number: str, words: str) -> str:
-    """Return the number without its unit, times the million it may be; else `text`."""
+    """Return the number without its unit, or multiplied by a word like million; else `text`."""
     first, *_ = [*words.lower().split(), ""]
     if first in _MULTIPLES:
         return rf"{number.replace(',', '')}\times {_MULTIPLES[first]}"
@@ -118,7 +118,7 @@ def _measured(text: str, number: str, words: str) -> str:
 
 
 def _number(text: str) -> str:
-    """Drop thousands separators, plus and leading zeros of a plain number; keep other text."""
+    """Remove thousands separators, plus and leading zeros from a plain number; keep other text."""
     if re.fullmatch(r"[-+]?[1-9]\d{0,2}(?:,\d{3})+(?:\.\d+)?", text):
         text = text.replace(",", "")
     if whole := re.fullmatch(r"([-+]?)0*(\d+(?:\.\d+)?)", text):

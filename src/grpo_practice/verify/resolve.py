@@ -1,4 +1,4 @@
-"""From a name in the config, or a Python function, to the verify function it means."""
+"""Resolves a name in the config, or a Python function, to a verify function."""
 
 import inspect
 import re
@@ -18,70 +18,70 @@ from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS, BuiltIn, Runs
 
 TIMEOUT_S = 2.0
-"""Seconds for one answer where nothing else is said."""
+"""Default time limit for one answer, in seconds."""
 IN_PROCESS_TIMEOUT_S = 3_600.0
-"""Seconds for a function in this process, which may have to wait for a model's turn."""
+"""Time limit in seconds for a function in this process, which may have to wait for a model."""
 
 _FOLDERS = ("verify/", "utu/practice/verify/")
-"""Folders of a project that have verify files; the latter is the reference implementation's."""
+"""Project folders with verify files; the second one is that of the reference implementation."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyFunction:
-    """How answers are scored: a built-in or the user's function, with its parameters."""
+    """A built-in or a user's verify function with its parameters."""
 
     name: str
-    """As configured; for a file of the reference that is not there, the built-in it means."""
+    """Configured name; for a missing file of the reference, the equivalent built-in."""
     kind: str
-    """The built-in's name, `custom` for a function in a file, or `function object`."""
+    """Name of the built-in, `custom` for a function in a file, or `function object`."""
     params: Mapping[str, Any]
     timeout_s: float | None = None
-    """Seconds for one answer; None leaves the built-in judge to the limits of its requests."""
+    """Time limit for one answer in seconds; None if only the judge's request limits apply."""
     timeout_score: float | None = None
-    """The reward of an answer that ran out of time, where the user set one."""
+    """Reward of an answer that ran out of time, if the user set one."""
     file: user_code.UserFunction | None = None
-    """The user's function as a file, which the workers load; None for any other."""
+    """File of the user's function, which the workers load; None for all other functions."""
     source: str | None = field(default=None, repr=False)
-    """The text of the user's file or function, or of the judge's template."""
+    """Text of the user's file or function, or of the judge's template."""
     in_process: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
-    """The user's function itself where this process calls it: async, or given as an object."""
+    """The user's function itself if this process calls it: async, or passed as an object."""
     asks_judge: bool = False
-    """True for a function of the user's that takes `llm`, a client for the judge model."""
+    """True if the user's function takes `llm`, a client for the judge model."""
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
     """Prompt of the built-in judge."""
     note: str | None = field(default=None, compare=False)
-    """Sentence for a person where another function than the named one scores."""
+    """Sentence for the user if a different function than the named one is used."""
 
     @property
     def is_judge(self) -> bool:
-        """True when it may ask a model: scoring costs money."""
+        """True if scoring may send requests to a model, which cost money."""
         return self.runs == "judge" or self.asks_judge
 
     @property
     def built_in(self) -> BuiltIn | None:
-        """The built-in it is; None for a function of the user's."""
+        """The built-in function; None for a function of the user."""
         return BUILT_INS.get(self.kind)
 
     @property
     def runs(self) -> Runs | Literal["process"]:
-        """How it is called: as a built-in is, or `process`, on the loop or a thread."""
+        """Way of calling the function: that of the built-in, or `process` (loop or thread)."""
         if self.built_in is not None:
             return self.built_in.runs
         return "worker" if self.in_process is None else "process"
 
     @property
     def needs_answer(self) -> bool:
-        """True when a sample without a gold cannot be scored."""
+        """True if a sample without a gold cannot be scored."""
         return self.built_in is not None and self.built_in.needs_answer
 
     @property
     def own_form(self) -> bool:
-        """True when it may look for a form of answer of its own, so that a bare gold is none."""
+        """True if the function may expect its own form of answer instead of a bare gold."""
         return self.built_in is None or self.built_in.own_form
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Facts that decide a verdict, as JSON: name, parameters, hash of the file."""
+        """Facts that determine a verdict, as JSON: name, parameters, hash of the file."""
         spec: dict[str, Any] = {"name": self.name, "params": dict(self.params)}
         if self.timeout_score is not None:
             spec["timeout_score"] = self.timeout_score
@@ -103,21 +103,21 @@ def resolve(
     *,
     load: bool = True,
 ) -> VerifyFunction:
-    """Return the verify function a config names, or a Python function as one.
+    """Return the verify function that a config names, or one that calls a Python function.
 
-    Relative paths start at `base_dir`, where the config stands, else where we are. Without `load`
-    a file is read and not run, so that the function cannot be called.
+    Relative paths are looked up in `base_dir`, the config's folder, then in the current one.
+    Without `load`, a file is read but not run, so the function cannot be called.
 
     Raises:
-        ConfigError: There is no such function or file, it cannot be loaded, or a parameter is
-            unknown or unfit. Never a fall-back to another function.
+        ConfigError: The function or file does not exist or cannot be loaded, or a parameter is
+            unknown or invalid. No other function ever replaces it.
     """
     if not isinstance(name, str):
         return resolve_callable(name, params, timeout_s)
     _check_plain(name, params)
     path, colon, func = name.rpartition(":")
     if colon and path.endswith(".py"):
-        # The name of a file of the reference means a built-in, unless the file lies here.
+        # A file name of the reference stands for a built-in, unless the file exists here.
         below = ("",) if path in REFERENCE_FILES else ("", *_FOLDERS)
         places = (user_code.find_file(folder + path, base_dir) for folder in below)
         found = next(filter(None, places), None)
@@ -144,7 +144,7 @@ def resolve(
 
 
 def _taken_over(path: Path, func: str) -> str | None:
-    """Return a note where the file is the reference's and needs its modules; else None."""
+    """Return a note if the file is the reference's and its imports are missing; else None."""
     if path.name not in REFERENCE_FILES or func != "verify_func":
         return None
     try:
@@ -166,20 +166,22 @@ def resolve_callable(
 ) -> VerifyFunction:
     """Return a verify function that calls a Python function in this process.
 
-    A function that is not async runs on a thread, so it may block; unlike one in a file it cannot
-    be killed. Source is identity: values it closes over do not count.
+    A synchronous function runs on a thread, so it may block; unlike a function in a file, it
+    cannot be killed. The source text is its identity: values captured by a closure do not count.
 
     Args:
         function: Called as `function(sample, **params)`; sync or async. If it takes `llm`, it
-            gets a client for the judge model, to await or to call. The result is a number in
+            receives a client for the judge model, to await or to call. The result is a number in
             [0, 1], a bool, or `{"reward": number, "reasoning": text or None}`.
-        params: Its parameters; `timeout_score` is the reward of an answer out of time.
+        params: Parameters of the function; `timeout_score` is the reward of an answer that ran
+            out of time.
         timeout_s: Seconds for one answer; None is an hour.
 
     Raises:
-        ConfigError: It cannot be called, its source cannot be had, or a parameter is unfit.
+        ConfigError: The function cannot be called, its source is unavailable, or a parameter is
+            invalid.
     """
-    if isinstance(function, type):  # calling it makes an object, not a reward
+    if isinstance(function, type):  # a call would create an object, not a reward
         raise ConfigError(f"verify {function.__name__}: a class is no function", hint=_OBJECT_HINT)
     module, qualname = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
     name = f"{module}:{qualname or type(function).__name__}"
@@ -213,7 +215,7 @@ _OBJECT_HINT = "define it with `def` in a file, or give it as 'path.py:function'
 
 
 def check_defined(function: VerifyFunction) -> None:
-    """Raise ConfigError unless the user's file has the function's name; nothing of it is run."""
+    """Raise ConfigError if the user's file lacks the function; the file is not run."""
     file = function.file
     names = function_text.without(file.text, file.func) if file is not None else None
     if file is not None and names is not None:
@@ -222,9 +224,9 @@ def check_defined(function: VerifyFunction) -> None:
 
 
 def check_gold(function: VerifyFunction, sample: Sample | Gold) -> str | None:
-    """Return why this sample's gold cannot be used with this function; None when it can.
+    """Return why this sample's gold is unusable with this function; None if it is usable.
 
-    Said before any call is paid; a reason names the gold.
+    Called before any request is paid for; the reason names the gold.
     """
     golds = gold_texts(sample.answer)
     if not golds or not any(gold.strip() for gold in golds):
@@ -258,7 +260,7 @@ def _built_in(
     if built_in.runs != "judge":
         return VerifyFunction(name, name, dict(params), timeout_s or TIMEOUT_S)
     rubric = built_in.function(base_dir, timeout_s, **params)
-    # A preset and a template are known by their texts, so that renaming either changes no score.
+    # Presets and templates are identified by text, so renaming one does not invalidate scores.
     kept = {k: v for k, v in params.items() if k not in ("template", "preset")}
     if rubric.criteria is not None:
         kept["criteria"] = rubric.criteria
@@ -285,7 +287,7 @@ def _custom(
         raise ConfigError(f"verify {name}: cannot read {path}: {e}") from e
     except (ConfigError, KeyboardInterrupt):
         raise
-    except BaseException as e:  # whatever a plug-in raises
+    except BaseException as e:  # a plug-in may raise anything
         hint = None
         if isinstance(e, AttributeError) and not hasattr(e.obj, func):
             names = re.findall(r"^(?:async )?def (\w+)", source.text, re.MULTILINE)
@@ -336,7 +338,7 @@ def _check_plain(name: str, params: Mapping[str, Any]) -> None:
 def _split_timeout_score(
     name: str, params: Mapping[str, Any]
 ) -> tuple[dict[str, Any], float | None]:
-    """Return the parameters without `timeout_score`, and that."""
+    """Return the parameters without `timeout_score`, and the value of `timeout_score`."""
     given = dict(params)
     score = given.pop("timeout_score", None)
     if score is not None and (isinstance(score, bool) or not isinstance(score, int | float)):

@@ -1,6 +1,6 @@
-"""Findings of workers, so that an answer given again is not compared again.
+"""Cache of the workers' findings, so that a repeated answer is compared only once.
 
-The attempts at one question often end in the same answer, and at about the same time.
+The attempts at a question often end in the same answer, and at about the same time.
 """
 
 import asyncio
@@ -10,32 +10,33 @@ from weakref import WeakValueDictionary
 from grpo_practice.verify.math import Question
 
 KEPT = 1_024
-"""The most findings that are kept; the oldest goes first."""
+"""Most findings kept; the oldest is dropped first."""
 
 _Key = tuple[tuple[str, ...], str, tuple[str, ...]]
 _Finding = bool | str
 
 
 class _Turn:
-    """Lock of those that ask the same thing: one compares it first."""
+    """Lock for callers with the same question: one compares, the others wait."""
 
     def __init__(self) -> None:
         self.lock, self.tried = asyncio.Lock(), False
 
 
 class ResultCache:
-    """The findings of the last comparisons, and which are being made."""
+    """The findings of recent comparisons, and the comparisons in progress."""
 
     def __init__(self) -> None:
         self._findings: dict[_Key, _Finding] = {}
-        # Weak: a turn is gone with the last caller that waits for it.
+        # Weak: a turn is dropped with the last caller that waits for it.
         self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
-        """Return what `compare` finds, or found before, for that question.
+        """Return the finding of `compare` for this question, new or cached.
 
-        One question is compared once at a time. A reason why the answer is wrong holds for every
-        equal answer; if `compare` fails, that is this caller's alone.
+        A question is compared by one caller at a time. A reason why the answer is wrong holds for
+        every
+        equal answer; an exception from `compare` holds only for this caller.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
         turn = self._turns.setdefault(key, _Turn())
@@ -47,15 +48,15 @@ class ResultCache:
                 try:
                     finding = await compare()
                 except asyncio.CancelledError:
-                    # This caller gave up and nothing was found out: the next
-                    # one is the first again.
+                    # This caller was cancelled without a finding: the next
+                    # caller becomes the first.
                     turn.tried = False
                     raise
-                # A reason is kept as well: an answer near the limit of time would be wrong once
+                # Keep reasons as well: otherwise an answer near the time limit could be wrong once
                 # and right the next time.
                 if len(self._findings) >= KEPT:
                     del self._findings[next(iter(self._findings))]
                 self._findings[key] = finding
                 return finding
-        # Outside the lock: after a first failure, all others at once and not one after another.
+        # Outside the lock: after a first failure, the others compare concurrently.
         return await compare()

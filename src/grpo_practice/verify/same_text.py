@@ -1,7 +1,7 @@
-r"""Texts that are the same but for how they are set: `b > a` and `b>a`, `\text{No}` and `no`.
+r"""Comparison of texts that differ only in typesetting: `b > a` and `b>a`, `\text{No}` and `no`.
 
-Texts that no computer algebra reads are compared in this way, and in no other: math-verify often
-keeps a piece of such a text alone.
+Texts that computer algebra cannot read are compared only in this way: math-verify often keeps just
+a piece of such a text.
 """
 
 import re
@@ -20,16 +20,16 @@ _SET_ALIKE = (
     (r"\\(le|ge|ne)(?:qslant|q)(?![A-Za-z])", r"\\\1"),
     (r"\\(?:mid|vert|lvert|rvert)(?![A-Za-z])", "|"),
     (r"\\(?:varnothing|oslash)(?![A-Za-z])", r"\\emptyset"),
-    # Only where it ends: `x^{1}2` is not `x^12`.
+    # Only at the end of a number: `x^{1}2` is not `x^12`.
     (r"([\^_])\{(-?\d+)\}(?!\d)", r"\1\2"),
     (r"([\^_])\{(-?[^\W_]+)\}(?!\w)", r"\1\2"),
     (r"(\\[A-Za-z]+)\s+(?![A-Za-z\s])", r"\1"),
     (r"\s+(?=[^\w\s]|_)", ""),
-    # Before three digits a space may tell two numbers from one: `(1, 500)` and `(1,500)`.
+    # Before three digits, a space may separate two numbers: `(1, 500)` is not `(1,500)`.
     (r"(?<=[^\w\s])\s+(?!\d{3}(?!\d))", ""),
     (r"\s+", " "),
 )
-"""Patterns of what says nothing, and what stands in their place, one after the other."""
+"""Patterns without meaning and their replacements, applied in order."""
 _PATTERNS = [(re.compile(pattern), by) for pattern, by in _SET_ALIKE]
 _CLOCK = re.compile(r"(?<=\d)\s*([ap])\.?\s?m\b\.?", re.IGNORECASE)
 _HALF = re.compile(r"\d(?:\\text\s?\{|[\s~]){0,9}([ap])\.?\s?m\b", re.IGNORECASE)
@@ -38,9 +38,10 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 
 
 def as_text(notation: str) -> str:
-    """Return what texts in the notation of `notation` have in common when they are the same.
+    """Return the canonical form of a text in the notation of `notation`.
 
-    Case counts in formulas, where `E` is not `e`, and not in language.
+    Equal texts have equal forms. Case is kept in formulas, where `E` is not `e`, and folded in
+    prose.
     """
     text = unicodedata.normalize("NFKC", _spelled(notation))
     text = _CLOCK.sub(lambda m: f" {m[1].lower()}m", text)
@@ -51,18 +52,18 @@ def as_text(notation: str) -> str:
 
 
 def without_half(notation: str) -> str:
-    """Return a time of day without its a.m. or p.m.; other text as it is."""
+    """Return a time of day without a.m. or p.m.; other text is returned unchanged."""
     return _CLOCK.sub("", notation)
 
 
 def other_half(one: str, other: str) -> bool:
-    """Return whether both are times of day, of different halves of it: 3 a.m. and 3 p.m."""
+    """Return whether two times of day are in different halves of the day: 3 a.m. and 3 p.m."""
     halves = [{half.lower() for half in _HALF.findall(text)} for text in (one, other)]
     return all(halves) and not halves[0] & halves[1]
 
 
 def _spelled(text: str) -> str:
-    """Spell ₂ as `_{2}` and so on: compatibility alone would make digits of them."""
+    """Replace ₂ by `_{2}` and similar; NFKC normalisation would turn it into a plain digit."""
     if not text.isascii():
         for sign, digits in _SCRIPTS.items():
             run = "[" + "".join(map(chr, digits)) + "]+"

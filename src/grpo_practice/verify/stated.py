@@ -1,6 +1,6 @@
 r"""Answers that a text states, such as `Answer: (1, 2)` or `So the final answer is 12`.
 
-Everything here is linear in the length of the text.
+All functions take time linear in the length of the text.
 """
 
 import re
@@ -29,24 +29,24 @@ _HEDGE = re.compile(r"(?:about|approximately|roughly|exactly|simply|just|only|eq
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$(?!\d)|\\\((?:[^\\]|\\(?!\)))+\\\)")
 _WORKED_OUT = re.compile(r"=|\b(?:times|plus|minus|divided|that is|so)\b", re.IGNORECASE)
 _NEAR = 2_000
-"""Characters from a final answer on that are read."""
+"""Characters that are read from a final answer on."""
 _SURE = 40
-"""Characters of the words that may follow a final answer which overrules a box."""
+"""Most characters of words after a final answer that still overrules a box."""
 
 
 def unlabelled(line: str) -> str:
-    """Return a line without "Answer:" at its beginning."""
+    """Return a line without "Answer:" at its start."""
     match = _LABEL.match(line)
     return line[match.end() :] if match and match[0].strip() else line
 
 
 def last_statement(tail: str) -> tuple[str, ...]:
-    """Return what follows the last "the answer is": its line, its sentence, and its answer.
+    """Return the text after the last "the answer is": its line, its sentence, and its answer.
 
-    One short line alone states its whole. Empty where nothing is stated.
+    A single short line counts as a statement. Return an empty tuple if nothing is stated.
     """
     lines = [line for line in tail.splitlines() if line.strip()]
-    # From the end: most answers stand in the last line, and nothing above it has to be searched.
+    # Backwards: most answers are in the last line, and then no other line is searched.
     for at in range(len(lines) - 1, -1, -1):
         for match in reversed(deque(_LABEL.finditer(lines[at]), maxlen=4)):
             stated = _after(lines, at, match.end())
@@ -58,7 +58,7 @@ def last_statement(tail: str) -> tuple[str, ...]:
 
 
 def final_after(tail: str, start: int) -> str | None:
-    """Return the final answer that is stated from there on; None unless it is plainly one."""
+    """Return the final answer stated after a position; None unless it is clearly an answer."""
     for match in reversed(deque(_FINAL.finditer(tail, start), maxlen=4)):
         lines = tail[match.start() : match.start() + _NEAR].splitlines()
         line, *parts = _read(_after(lines, 0, match.end() - match.start()))
@@ -75,7 +75,7 @@ def final_after(tail: str, start: int) -> str | None:
 
 
 def _after(lines: Sequence[str], at: int, start: int) -> str:
-    """Return the rest of a line; the next one that is no prose, where nothing is left of it."""
+    """Return the rest of a line; if that is empty, the next line unless it is prose."""
     rest = lines[at][start:]
     if rest.strip(" \t*_`:"):
         return _bare(rest)
@@ -84,9 +84,10 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
 
 
 def _read(stated: str) -> tuple[str, ...]:
-    """Return the stated line and, where that is language, its parts from the sentence inwards.
+    """Return the stated line and, if it is prose, its parts from the sentence inwards.
 
-    The words before a reason come before the whole sentence, and the answer in it last.
+    The words before a reason precede the whole sentence; the answer in the sentence is the last
+    part.
     """
     if not is_prose(stated):
         return (stated,)

@@ -12,11 +12,13 @@ from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 SHORT, WORDS = 80, 5
-"""Characters and words of an answer that a right response holds word for word; more is prose."""
+"""Most characters and words of an answer that a response repeats verbatim; a longer one is
+prose.
+"""
 LEFT_OUT: float = PracticeSettings.model_fields["max_failed_share"].default
-"""Most of the answers that a run with the default settings leaves out."""
+"""Largest share of answers that a run leaves out by default."""
 SAMPLED = 200
-"""Answers that a function is tried on before it is named in a next step."""
+"""Number of answers that a function is tried on before a next command proposes it."""
 _LETTERS = re.compile(r"\(?[A-Ja-j][).]?|[A-J](, [A-J])+")
 _SIGNS = re.compile(r"\\[A-Za-z]+|[\d=^_/*+<>|√π∞±\u00d7·≤≥{}]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -26,7 +28,7 @@ _FUNCTIONS = frozenset(
 
 
 def best_suited(golds: Iterable[Gold | Sample]) -> str:
-    """Name the built-in function that most answers look made for; `judge` where there is none."""
+    """Return the built-in function that suits most answers; `judge` if there are no answers."""
     kinds, short = Counter[str](), 0
     for gold in golds:
         for text in gold_texts(gold.answer):
@@ -52,50 +54,50 @@ def _kind(answer: str) -> Literal["choice", "math", "text"]:
 
 
 def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
-    """Name a function that a run can use: `name` (default: the best suited), or another.
+    """Return a function that a run can use: `name` (default: the best suited), or another one.
 
-    A run leaves out the few answers that it cannot use. Only about `SAMPLED` answers are tried,
-    spread over the dataset.
+    A run leaves out a few unusable answers. Only about `SAMPLED` answers are tried, spread over the
+    dataset.
     """
     tried = [golds[n] for n in spread(len(golds))]
     name = name or best_suited(tried)
     function = by_name(name)
     if few(sum(check_gold(function, gold) is not None for gold in tried), len(tried)):
         return name
-    # The judge is the only one that needs no answer.
+    # Only the judge can score without an answer.
     return "exact" if all(has_gold(gold) for gold in tried) else "judge"
 
 
 def few(unusable: int, n: int) -> bool:
-    """Return whether a run with the default settings goes on without so many of n answers."""
+    """Return whether a default run continues with this many unusable answers among n."""
     return unusable <= LEFT_OUT * n
 
 
 def spread(n: int) -> range:
-    """Return the positions of the rows that are tried, of so many."""
+    """Return the positions of the tried rows among n rows."""
     return range(0, n, max(1, n // SAMPLED))
 
 
 def has_gold(gold: Gold | Sample) -> bool:
-    """Return whether there is an answer that is not blank."""
+    """Return whether any alternative of the answer is not blank."""
     return any(text.strip() for text in gold_texts(gold.answer))
 
 
 def unusable_rows(golds: Iterable[Gold | Sample], name: str) -> dict[int, str]:
-    """Return why the function cannot use an answer, by row number from 1."""
+    """Return row number, from 1, → reason why the function cannot use the answer."""
     function, found, last = by_name(name), dict[int, str](), ""
     for n, gold in enumerate(golds, 1):
         if reason := check_gold(function, gold):
-            # One text for equal reasons in a row: there may be a million of them.
+            # Share the text of consecutive equal reasons: there may be a million of them.
             last = last if reason == last else reason
             found[n] = last
     return found
 
 
 def by_name(name: str) -> VerifyFunction:
-    """Resolve a function named in a command: a built-in, or FILE.py:FUNC of the current folder.
+    """Resolve the function named in a command: a built-in, or FILE.py:FUNC in the current folder.
 
     Raises:
-        ConfigError: There is no such function.
+        ConfigError: The function does not exist.
     """
     return resolve(name, {}, None, Path.cwd())

@@ -1,7 +1,7 @@
-"""math-verify, with its own timeouts off: importing this takes half a second.
+"""Access to math-verify without its timeouts; importing this module takes half a second.
 
-Reading may block for long and take much memory on hostile input, so only `worker` and the check of
-golds, which are trusted more, call it.
+Parsing hostile input may take long and use much memory, so only `worker` and the check of golds,
+which are trusted more, call these functions.
 """
 
 import logging
@@ -20,32 +20,32 @@ from typing_extensions import override
 from grpo_practice.verify.notation import notation
 from grpo_practice.verify.same_text import as_text
 
-logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns that its timeouts are off
+logging.getLogger("math_verify").setLevel(logging.ERROR)  # it warns about disabled timeouts
 
 _LATEX = [LatexExtractionConfig(boxed_match_priority=-1)]
 _INNER_DOLLAR = re.compile(r"\\?\$")
 _POWER = re.compile(r"[A-Za-z]\s*\^")
-"""Notation that the quick reader is known to give up on."""
+"""Notation that the fast parser is known to fail on."""
 _WORDS = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{2,}|\\text|\\in\b")
-"""Language beside a relation: "and", "or"."""
+"""Prose next to a relation: "and", "or"."""
 _RELATION = re.compile(r" +(?=[<>=])|(?<=[<>=]) +")
-"""Spaces around a relation, at the second of which math-verify ends `b > a > c`."""
+"""Spaces around a relation; math-verify stops reading `b > a > c` at the second relation."""
 _LAST_TERM = re.compile(
     r"(\\(?:[lg]e(?:q|qslant)?|neq?|cdot|times|div|pm|mp|equiv|approx))\s+([A-Za-z])\s*$"
 )
-"""Letter after an operator, which math-verify takes for a unit and leaves out."""
+"""A letter after an operator, which math-verify drops as a unit."""
 _LAST_FACTOR = re.compile(r"^((?:[^=\\]*[^=\\A-Za-z])?[A-Za-z](?![A-Za-z])[^=\\]*\d)([A-Za-z])$")
-"""The same after a number, in a text of variables: `x+2c`, and neither `2 m` nor `x=2m`."""
+"""A letter after a number in a text of variables: `x+2c`, but neither `2 m` nor `x=2m`."""
 _SET_BUILDER = re.compile(
     r"\\\{\s*([a-z])\s*(?:\||:|\\mid\b)\s*([^|:,;{}]*(?:[<>]|\\[lg]eq?(?:slant)?\b)[^|:,;{}]*)\\\}"
 )
-"""Set of the numbers that a relation holds for; math-verify reads the relation alone."""
+"""A set defined by a relation; math-verify reads only the relation itself."""
 
 
 class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library has no types
-    """The library's reader, with the cheaper of ANTLR's two ways to predict.
+    """The library's parser with the cheaper of ANTLR's two prediction modes.
 
-    ANTLR promises that it gives the same tree as the full way, or an error.
+    ANTLR guarantees the same tree as in the full mode, or an error.
     """
 
     @override
@@ -56,34 +56,34 @@ class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library ha
 
 
 def _latex2sympy(latex: str, *, is_real: bool, convert_degrees: bool, **given: Any) -> Any:
-    """Read as the library does; sets in a fifth of its time, relations in a half."""
+    """Parse like the library, but sets in a fifth and relations in half of its time."""
     if not _POWER.search(latex):
-        with suppress(Exception):  # the reader raises Exception itself
+        with suppress(Exception):  # the parser raises bare Exception
             return _Quick(None, is_real, convert_degrees).parse(latex)
     return latex2sympy2.latex2sympy(
         latex, is_real=is_real, convert_degrees=convert_degrees, **given
     )
 
 
-# In that module: parse() looks the name up there.
+# Patch it in that module, where parse() looks the name up.
 parser.latex2sympy = _latex2sympy
 
 
 def read(latex: str) -> list[Any]:
-    """Return what math-verify makes of an answer: the expression, if any, and the text."""
+    """Return math-verify's reading of an answer: the expression, if any, and the text."""
     text = _RELATION.sub("", _INNER_DOLLAR.sub("", latex))
     text = _LAST_TERM.sub(r"\1(\2)", text)
     text = _LAST_FACTOR.sub(r"\1(\2)", text)
     built = _SET_BUILDER.fullmatch(text)
     if built and not _WORDS.search(built[2]):
         text = built[2]
-    # Without the library's timeout, a SIGALRM: it works in a main thread only, and not amid C code.
+    # The library's timeout is a SIGALRM, which works only on the main thread and not inside C code.
     # The worker is killed instead.
     return parse(f"${text}$", _LATEX, parsing_timeout=None) if text else []
 
 
 def readable(latex: str) -> bool:
-    """Return True when the text is mathematics to math-verify."""
+    """Return whether math-verify reads the text as mathematics."""
     return _is_mathematics(read(latex))
 
 
@@ -92,14 +92,15 @@ def _is_mathematics(parts: list[Any]) -> bool:
 
 
 def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
-    """Return True when the answer equals the gold; None when the answer is not mathematics.
+    """Return True if the answer equals the gold; None if the answer is not mathematics.
 
-    A gold of n values may also be answered by the last n boxes, one value in each. A gold that is
-    not mathematics equals its own text.
+    A gold of n values also matches the last n boxes with one value each. A gold that is not
+    mathematics
+    is compared as text.
     """
     golds = _kept(gold)
     if not _is_mathematics(golds):
-        # Not by `verify`: it would compare what was read of the texts, which may be a first word.
+        # Not `verify`: it would compare only the parsed part of the texts, perhaps a first word.
         return as_text(gold) == as_text(said)
     answers = read(said)
     if _equal(golds, answers):
@@ -112,11 +113,11 @@ def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
 
 
 _kept = lru_cache(256)(read)
-"""A gold comes again with each answer to its question."""
+"""A cache for golds, which are needed again for each answer to their question."""
 
 
 def know(gold: str) -> None:
-    """Read a gold now, so that the comparisons with it need not."""
+    """Parse a gold now, so that later comparisons with it are fast."""
     _kept(gold)
 
 

@@ -1,4 +1,4 @@
-"""Trials of a verify function: golds that it cannot use, and answers whose worth is known."""
+"""Trials of a verify function on golds that it may reject, and on answers of known worth."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
 OTHER_FORMS = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-"""Hint for golds that a function does not take for right: it may want a form of its own."""
+"""Hint for golds that a function rejects: it may expect its own form of answer."""
 SHOWN = 5
-"""Most bad golds that a message names."""
+"""Most unusable golds that a message names."""
 _RIGHT = 1 - 1e-9
 _GOLD = "a gold"
 _MISS = "a near miss"
@@ -31,23 +31,23 @@ HOSTILE: Mapping[str, str] = {
     "brackets that never close": r"\boxed{" + "{" * 5_000,
     "characters that text rarely has": "\x00\u202e\ufffd\x1b[J",
 }
-"""Answers of which none is right, by name."""
+"""Names of wrong, hostile answers → their texts."""
 
 
 class Trial:
-    """Tries answers on a verify function, and keeps what went wrong and what was slow."""
+    """Tries answers on a verify function, and records errors and the slowest answer."""
 
     def __init__(self, verifier: Verifier) -> None:
-        """Try the function of an open verifier; it asks no judge."""
+        """Try the function of an open verifier, without a judge."""
         self._verify = verifier
         self._scored = False
         self.errors = dict[str, str]()
-        """First error of the function, by kind of answer."""
+        """Kind of answer → first error of the function."""
         self.slowest = (0.0, "")
-        """Seconds of the slowest answer, and its kind."""
+        """Seconds and kind of the slowest answer."""
 
     async def warm_up(self) -> None:
-        """Start the workers, so that their start is not counted as the time of an answer."""
+        """Start the workers, so that no answer is charged for their start."""
         await self.is_right(Sample("What is x plus x?", "2x"), boxed("x + x"), "")
         self._scored, self.errors, self.slowest = False, {}, (0.0, "")
 
@@ -56,7 +56,7 @@ class Trial:
         return await self.accepts(sample, gold_of(sample), _GOLD)
 
     async def takes_any_gold(self, samples: Sequence[Sample]) -> bool:
-        """Return whether the gold of any sample counts as right; try no more after the first.
+        """Return whether any sample's gold counts as right; stop after the first that does.
 
         Raises:
             ConfigError: The function raised for every answer.
@@ -79,7 +79,7 @@ class Trial:
         return bare or await self.is_right(sample, boxed(answer), kind)
 
     async def is_right(self, sample: Sample, response: str, kind: str) -> bool:
-        """Return whether the response gets the full reward; an error is kept, and is a no."""
+        """Return whether the response gets the full reward; an error is recorded and means no."""
         started = monotonic()
         try:
             verdict = await self._verify(sample, response, None)
@@ -101,15 +101,15 @@ def unusable_golds(
     asked: int,
     max_share: float,
 ) -> Finding:
-    """Return the finding that questions cannot be scored: a problem if they are too many.
+    """Return the finding on unscorable questions: a problem if there are too many.
 
     Args:
         verify: Name of the function.
         dataset: Name of the dataset.
-        reasons: Why, by position; the first ones are named.
+        reasons: Position → reason; the first ones are named.
         n: Number of all such questions.
-        asked: Number of questions that are asked.
-        max_share: Most of them that a run leaves out.
+        asked: Number of questions asked.
+        max_share: Largest share of them that a run leaves out.
     """
     about = f"dataset {dataset}"
     named = "; ".join(f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN])
@@ -126,17 +126,17 @@ def unusable_golds(
 
 
 def gold_of(sample: Sample) -> str:
-    """Return the first of the sample's golds, of which there is one at least."""
+    """Return the first gold of a sample that has one."""
     return gold_texts(sample.answer)[0]
 
 
 def boxed(answer: str) -> str:
-    r"""Return the answer as a model is usually told to give it: in `\boxed{}`."""
+    r"""Return the answer in `\boxed{}`, as prompts usually ask models to give it."""
     return f"The answer is \\boxed{{{answer}}}."
 
 
 async def tried(function: VerifyFunction, samples: Sequence[Sample]) -> list[Finding]:
-    """Try a function on golds, answers near them, and hostile ones; it asks no judge."""
+    """Try a function on golds, near misses and hostile answers, without a judge."""
     about = f"verify {function.name}"
     async with Verifier(function) as verifier:
         trial = Trial(verifier)
@@ -180,7 +180,7 @@ def _near_misses(n: int) -> str:
 
 
 def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Finding:
-    """Return the finding on golds that were refused; some functions want a form of their own."""
+    """Return the finding on rejected golds: a warning if the function has a form of its own."""
     what = (
         "is not a right answer to itself" if refused == 1 else "are not right answers to themselves"
     )
@@ -191,9 +191,9 @@ def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: s
 
 
 def near_misses(sample: Sample) -> list[str]:
-    """Return answers near the gold: its last digit, else its last letter, changed or followed by 7.
+    """Return near misses of the gold: its last digit or letter changed, and one with a 7 added.
 
-    One digit more in a decimal number may be no error, so such a gold has one near miss only.
+    A decimal number with one more digit may still be right, so such a gold has one near miss only.
     """
     gold = gold_of(sample)
     spots = list(re.finditer(r"\d", gold)) or list(re.finditer(r"[A-Za-z]", gold))

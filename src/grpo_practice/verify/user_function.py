@@ -1,4 +1,4 @@
-"""A verify function of the user's own, called with a sample; its result read as a verdict."""
+"""Calls of a user's verify function: the sample it receives, and the verdict from its result."""
 
 import linecache
 from collections.abc import Mapping
@@ -15,21 +15,22 @@ from grpo_practice.verify.answers import gold_texts
 
 
 def view(sample: Sample, response: str) -> EvaluationSample:
-    """Return sample and response as a verify function sees them; a list of golds stays a list."""
+    """Return the sample and response for a verify function; a list of golds stays a list."""
     golds = gold_texts(sample.answer)
     answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
-    # A copy of meta: the function may change it, and attempts share their sample.
+    # Copy meta: the function may change it, and attempts share their sample.
     return EvaluationSample(
         sample.question, answer, response, sample.source, sample.level, dict(sample.meta)
     )
 
 
 def read_result(result: Any, where: str) -> Verdict:
-    """Return the verdict a function returned, secrets in its texts replaced.
+    """Return the verdict from a function's result, with secrets in its texts redacted.
 
     Raises:
-        VerifyError: It is neither a number in [0, 1], nor a bool, nor `{"reward": a number in
-            [0, 1], "reasoning": text or None}`; the message names the function and the value.
+        VerifyError: The result is neither a number in [0, 1], nor a bool, nor a dict
+            `{"reward": a number in [0, 1], "reasoning": text or None}`; the message names the
+            function and the value.
     """
     if isinstance(result, bool | Real):
         result = {"reward": float(result)}
@@ -51,9 +52,9 @@ def read_result(result: Any, where: str) -> Verdict:
 
 
 def raised(error: BaseException, where: str, file: str | None, text: str | None = None) -> str:
-    """Tell what a function raised, and at which line of its file.
+    """Return a message on the error that a function raised, with the line of its file.
 
-    `text` is the file as it was run; None: as it is on disk.
+    `text` is the file as it was run; None reads it from the disk.
     """
     line = user_code.line_of(error, file)
     shown = ""
@@ -66,7 +67,7 @@ def raised(error: BaseException, where: str, file: str | None, text: str | None 
 def _short(value: Any) -> str:
     try:
         text = redactor.text(repr(value))
-    except Exception as e:  # noqa: BLE001 - the repr is the user's too
+    except Exception as e:  # noqa: BLE001 - the repr is the user's code, too
         text = f"<{type(value).__name__} whose repr raised {type(e).__name__}>"
     return _cut(text)
 

@@ -1,4 +1,4 @@
-"""Scores one response: here, on the loop, or in a worker that can be killed."""
+"""Scores one response: directly, on the event loop, or in a worker that can be killed."""
 
 import asyncio
 import inspect
@@ -22,15 +22,15 @@ from grpo_practice.verify.result_cache import ResultCache
 T = TypeVar("T")
 
 BY_CLOCK = 10
-"""Seconds by the clock that a worker has for each second of processor time."""
-_WARMUP = "grpo_practice.verify.warmup"  # by name: importing it takes a second
+"""Seconds of wall time that a worker has per second of processor time."""
+_WARMUP = "grpo_practice.verify.warmup"  # by name, because importing it takes a second
 
 
 class Verifier:
     """Scores responses with one verify function; owns the workers it may need."""
 
     def __init__(self, function: VerifyFunction, fences: Fences | None = None) -> None:
-        """Score with the function; a run gives the fences of its judge's prompts."""
+        """Score with this function; a run passes the fences for its judge's prompts."""
         self.function = function
         self._fences = fences or Fences.with_new_key()
         file = None if function.in_process else function.file
@@ -38,7 +38,7 @@ class Verifier:
             worker.start,
             file,
             workers=2,
-            # Of the clock ten times as much, so that no verdict depends on how busy a machine is.
+            # Ten times as much wall time, so that no verdict depends on the load of the machine.
             timeout_s=BY_CLOCK * (function.timeout_s or TIMEOUT_S),
             cpu_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
@@ -47,7 +47,7 @@ class Verifier:
         self._output = ExitStack()
 
     async def __aenter__(self) -> Self:
-        # A function that is an object of this process prints where its owner does.
+        # A function passed as an object keeps its owner's stdout; one from a file does not.
         if self.function.in_process and self.function.file is not None:
             self._output.enter_context(user_code.STDOUT_TO_STDERR.entered())
         return self
@@ -57,7 +57,7 @@ class Verifier:
         await self._pool.close()
 
     async def start(self) -> None:
-        """Start the workers, if an answer may need one; raise ConfigError if none starts here."""
+        """Start the workers if answers may need them; raise ConfigError if they cannot start."""
         if self.function.runs not in ("math", "worker"):
             return
         try:
@@ -71,8 +71,8 @@ class Verifier:
         Raises:
             VerifyError: The function raised, was killed, or returned no reward; or the sample
                 has no gold and the function needs one.
-            JudgeError: The judge could not be asked, or gave no grade.
-            ConfigError: The function asks a judge, and there is none.
+            JudgeError: The judge could not be reached, or gave no grade.
+            ConfigError: The function needs a judge, and none is configured.
         """
         function = self.function
         if function.needs_answer and not gold_texts(sample.answer):
@@ -97,7 +97,7 @@ class Verifier:
         """Compare as mathematics; an answer that takes too much time or memory is wrong.
 
         Raises:
-            VerifyError: The machine is too busy to tell, or somebody ended the worker.
+            VerifyError: The machine is too busy to compare, or the worker was killed from outside.
         """
         golds = gold_texts(sample.answer)
         found = math.at_once(golds, response, fast_path=self.function.params.get("fast_path", True))
@@ -109,7 +109,7 @@ class Verifier:
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
 
     async def _compared(self, question: math.Question) -> bool | str:
-        """Return whether the answer equals a gold, or why it is wrong by its own doing."""
+        """Return whether the answer equals a gold, or the reason why the answer itself fails."""
         limit_s = self.function.timeout_s or TIMEOUT_S
         try:
             return await self._run(worker.ask_math, question)
@@ -139,7 +139,7 @@ class Verifier:
             if waits is not None:
                 waits.close()
         if llm is not None and llm.failure is not None:
-            # A judge's failure outlives the function's `except`; a made-up reward must not.
+            # Even if the function caught the judge's failure, its invented reward must not count.
             raise llm.failure
         if isinstance(outcome, BaseException):
             raise outcome
@@ -148,7 +148,7 @@ class Verifier:
     async def _call(
         self, view: user_code.EvaluationSample, llm: JudgeClient | BlockingJudge | None
     ) -> Verdict | GrpoPracticeError:
-        """Return the verdict, or the error that stands in for whatever the function raised."""
+        """Return the verdict, or the error that represents the function's exception."""
         function = self._own
         params = self._given if llm is None else {**self._given, "llm": llm}
         try:
@@ -164,8 +164,8 @@ class Verifier:
         except (asyncio.CancelledError, KeyboardInterrupt):
             raise
         except BaseException as e:  # noqa: BLE001 - sys.exit() of a plug-in ends its answer only
-            # Made here, within the timeout: a TimeoutError of the
-            # function's own is not our deadline.
+            # Created here, inside the timeout: the function's own
+            # TimeoutError must not be taken for our deadline.
             file = self.function.file
             code = getattr(function, "__code__", None)
             path = str(file.path) if file else getattr(code, "co_filename", None)

@@ -1,7 +1,7 @@
-"""Importing this reads and compares one formula of each kind, so that every later one is quick.
+"""Importing this module compares one formula of each kind, so that later comparisons are fast.
 
-The process that all workers are copies of imports it: what math-verify learns from its first
-formulas (0.7 s of work) each worker then knows, also the one that replaces a killed one.
+The process that all workers are forked from imports it: each worker then has the state that
+math-verify builds with its first formulas (0.7 s of work), even one that replaces a killed worker.
 """
 
 from contextlib import suppress
@@ -19,7 +19,7 @@ _KINDS = (
     (r"25\%", "x=12"),
 )
 
-# A worker that knows less is only slower; one that cannot import this says so when it starts.
+# Without the warm-up a worker is only slower; missing packages are reported when it starts.
 with suppress(Exception):
     from grpo_practice.verify import symbolic
 

@@ -1,4 +1,4 @@
-"""The program of a worker process: it may hang, take memory or die, and nothing else is harmed."""
+"""The program of a worker process, which may hang, exhaust its memory or die without other harm."""
 
 import asyncio
 import inspect
@@ -17,28 +17,28 @@ _source: UserFunction | None = None
 
 
 def start(secrets: frozenset[str], source: UserFunction | None) -> None:
-    """Make a fresh process ready: its function loaded, then its memory limited."""
+    """Prepare a fresh process: load its function, then limit its memory."""
     global _function, _source
     isolate(secrets)
     if source is None:
-        # A pool of another kind may have started first, so that nothing of this is preloaded: the
-        # first answers would pay with a second of their two.
+        # A pool of another kind may have started first without preloading this: the first answers
+        # would lose one of their two seconds.
         from grpo_practice.verify import builtin, symbolic, warmup  # noqa: F401
     else:
         _function, _source = source.load(), source
-    # Last: the limit is on top of what the process has by now, and imports need more than answers.
+    # Last: the limit adds to the memory in use by now, and imports need more than answers.
     limit_memory()
 
 
 def ask_math(question: Question) -> bool | str:
-    """Return whether the answer equals a gold, or why that cannot be told."""
+    """Return whether the answer equals a gold, or why the comparison failed."""
     from grpo_practice.verify import symbolic
 
     read = False
     try:
         for gold in question.golds:
             symbolic.know(gold)
-        # An answer's time is its own, whether or not the gold was read for another one before.
+        # The time limit is for the answer, whether or not its gold was already parsed.
         renew_cpu_limit()
         for gold in question.golds:
             equal = symbolic.matches(gold, question.said, question.boxes)
@@ -55,18 +55,20 @@ def ask_math(question: Question) -> bool | str:
 def ask_built_in(
     name: str, sample: Sample, response: str, params: Mapping[str, Any]
 ) -> Verdict | str:
-    """Return the verdict of a built-in, or the message of the VerifyError it deserves."""
-    from grpo_practice.verify.builtin import BUILT_INS  # workers with a user's function need none
+    """Return the verdict of a built-in, or the message for a VerifyError."""
+    from grpo_practice.verify.builtin import (
+        BUILT_INS,
+    )  # workers for a user's function do not need it
 
     try:
         verdict: Verdict = BUILT_INS[name].function(sample, response, **params)
-    except Exception as e:  # noqa: BLE001 - a MemoryError is this answer's alone
+    except Exception as e:  # noqa: BLE001 - a MemoryError concerns only this answer
         return f"verify {name} raised {type(e).__name__}: {e}"
     return verdict
 
 
 def ask_custom(sample: EvaluationSample, params: Mapping[str, Any], where: str) -> Verdict | str:
-    """Return the verdict of the user's function, or the message of the VerifyError it deserves."""
+    """Return the verdict of the user's function, or the message for a VerifyError."""
     assert _function is not None, "the worker was started without a function"
     assert _source is not None, "a function comes from a file"
     try:

@@ -14,29 +14,31 @@ from grpo_practice.reaper import Reaper
 from grpo_practice.tools import Output, Tool
 
 if TYPE_CHECKING:
-    # Not for the workers that check results: the schema of configs takes a fifth of a second.
+    # Not at run time: workers that check results import this, and the config schema takes 0.2 s.
     from grpo_practice.config.schema.tools import McpToolkit
     from grpo_practice.tools.mcp.result_check import ResultChecker
 
 ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
-"""Calls a tool by the name that models know it by."""
+"""Calls a tool by the name that the model uses."""
 
 
 @asynccontextmanager
 async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[Tool]]:
-    """Start or reach the server, and yield the tools it lists.
+    """Start the server or connect to it, and yield the tools it lists.
 
-    All rollouts share one connection, which is made again when it is lost. With `stateful`, each
-    rollout has a server of its own where that is a program, else a session of its own; when one
-    is lost the rollout has failed, since what came before cannot be known to hold.
-
-    The folder is where its program runs, or what its `cwd` is relative to.
+    All rollouts share one connection, which is reopened when it is lost. With `stateful`, each
+    rollout
+    has its own server process, or its own session if the server is remote; if that is lost the
+    rollout
+    fails, because the state of its earlier calls is lost too. The program runs in `folder`, or in
+    the
+    config's `cwd`, which is relative to it.
 
     Raises:
-        ConfigError: The server cannot be had, or its tools cannot be used.
+        ConfigError: The server cannot be reached, or its tools cannot be used.
     """
     try:
-        from mcp import Client  # noqa: F401 - older versions have none
+        from mcp import Client  # noqa: F401 - older versions lack it
     except ImportError as e:
         raise ConfigError(
             f"toolkits.{toolkit.name} needs the package mcp, version 2",
@@ -44,7 +46,7 @@ async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[To
         ) from e
     from grpo_practice.tools.mcp.result_check import ResultChecker
 
-    for name in ("mcp", "client"):  # what the library logs of a bad server is not for the terminal
+    for name in ("mcp", "client"):  # keep the library's log messages off the terminal
         logging.getLogger(name).addHandler(logging.NullHandler())
     checker, reaper = ResultChecker(), Reaper()
     try:
@@ -91,7 +93,7 @@ async def _opened(
             return await server.call(name, arguments)
 
         if toolkit.stateful:
-            await server.close()  # it was for the listing
+            await server.close()  # it only listed the tools
         yield [
             Tool(
                 name=name,
@@ -110,7 +112,7 @@ async def _opened(
 
 
 def _unlike(toolkit: "McpToolkit") -> str:
-    """Return why a new server answers stored calls otherwise, and what to do about it."""
+    """Return why a new server may answer stored calls differently, with the remedy."""
     if toolkit.mcp_transport == "stdio" and toolkit.config.workdir is None:
         return (
             "its server has a state that outlives the rollout, as a file does that rollouts share;"

@@ -1,4 +1,4 @@
-"""One connection to a server: opened and closed by a task of its own, called from any."""
+"""One connection to a server, opened and closed by its own task and callable from any task."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,21 +18,21 @@ from grpo_practice.tools.mcp.results import output_of
 from grpo_practice.tools.mcp.transport import Notes, Reach
 
 START_S = 60.0
-"""Until a server has started and listed its tools; one that installs itself may take long."""
+"""Seconds for a server to start and list its tools; one that first installs itself is slow."""
 _LEAVE_S = 2.0
-"""For a server to be told that it is over."""
+"""Seconds to tell a server that the session has ended."""
 _HTTP_FAILED = "Server returned an error response"
-"""How the library puts an HTTP status that says nothing else."""
+"""Message of the library for an HTTP error status without further details."""
 
 
 class UnreachableError(GrpoPracticeError):
-    """The server could not be started, or does not answer as one."""
+    """The server could not be started, or does not speak the protocol."""
 
 
 class LostError(ToolError):
-    """The server gave no answer and will give none here: it died, or has forgotten us.
+    """The server gave no answer and will give none on this connection: it died or lost the session.
 
-    `unheard`: whether the call was surely not begun.
+    `unheard`: whether the server certainly never began the call.
     """
 
     def __init__(self, message: str, *, unheard: bool) -> None:
@@ -41,26 +41,26 @@ class LostError(ToolError):
 
 
 class SlowError(ToolError):
-    """The server gave no answer in time."""
+    """The server did not answer in time."""
 
 
 class Connection:
-    """A server that answers. Made by `open`; called from any task, any number of times at once."""
+    """A connection to a running server, made by `open`; any task may call it, also concurrently."""
 
     def __init__(self, name: str, reach: Reach, timeout_s: float, checker: ResultChecker) -> None:
         self.name, self._timeout_s, self._checker = name, timeout_s, checker
         self.notes = Notes()
         self.tools: Sequence[ServerTool] = ()
-        """Tools that the server listed when it was opened."""
+        """Tools that the server listed when the connection was opened."""
         self.answers = 0
-        """Calls that it answered, if only with an error."""
+        """Number of calls answered, including those answered with an error."""
         self.users = 0
-        """Calls under way."""
+        """Number of calls in progress."""
         self._reach, self._leave = reach, asyncio.Event()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._scope = anyio.CancelScope(deadline=anyio.current_time() + START_S)
-        # A task for as long as the connection: whatever the library opens
-        # must be closed by the task that opened it.
+        # One task per connection: everything that the library opens
+        # must be closed by the same task.
         self._task = asyncio.create_task(self._live())
 
     @classmethod
@@ -70,8 +70,8 @@ class Connection:
         """Connect, and list the server's tools.
 
         Raises:
-            UnreachableError: It did not.
-            ConfigError: It cannot do what the config asks of it.
+            UnreachableError: The connection failed.
+            ConfigError: The server lacks a feature that the config requires.
         """
         found = cls(name, reach, timeout_s, checker)
         try:
@@ -84,7 +84,7 @@ class Connection:
 
     @property
     def client(self) -> Client:
-        """Session that speaks to the server."""
+        """Client session of the library."""
         return self._ready.result()
 
     async def _live(self) -> None:
@@ -92,16 +92,16 @@ class Connection:
         try:
             with self._scope:
                 async with self._reach(self.notes) as client:
-                    # The library validates on the event loop, where nothing could stop a
-                    # server's pattern, nor Ctrl-C; `call` has that done in a worker.
+                    # The library validates on the event loop, where neither a limit nor
+                    # Ctrl-C could stop a slow pattern; `call` validates in a worker.
                     client.session.validate_tool_result = _leave_to_checker  # type: ignore[method-assign]
                     self.tools = await every_tool(client)
-                    # The deadline was for the start alone.
+                    # The deadline covers only the start.
                     self._scope.deadline = inf
                     if not self._ready.done():
                         self._ready.set_result(client)
                     await self._leave.wait()
-        except Exception as e:  # noqa: BLE001 - whoever opened it is told; afterwards calls fail
+        except Exception as e:  # noqa: BLE001 - `open` raises it; later, calls fail
             error = _first(e)
         finally:
             if not self._ready.done():
@@ -121,7 +121,7 @@ class Connection:
         )
 
     async def close(self) -> None:
-        """Close the connection; end the program that was started for it."""
+        """Close the connection and end the program that was started for it."""
         self._leave.set()
         if self._ready.done() and not self._ready.cancelled() and not self._ready.exception():
             self._scope.deadline = anyio.current_time() + _LEAVE_S
@@ -129,25 +129,25 @@ class Connection:
             self._ready.cancel()
             self._scope.cancel()
         try:
-            # Not awaited itself: a cancellation must not reach the task
-            # amid closing what it opened.
+            # Not a direct await: a cancellation must not reach the task
+            # while it closes its resources.
             await asyncio.wait({self._task})
         except asyncio.CancelledError:
-            await asyncio.wait({self._task})  # cancelled once more it is left to end by itself
+            await asyncio.wait({self._task})  # after a second cancellation it ends by itself
             raise
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """Return what the tool answers.
+        """Return the result of a tool.
 
         Raises:
-            ToolError: The tool or the server says that it cannot.
-            LostError: The server is not there any more.
-            SlowError: It did not answer in time.
+            ToolError: The tool or the server reports an error.
+            LostError: The server has died or lost the session.
+            SlowError: The server did not answer in time.
         """
-        # Before the call: if all was over then, it was surely not begun and may be made again.
+        # Before the call: if the server ended earlier, the call never began and may be repeated.
         over = self._task.done() or self.notes.ended
         try:
-            async with asyncio.timeout(self._timeout_s + 1.0):  # over all rounds a call may take
+            async with asyncio.timeout(self._timeout_s + 1.0):  # covers all rounds of a call
                 result = await self.client.call_tool(
                     name, dict(arguments), read_timeout_seconds=self._timeout_s
                 )
@@ -157,7 +157,7 @@ class Connection:
             raise self._failed(e, unheard=over) from e
         except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError) as e:
             raise LostError(f"the tool's server is gone: {type(e).__name__}", unheard=over) from e
-        except Exception as e:  # the library has many for answers that do not fit
+        except Exception as e:  # the library raises many types for invalid answers
             self.answers += 1
             why = str(e).partition("\n")[0]
             raise ToolError(f"the tool's server answered what cannot be used: {why}") from e
@@ -166,7 +166,7 @@ class Connection:
         return output_of(result)
 
     async def _check(self, name: str, result: CallToolResult) -> None:
-        """Raise ToolError unless a result fits the schema that the server lists for the tool."""
+        """Raise ToolError unless the result fits the output schema that the server lists."""
         schema = next((tool.output_schema for tool in self.tools if tool.name == name), None)
         if schema is None or result.is_error:
             return
@@ -180,10 +180,10 @@ class Connection:
             ) from e
 
     async def call_alone(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """Call a tool where no other connection can stand in for this one.
+        """Call a tool of a stateful server, which no other connection can replace.
 
         Raises:
-            AgentError: The server is not there any more, nor what it knew.
+            AgentError: The server has died or lost the session, and with it the rollout's state.
         """
         try:
             return await self.call(name, arguments)
@@ -213,7 +213,7 @@ async def _leave_to_checker(name: str, result: CallToolResult) -> None:
 
 
 def _first(error: Exception) -> Exception:
-    """Return the first error out of the groups that the library's tasks wrap it in."""
+    """Return the first error inside the exception groups of the library's tasks."""
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error

@@ -1,4 +1,4 @@
-"""The body of an HTTP answer, with a limit: the library reads any until it is whole."""
+"""Size limit for the body of an HTTP response; the library would read a body of any size."""
 
 import asyncio
 import zlib
@@ -10,28 +10,29 @@ from typing_extensions import override
 from grpo_practice.llm.size_limit import MEBIBYTE, LimitedChunks, OversizeError
 
 MOST = 16 * MEBIBYTE
-"""Bytes of one message or answer; a model reads far less of a result."""
+"""Most bytes of one message or response; a model reads only a small part of a result."""
 _CHUNK = 64 * 1024
 
 
 class UnreadableError(httpx2.StreamError, httpx2.SSEError):
-    """A body that is too large or packed wrongly.
+    """A body that is too large or wrongly compressed.
 
-    Both bases: those are what the library turns into the error of the call, and not of a task.
+    The library turns errors of either base class into an error of the call; any other error would
+    end its task.
     """
 
     def __init__(self, message: str) -> None:
-        # Not by `super()`: the `__init__`s of the bases have different forms.
+        # Not `super()`: the `__init__` methods of the bases take different arguments.
         Exception.__init__(self, message)
 
 
 class LimitedBody(httpx2.AsyncByteStream):
-    """A body, unpacked in small pieces and counted."""
+    """A body that is decompressed in small pieces and counted."""
 
     def __init__(self, body: httpx2.AsyncByteStream, encoding: str) -> None:
         self._body, self._encoding = body, encoding
         self._came = 0
-        """Bytes that came, before they were unpacked."""
+        """Bytes received, before decompression."""
 
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -51,7 +52,7 @@ class LimitedBody(httpx2.AsyncByteStream):
                 yield chunk
                 continue
             if unpack is None:
-                # Deflate has a header by the standard, and often none.
+                # The standard requires a zlib header for deflate, but it is often missing.
                 bare = self._encoding == "deflate" and chunk[0] & 0x0F != 8
                 unpack = zlib.decompressobj(-zlib.MAX_WBITS if bare else 32 + zlib.MAX_WBITS)
             packed = chunk
@@ -61,14 +62,14 @@ class LimitedBody(httpx2.AsyncByteStream):
 
     @override
     async def aclose(self) -> None:
-        """Close the connection."""
+        """Close the body, and with it the connection."""
         await self._body.aclose()
 
 
 async def limit_body(response: httpx2.Response) -> None:
-    """Replace a body by a limited one; a hook that the client calls before it reads."""
+    """Replace the body of a response by a limited one, as a hook called before it is read."""
     await asyncio.sleep(0)
     assert isinstance(response.stream, httpx2.AsyncByteStream)
-    # Taken out: for this header the client would unpack the body itself, a whole chunk at a time.
+    # Remove the header: with it, the client would decompress whole chunks by itself.
     encoding = response.headers.pop("content-encoding", "").strip().lower()
     response.stream = LimitedBody(response.stream, encoding)

@@ -1,4 +1,4 @@
-"""The tools that a server lists, under names that every endpoint takes."""
+"""The tools that a server lists, renamed so that every endpoint accepts them."""
 
 import re
 from collections.abc import Sequence
@@ -12,12 +12,12 @@ from grpo_practice.errors import ConfigError
 
 MOST_PAGES, MOST_TOOLS = 100, 1_000
 SCHEMA_BYTES = 64 * 1024
-"""Characters of one tool's schema: it is sent with every request."""
+"""Most bytes of a tool's schema and description, which are sent with every request."""
 _NAME_LENGTH = 64
 
 
 async def every_tool(client: Client) -> list[ServerTool]:
-    """Return what the server lists, all pages; raise ValueError if the list does not end."""
+    """Return all pages of the server's tool list; raise ValueError if the list does not end."""
     found, cursor = list[ServerTool](), None
     for _ in range(MOST_PAGES):
         page = await client.list_tools(cursor=cursor, cache_mode="bypass")
@@ -31,10 +31,10 @@ async def every_tool(client: Client) -> list[ServerTool]:
 
 
 def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
-    """Return the tools by the names that models know; one that a config leaves out may be unfit.
+    """Return the usable tools by the names that models use; excluded ones may be unusable.
 
     Raises:
-        ConfigError: There is none, or one cannot be used.
+        ConfigError: The server lists no tools, or an included tool cannot be used.
     """
     key = f"toolkits.{toolkit.name}"
     if not tools:
@@ -57,16 +57,16 @@ def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, Server
 
 
 def fitting(name: str) -> str:
-    """Return the name as endpoints take it: letters, digits, `_` and `-`, at most 64."""
+    """Return the name as endpoints accept it: letters, digits, `_` and `-`, at most 64."""
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
     if len(plain) <= _NAME_LENGTH:
         return plain
-    # Two long names may have one beginning.
+    # Two long names may start alike.
     mark = text_sha(clean(name)).hex()[:8]
     return f"{plain[: _NAME_LENGTH - len(mark) - 1]}_{mark}"
 
 
 def version_of(client: Client, name: str) -> str:
-    """Return what the server calls itself, for the record."""
+    """Return the server's own name and version, to be stored with results."""
     info = client.server_info
     return name if info is None else f"{info.name} {info.version}"[:100].strip()

@@ -1,4 +1,4 @@
-"""A program spoken to in lines: what the library's `stdio_client` does, with a limit to a line."""
+"""A server program that exchanges lines: the library's `stdio_client` with limited lines."""
 
 import asyncio
 import os
@@ -20,9 +20,9 @@ from grpo_practice.tools.mcp.limited_body import MOST
 Received = SessionMessage | Exception
 _CHUNK = 64 * 1024
 _FLUSH_S = 0.5
-"""Seconds for messages that were accepted to be written."""
+"""Seconds to write the messages that were already accepted."""
 _GRACE_S = 2.0
-"""Seconds to end, after the input is closed and after each signal."""
+"""Seconds to end after stdin is closed, and again after each signal."""
 
 
 @asynccontextmanager
@@ -37,9 +37,10 @@ async def open_program(
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """Start a program in a group of its own, and yield the messages from it and to it.
+    """Start a program in its own process group; yield the messages from it and a way to send.
 
-    A line of more than `MOST` bytes ends it: `on_oversize` is called, and the messages end.
+    A line of more than `MOST` bytes kills the program: `on_oversize` is called, and the messages
+    end.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -51,7 +52,7 @@ async def open_program(
         start_new_session=True,
         limit=MOST,
     )
-    # No await between here and the task group: a cancellation there would leave the program.
+    # No await before the task group: a cancellation there would leave the program running.
     to_client, received = anyio.create_memory_object_stream[Received](0)
     sent, from_client = anyio.create_memory_object_stream[SessionMessage](0)
     written = asyncio.Event()
@@ -62,7 +63,7 @@ async def open_program(
             reaper.add(process.pid)
             yield received, sent
         finally:
-            # Shielded: whoever is cancelled must not leave a program behind. Each wait is bounded.
+            # Shielded: a cancellation must not leave a program behind. Each wait is bounded.
             with anyio.CancelScope(shield=True):
                 received.close()
                 sent.close()
@@ -76,7 +77,7 @@ async def open_program(
 async def _receive(
     process: Process, to_client: MemoryObjectSendStream[Received], on_oversize: Callable[[], None]
 ) -> None:
-    """Send each line on as a message, until the output ends or nobody listens."""
+    """Forward each line as a message until the output ends or the receiver is closed."""
     stdout = process.stdout
     assert stdout is not None
     with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
@@ -86,11 +87,11 @@ async def _receive(
                     await to_client.send(_message(await stdout.readuntil()))
             except asyncio.LimitOverrunError:
                 on_oversize()
-                # At once: it may go on writing for as long as somebody reads.
+                # Immediately: the program may write for as long as somebody reads.
                 _signal(process, signal.SIGKILL)
             except (asyncio.IncompleteReadError, OSError):
                 pass
-    # A program whose pipe nobody empties stops in a write, and does not end when it is asked to.
+    # A program whose pipe is full blocks in a write and does not react to a closed stdin.
     with anyio.CancelScope(shield=True), suppress(OSError):
         while await stdout.read(_CHUNK):
             pass
@@ -102,7 +103,7 @@ async def _send(
     to_client: MemoryObjectSendStream[Received],
     written: asyncio.Event,
 ) -> None:
-    """Write each message as a line, until there are no more or nobody reads."""
+    """Write each message as a line until the stream ends or the program closes its stdin."""
     assert process.stdin is not None
     try:
         async with from_client:
@@ -111,7 +112,7 @@ async def _send(
                 process.stdin.write(line.encode(errors="replace"))
                 await process.stdin.drain()
     except OSError:
-        # It may live on: without this, calls would wait for answers that cannot come.
+        # The program may live on: without this, calls would wait for answers that cannot come.
         await to_client.aclose()
     finally:
         written.set()
@@ -126,7 +127,7 @@ def _message(line: bytes) -> Received:
 
 
 async def _end(process: Process) -> None:
-    """Close its input, wait for it to end, then kill it and all in its group."""
+    """Close the program's stdin, wait for it to end, then kill its whole process group."""
     assert process.stdin is not None
     process.stdin.close()
     for number in (None, signal.SIGTERM, signal.SIGKILL):
@@ -134,9 +135,9 @@ async def _end(process: Process) -> None:
             _signal(process, number)
         if await _ended(process):
             break
-    # What it has started is in its group, whose number stays taken while any of the group lives.
+    # Its descendants are in its group, and the group's id is not reused while any of them lives.
     _signal(process, signal.SIGKILL)
-    # The transport stays open while a descendant holds the pipe; nothing public names it.
+    # The transport stays open while a descendant holds the pipe; it has no public name.
     process._transport.close()  # type: ignore[attr-defined]
 
 
@@ -149,6 +150,6 @@ async def _ended(process: Process) -> bool:
 
 
 def _signal(process: Process, number: signal.Signals) -> None:
-    # The program leads its group, whose number stays taken while any of the group lives.
+    # The program leads its group, and the group's id is not reused while any member lives.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)

@@ -1,8 +1,9 @@
-"""A tool's structured result against the schema that its server lists for it.
+"""Validation of a tool's structured result against the schema that its server lists.
 
-Server and schema are somebody else's, and a few bytes of schema can keep a validator busy for ever
-(`^(a+)+$`, a `$ref` to itself, `anyOf` in `anyOf`): each check runs in a process that is killed at
-its limit, or when the call is cancelled.
+Server and schema are untrusted, and a few bytes of schema can keep a validator busy forever
+(`^(a+)+$`, a `$ref` to itself, `anyOf` in `anyOf`): each check runs in a process that is killed
+when
+the time limit is reached or the call is cancelled.
 """
 
 from typing import Any
@@ -17,10 +18,10 @@ from grpo_practice.processes import (
 )
 
 CHECK_S = 5.0
-"""Seconds of one check; one of 100 KB takes some milliseconds."""
+"""Most seconds for one check; 100 KB take a few milliseconds."""
 WORKERS = 2
 _LONGEST_COMPLAINT = 300
-"""Characters of what is said of a result that does not fit."""
+"""Most characters of the message about an invalid result."""
 
 
 class UnfitError(Exception):
@@ -28,7 +29,7 @@ class UnfitError(Exception):
 
 
 class ResultChecker:
-    """Checks results, in workers that start with the first of them."""
+    """Validates results in worker processes, which start with the first check."""
 
     def __init__(self) -> None:
         self._pool = Pool(
@@ -36,7 +37,7 @@ class ResultChecker:
         )
 
     async def check(self, content: object, schema: dict[str, Any]) -> None:
-        """Raise UnfitError unless the content fits the schema, or if that cannot be found out."""
+        """Raise UnfitError if the content does not fit the schema or cannot be checked."""
         try:
             complaint = await self._pool.run(complaint_about, content, schema)
         except TimedOutError as e:
@@ -54,15 +55,15 @@ class ResultChecker:
 
 
 def start_worker(secrets: frozenset[str]) -> None:
-    """Make a process ready in which `complaint_about` may be killed."""
+    """Prepare a worker process for `complaint_about`: isolated and with limited memory."""
     isolate(secrets)
-    import jsonschema  # noqa: F401 - here, so that its import is no part of a check's time
+    import jsonschema  # noqa: F401 - imported before a check's time starts
 
     limit_memory()
 
 
 def complaint_about(content: object, schema: dict[str, Any]) -> str | None:
-    """Return how the content does not fit, or why the schema is none; None where it fits."""
+    """Return the error in the content or in the schema; None if the content fits."""
     from jsonschema import SchemaError
     from jsonschema.exceptions import best_match
     from jsonschema.validators import validator_for
@@ -72,7 +73,7 @@ def complaint_about(content: object, schema: dict[str, Any]) -> str | None:
     kind = validator_for(schema)
     try:
         kind.check_schema(schema)
-        # An empty registry: by default a `$ref` to an address would be fetched from there.
+        # An empty registry: by default, a `$ref` to a URL would be fetched.
         error = best_match(kind(schema, registry=Registry()).iter_errors(content))
     except (SchemaError, Unresolvable) as e:
         return f"invalid schema: {_line(str(e))}"

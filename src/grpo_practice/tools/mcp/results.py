@@ -1,4 +1,4 @@
-"""A tool's result as the model reads it: text, and words for what is no text."""
+"""A tool's result as the model reads it: text, with placeholders for other content."""
 
 import json
 
@@ -17,7 +17,7 @@ from grpo_practice.tools import Output, ToolError
 
 
 def output_of(result: CallToolResult) -> Output:
-    """Join the text parts, or show structured content; raise ToolError if the tool failed."""
+    """Join the text parts, or format structured content; raise ToolError if the tool failed."""
     has_text = any(isinstance(block, TextContent) for block in result.content)
     parts = [_text(block) for block in result.content]
     if not has_text and result.structured_content is not None:

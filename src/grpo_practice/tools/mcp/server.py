@@ -1,4 +1,4 @@
-"""A server that all rollouts share: where its connection is lost, the next call makes another."""
+"""A server shared by all rollouts; if its connection is lost, the next call opens another one."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -10,38 +10,39 @@ from grpo_practice.tools import Output
 from grpo_practice.tools.mcp.connection import Connection, LostError, SlowError, UnreachableError
 
 WAITS_S = (0.0, 1.0, 4.0)
-"""Before each try to reach it again."""
+"""Seconds to wait before each attempt to reconnect."""
 IN_A_ROW = 5
-"""Connections that answered no call at all: then nothing good comes of another."""
+"""Consecutive connections without any answered call after which reconnecting is given up."""
 
 
 class Server:
-    """Calls are made through one connection, all at once.
+    """A server whose concurrent calls share one connection.
 
-    A connection that was lost, or on which a call was not answered in time, is used for no new
-    call, and closed once those under way have ended.
+    A connection that was lost, or on which a call timed out, gets no new calls and is closed once
+    its
+    last call has ended.
     """
 
     def __init__(self, first: Connection, connect: Callable[[], Awaitable[Connection]]) -> None:
         self._connect, self._now = connect, first
         self._good = True
-        """Whether new calls go to the connection there is."""
+        """Whether the current connection accepts new calls."""
         self._closing = set[asyncio.Task[None]]()
         self._lock = asyncio.Lock()
         self._silent = 0
-        """Connections in a row that answered nothing."""
+        """Consecutive connections that answered no call."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
-        """Return what the tool answers. A call that was surely not begun is made once more.
+        """Return the result of a tool; retry once if the call certainly never began.
 
         Raises:
-            ToolError: It cannot, or the server died over it.
-            EndpointRefusedError: The server cannot be reached any more.
+            ToolError: The tool failed, or the server died during the call.
+            EndpointRefusedError: The server can no longer be reached.
         """
         try:
             return await self._once(name, arguments)
         except LostError as e:
-            # A call that may have begun is not made twice: it may have changed something.
+            # A call that may have begun is not repeated: it may have had an effect.
             if not e.unheard:
                 raise
         return await self._once(name, arguments)
@@ -55,7 +56,7 @@ class Server:
                 raise
 
     def _retire(self, connection: Connection, why: Exception) -> None:
-        # Calls under way fail together, and count once.
+        # Calls in progress fail together but count once.
         if connection is not self._now or not self._good:
             return
         self._good = False
@@ -74,12 +75,12 @@ class Server:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[Connection]:
-        """Yield the connection for one call; one that is retired is closed after its last."""
+        """Yield the connection for one call; a retired one is closed after its last call."""
         async with self._lock:
             if not self._good:
                 await self._anew()
             connection = self._now
-            # Within the lock, or `_spare` could close it before it is used.
+            # Inside the lock; otherwise `_spare` could close the connection before it is used.
             connection.users += 1
         try:
             yield connection
@@ -88,16 +89,16 @@ class Server:
             self._spare(connection)
 
     def _spare(self, connection: Connection) -> None:
-        """Close what no call uses, nor will."""
+        """Close a connection that is no longer current once no call uses it."""
         if connection is not self._now and not connection.users:
-            # Not awaited: the call that was the last one has its answer.
+            # Not awaited: the last call already has its answer and need not wait.
             task = asyncio.create_task(connection.close())
-            # Kept, since the loop refers to its tasks weakly.
+            # Kept because the event loop holds only weak references to tasks.
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     async def _anew(self) -> None:
-        """Make sure that there is a connection for new calls, or raise EndpointRefusedError."""
+        """Ensure that new calls have a connection, or raise EndpointRefusedError."""
         for wait_s in WAITS_S:
             await asyncio.sleep(wait_s)
             try:

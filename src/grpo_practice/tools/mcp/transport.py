@@ -1,4 +1,4 @@
-"""How a server is reached: its program is started and spoken to, or its address is."""
+"""Transports to a server: a program that is started, or an HTTP address."""
 
 import asyncio
 import os
@@ -34,10 +34,10 @@ from grpo_practice.tools.mcp.program import open_program
 
 CONNECT_S = 30.0
 _TAIL = 2_000
-"""Bytes of what a server wrote to stderr that are kept."""
+"""Most bytes of the server's stderr that are kept."""
 INHERITED = ("PATH", "HOME")
 WORKDIR = "{workdir}"
-"""Stands for the rollout's own folder in arguments and variables."""
+"""Placeholder for the rollout's own folder in arguments and variables."""
 LAUNCHER = """
 import ctypes, os, signal, sys
 parent, names, *command = sys.argv[1:]
@@ -51,29 +51,29 @@ for name in set(os.environ) - set(names.split(",")):
     del os.environ[name]
 os.execvp(command[0], command)
 """
-"""Becomes the server: with no variables but these, and not outliving this program."""
+"""Program that executes the server with only the named variables and ends when its parent ends."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """Facts about a server beside its answers, for errors."""
+    """Observations about a server, apart from its answers, for error messages."""
 
     tail: bytes = b""
-    """The end of what it wrote to stderr."""
+    """Last bytes that the server wrote to stderr."""
     ended: bool = False
-    """True when its stderr is closed: it has very likely ended."""
+    """True once stderr is closed: the server has very likely ended."""
     garbage: int = 0
-    """How much came that is no message."""
+    """Number of invalid messages received."""
     oversize: bool = False
-    """stdio: whether it sent a message that was too long, and was ended for that."""
+    """stdio: whether the server was killed for sending an overlong message."""
     status: int = 0
-    """HTTP: the last refusal's status."""
+    """HTTP: status of the last error response."""
     session: bool = False
-    """HTTP: it has given a session."""
+    """HTTP: whether the server has created a session."""
 
     @property
     def explanation(self) -> str:
-        """All of it that may explain a failure; '' when there is nothing."""
+        """All observations that may explain a failure; '' if there are none."""
         said = []
         if self.status:
             said.append(f"HTTP {self.status}")
@@ -86,29 +86,29 @@ class Notes:
         return "; ".join(said)
 
     async def see(self, message: object) -> None:
-        """Note a message that answers nothing, or an error of the transport."""
+        """Count an invalid message; other messages outside of calls are ignored."""
         await asyncio.sleep(0)
         if isinstance(message, Exception):
             self.garbage += 1
 
     def see_oversize(self) -> None:
-        """Note a message that was too long."""
+        """Record an overlong message."""
         self.oversize = True
 
     async def see_response(self, response: httpx2.Response) -> None:
-        """Note an answer over HTTP."""
+        """Record the status of an HTTP response, and whether it creates a session."""
         await asyncio.sleep(0)
-        # 405 is no fault: a server need not offer the stream of its own that the client asks for.
+        # 405 is not an error: the event stream that the client requests is optional.
         if response.status_code >= 400 and response.status_code != 405:
             self.status = response.status_code
         self.session = self.session or "mcp-session-id" in response.headers
 
     @contextmanager
     def stderr(self) -> Iterator[TextIO]:
-        """Yield where a program may write to, as much as it likes, for the block."""
+        """Yield a file for a program's stderr, without a size limit, for the block."""
         loop = asyncio.get_running_loop()
         read, write = os.pipe()
-        # Read by the loop: a program whose pipe nobody empties stops in a write.
+        # The loop reads it: a program whose pipe is full blocks in a write.
         os.set_blocking(read, False)
 
         def ready() -> None:
@@ -116,7 +116,7 @@ class Notes:
             self.tail = (self.tail + data)[-_TAIL:]
             if not data:
                 self.ended = True
-                # The end of a file can always be read: the loop would call this for ever.
+                # A pipe at its end is always readable: the loop would call this forever.
                 loop.remove_reader(read)
 
         loop.add_reader(read, ready)
@@ -129,13 +129,13 @@ class Notes:
 
 
 Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
-"""Speaks to the server for a block."""
+"""Opens a client of the server for a block."""
 
 
 def reaching(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
-    """Return how to reach the toolkit's server; raise ConfigError without its program or folder.
+    """Return the transport to the server; raise ConfigError without its program or folder.
 
-    The reaper ends programs and removes folders where this process cannot.
+    The reaper ends programs and removes folders if this process is killed.
     """
     config = toolkit.config
     for name, value in config.env.items():
@@ -162,11 +162,11 @@ def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
             f"{key}.command: there is no program {config.command!r}",
             hint="install it, or give its path",
         )
-    # Isolated: a sitecustomize of the user's must not run with the server's keys.
+    # Isolated: the user's sitecustomize must not run with the server's keys.
     launch = [sys.executable, "-I", "-S", "-c", LAUNCHER, str(os.getpid()), ",".join(env)]
 
     own = config.workdir == "rollout"
-    # From a folder of its own it would not find the files that the config names.
+    # In a folder of its own, the program would not find the files that the config names.
     files = [str(cwd / arg) if own and (cwd / arg).is_file() else arg for arg in config.args]
 
     @asynccontextmanager
@@ -183,7 +183,7 @@ def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
                     on_oversize=notes.see_oversize,
                 )
                 async with _client(program, notes, toolkit) as client:
-                    errors.close()  # the program's own end is the last
+                    errors.close()  # the program holds the only other end
                     yield client
 
     return reach
@@ -191,9 +191,9 @@ def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
 
 @asynccontextmanager
 async def _folder_of_its_own(reaper: Reaper) -> AsyncIterator[Path]:
-    """Yield an empty folder that is removed with all that is in it then."""
+    """Yield an empty folder that is removed with its contents after the block."""
     folder = Path(tempfile.gettempdir(), f"grpo-practice-{token_hex(8)}")
-    reaper.add(folder)  # first: a kill after it was made would leave it
+    reaper.add(folder)  # first: a kill after mkdir would leave the folder
     try:
         await asyncio.to_thread(folder.mkdir, 0o700)
         yield folder
@@ -214,7 +214,7 @@ def _by_address(toolkit: McpToolkit) -> Reach:
         async with httpx2.AsyncClient(
             headers={"accept-encoding": ENCODINGS} | headers,
             timeout=httpx2.Timeout(CONNECT_S, read=timeout_s + CONNECT_S),
-            # No limit: calls would wait for a connection within their time.
+            # No limit: waiting for a connection would count against the call's time.
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=64),
             event_hooks={"response": [notes.see_response, limit_body]},
         ) as http:
@@ -232,7 +232,7 @@ def _by_address(toolkit: McpToolkit) -> Reach:
 
 
 def _client(transport: Any, notes: Notes, toolkit: McpToolkit) -> Client:
-    # only the older protocol has sessions, and a server may speak both
+    # Only the older protocol has sessions, and a server may support both.
     by_session = toolkit.stateful and toolkit.mcp_transport == "streamable_http"
     return Client(
         transport,

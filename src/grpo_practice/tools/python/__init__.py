@@ -1,4 +1,4 @@
-"""`execute_python_code`: the model's Python code, run where the config says."""
+"""The tool `execute_python_code`, which runs the model's Python code in the configured backend."""
 
 import asyncio
 import os
@@ -25,12 +25,12 @@ Args:
 
 @asynccontextmanager
 async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[Tool]]:
-    """Yield the tool of a backend that has run code already.
+    """Yield the tool, after its backend has run a first piece of code.
 
     The path of an interpreter is relative to `folder`.
 
     Raises:
-        ConfigError: The backend does not work here; never is another one taken for it.
+        ConfigError: The backend does not work here; it is never replaced by another one.
     """
     at_once = config.at_once or os.cpu_count() or 1
     async with AsyncExitStack() as stack:
@@ -78,7 +78,7 @@ async def _opened(
 
 
 def unfenced(code: str) -> str:
-    """Strip the Markdown fence that a model may put around all of the code."""
+    """Strip the Markdown fence that a model may put around the whole code."""
     lines = code.strip().split("\n")
     if len(lines) > 2 and lines[0].strip() in _FENCES and lines[-1].strip() == "```":
         return "\n".join(lines[1:-1])

@@ -1,4 +1,4 @@
-"""The protocol of a backend, and the error when one cannot be had."""
+"""The interface of a backend, and the error if a backend is unavailable."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,24 +6,24 @@ from dataclasses import dataclass
 from grpo_practice.errors import ConfigError
 
 Run = Callable[[str, float], Awaitable[str]]
-"""Runs code for at most so many seconds, and gives what it printed, the value of its last
-expression, or its traceback. All that it started is killed when this returns, raises or is
+"""Runs code for at most this many seconds, and returns its output, the value of its last
+expression, or its traceback. All processes it started are killed when this returns, raises or is
 cancelled.
 
 Raises:
-    ToolError: It could not be run.
+    ToolError: The code could not be run.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """Place where code runs, tried."""
+    """An environment in which code runs, already tried."""
 
     run: Run
     runs_in: str
-    """Name and version, for the record."""
+    """Name and version, stored with results."""
     about: str
-    """Libraries that code can use there, for the model."""
+    """Available libraries, as described to the model."""
 
 
 _OTHERS = {
@@ -35,7 +35,7 @@ _OTHERS = {
 
 
 def refused(name: str, why: str, hint: str | None = None) -> ConfigError:
-    """Return the error that a backend does not work here: never is another one taken for it."""
+    """Return the error that a backend does not work here; no other backend replaces it."""
     others = "; ".join(f"{other} {what}" for other, what in _OTHERS.items() if other != name)
     choice = f"another config.backend: {others}"
     return ConfigError(

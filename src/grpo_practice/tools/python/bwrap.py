@@ -1,4 +1,4 @@
-"""The backend `bwrap`: CPython in namespaces of its own, without a network or the user's files."""
+"""The backend `bwrap`: CPython in separate namespaces, without a network or the user's files."""
 
 import asyncio
 import itertools
@@ -24,25 +24,27 @@ from grpo_practice.tools.python.interpreter import Interpreter, installed
 from grpo_practice.tools.python.probe import try_backend
 
 OLDEST = (0, 7)
-"""The first version that can limit what is written to memory."""
+"""Oldest version that can limit the size of a tmpfs."""
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/nix/store", "/etc/ld.so.cache")
 _NOBODY = "65534"
 _UIDS = itertools.cycle(range(64_000, 65_000))
-"""Users that code runs as when we are root; a new one each time: processes are limited per user."""
+"""User ids for code started by root, a new one per execution: the kernel limits processes per
+user.
+"""
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 
 
 async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """Return the backend, tried.
+    """Return the backend after a trial run.
 
     Args:
-        python: The interpreter; None is the one that runs this program.
-        folder: What its path is relative to. That folder is not seen, nor is where we are, nor the
-            projects that these are in.
+        python: The interpreter; None for the one that runs this program.
+        folder: Folder that its path is relative to. That folder, the current one and the projects
+            that contain them are hidden from the code.
         memory_mb: Most memory of one process.
 
     Raises:
-        ConfigError: It does not work here, or the project is where the interpreter is.
+        ConfigError: The backend does not work here, or project and interpreter share a folder.
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
@@ -79,15 +81,16 @@ async def _version(bwrap: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Sandbox:
-    """How bwrap is called.
+    """The command line of bwrap for one configuration.
 
     Args:
         bwrap: The program.
-        python: The interpreter. Only its folders and the system's are seen of the disk.
+        python: The interpreter. Only its folders and the system's are visible on the disk.
         version: Version of bwrap.
-        root: True when we are root. The kernel limits no processes of root, nor of who is root
-            outside a user namespace: there is none then, and the code runs as somebody else.
-        private: Folders, resolved, that are shown empty where they lie in one that is seen.
+        root: True when this process runs as root. The kernel does not limit the processes of root,
+            nor of a user who is root outside the user namespace: so no user namespace is created,
+            and the code runs as another user.
+        private: Resolved folders that appear empty if they lie inside a visible folder.
     """
 
     bwrap: str
@@ -97,21 +100,21 @@ class Sandbox:
     private: tuple[Path, ...] = ()
 
     def start(self) -> Start:
-        """Describe one execution."""
+        """Return the description of one execution."""
         job = {"uid": next(_UIDS)} if self.root else {}
         return Start(self.command(), job, {}, seccomp=seccomp.machine_filter())
 
     def shown(self) -> list[Path]:
-        """Return the private folders that cannot be hidden: all of each is needed."""
+        """Return the private folders that cannot be hidden, because the code needs all of them."""
         return [source for source, _ in self._seen() if source in self.private]
 
     def command(self) -> list[str]:
-        """Return the command line. Writable places are memory, and limited."""
+        """Return the command line. Writable folders are kept in memory and have a size limit."""
         size, variables = str(FILE_MB * 2**20), (ENVIRONMENT | {"HOME": "/tmp"}).items()
         return [
             self.bwrap,
             *self._apart(),
-            # Without a new session code could type into the user's terminal (TIOCSTI).
+            # Without a new session, code could type into the user's terminal (TIOCSTI).
             *("--new-session", "--die-with-parent", "--clearenv"),
             *(arg for variable in variables for arg in ("--setenv", *variable)),
             *("--perms", "0755", "--dir", "/etc"),
@@ -130,14 +133,14 @@ class Sandbox:
             return (
                 *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts"),
                 *("--unshare-cgroup-try", "--cap-drop", "ALL"),
-                # The two by which the program inside becomes another user.
+                # Needed by the program inside to switch to another user.
                 *("--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"),
             )
         nested = ("--disable-userns",) if self.version >= (0, 8) else ()
         return ("--unshare-all", "--unshare-user", *nested, "--uid", _NOBODY, "--gid", _NOBODY)
 
     def _seen(self) -> list[tuple[Path, Path]]:
-        """Return all that is seen of the disk, and where."""
+        """Return all visible folders of the disk, each with its place inside the sandbox."""
         system = [(Path(path).resolve(), Path(path)) for path in _SYSTEM]
         return [*system, *self.python.mounts(_SYSTEM, self.private)]
 
@@ -148,9 +151,9 @@ class Sandbox:
                     yield place / folder.relative_to(source)
 
     def _interpreter(self) -> Iterator[str]:
-        """Yield what shows its folders where they are outside, and what is above them.
+        """Yield the arguments that mount the interpreter's folders and create their parents.
 
-        Private folders are covered wherever they are; the outer folder comes before the inner one.
+        Private folders are covered wherever they appear; outer folders come before inner ones.
         """
         made = {Path("/"), Path("/tmp"), *map(Path, _SYSTEM)}
         sources = {place: source for source, place in self._seen()[len(_SYSTEM) :]}

@@ -1,25 +1,25 @@
-"""Output of code, as a model reads it: beginning and end, however much it is."""
+"""Output of code as a model reads it: its beginning and its end, whatever its size."""
 
 from dataclasses import dataclass, field
 
 MOST = 10 * 2**20
-"""Bytes that an execution may write; it is stopped beyond."""
+"""Most bytes that an execution may write; it is stopped beyond them."""
 HEAD, TAIL = 8 * 1024, 4 * 1024
-"""Bytes that are kept of the beginning and of the end."""
+"""Bytes kept from the beginning and from the end of the output."""
 STARTED = b"\x06"
-"""The first byte from a process in which the code has begun."""
+"""First byte that a process sends once the code has started."""
 
 
 @dataclass(slots=True)
 class Written:
-    """The beginning and the end of what is written."""
+    """The beginning and the end of an output."""
 
     head: bytearray = field(default_factory=bytearray)
     tail: bytearray = field(default_factory=bytearray)
     count: int = 0
 
     def add(self, data: bytes) -> None:
-        """Keep what there is room for."""
+        """Append data, and discard the middle of the output if it gets too long."""
         self.count += len(data)
         room = max(0, HEAD - len(self.head))
         self.head += data[:room]
@@ -27,14 +27,14 @@ class Written:
         del self.tail[:-TAIL]
 
     def add_line(self, text: str) -> None:
-        """Keep the text, on a line of its own."""
+        """Append the text on a new line."""
         before = self.tail or self.head
         self.add(b"\n" if before and not before.endswith(b"\n") else b"")
         self.add(text.encode())
 
     @property
     def flooded(self) -> bool:
-        """True when it is more than an execution may write."""
+        """True if the output exceeds the limit of an execution."""
         return self.count > MOST
 
     def text(self) -> str:
@@ -50,12 +50,12 @@ def _shown(data: bytes | bytearray) -> str:
 
 
 def out_of_time(limit_s: float) -> str:
-    """Return what is said of code that had no more time."""
+    """Return the message for code that ran out of time."""
     return f"[stopped after {limit_s:g} s, the time it had]"
 
 
 def joined(written: Written, ended: str) -> str:
-    """Join what was written, and how it ended where that is not of itself."""
+    """Join the output and the reason why the execution was stopped, if it was."""
     if written.flooded:
         ended = f"[stopped: it wrote more than {MOST // 2**20} MiB]"
     return "\n".join(text for text in (written.text().strip("\n"), ended) if text)

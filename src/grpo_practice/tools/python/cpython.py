@@ -1,6 +1,6 @@
-"""CPython in a process of its own: how the code gets in, what is kept of what it writes, its end.
+"""Runs code in a CPython process: sends the code, captures its output and ends the process.
 
-`bwrap`, `docker` and `subprocess` differ in the command that starts it, and in nothing else.
+`bwrap`, `docker` and `subprocess` differ only in the command that starts the process.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from grpo_practice.tools import ToolError
 from grpo_practice.tools.python.captured_output import STARTED, Written, joined, out_of_time
 
 PROCESSES = 64
-"""Processes and threads of one execution."""
+"""Most processes and threads of one execution."""
 FILE_MB = 64
-"""Most MiB of one file that it writes, and of all files where they are kept in memory."""
+"""Most MiB of each file written, and of all files together if they are kept in memory."""
 GRACE_S = 2.0
-"""Seconds that an execution has to end of itself."""
+"""Seconds that an execution has to end by itself."""
 ENVIRONMENT = {
     "PATH": "/usr/local/bin:/usr/bin:/bin",
     "LANG": "C.UTF-8",
@@ -30,32 +30,32 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""All that it sees of an environment, beside HOME."""
+"""All environment variables of the code, apart from HOME."""
 
 
 @cache
 def program() -> str:
-    """Return the text of what runs inside."""
+    """Return the text of the program that runs inside the sandbox."""
     return Path(__file__).with_name("sandbox_main.py").read_text("utf-8")
 
 
 def python_arguments() -> list[str]:
-    """Return the arguments of an interpreter: isolated, unbuffered, without bytecode."""
+    """Return the arguments for an isolated, unbuffered interpreter that writes no bytecode."""
     return ["-I", "-B", "-u", "-X", "utf8", "-c", program()]
 
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """How one execution is started.
+    """A description of how to start one execution.
 
     Args:
         command: The whole command line.
-        job: What is told to the program inside, beside code and limits.
-        env: Its whole environment; None is ours, for a client that passes none of it on.
-        cwd: Where it runs.
-        cookie: A value in its environment, to find what is left if the program inside is killed.
-        kill: A command that kills it where ending the process does not.
-        seccomp: What the kernel refuses to it, as bwrap reads it from a descriptor.
+        job: Settings for the program inside, in addition to code and limits.
+        env: The whole environment; None for ours, if the client does not pass it on.
+        cwd: Working directory.
+        cookie: A value in its environment that identifies processes left after a kill.
+        kill: A command that kills the execution if ending the client process does not.
+        seccomp: Filter of system calls, which bwrap reads from a descriptor.
     """
 
     command: Sequence[str]
@@ -68,12 +68,12 @@ class Start:
 
 
 async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) -> str:
-    """Return what the code wrote, its last value, or why it failed, as a model reads it.
+    """Return the output of the code, its last value or its error, as a model reads it.
 
-    All that it started is killed when this returns, raises or is cancelled.
+    All processes it started are killed when this returns, raises or is cancelled.
 
     Raises:
-        ToolError: It could not be started; the message has what was said instead.
+        ToolError: The code could not be started; the message contains the output of the starter.
     """
     job = {"code": code, "limit_s": limit_s, "memory_mb": memory_mb} | dict(start.job)
     job |= {"processes": PROCESSES, "file_mb": FILE_MB}
@@ -85,16 +85,16 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
     assert process.stdout is not None
     try:
         async with asyncio.timeout(limit_s):
-            # Left open: the program inside takes a closed stdin for our end, and ends as well.
+            # Left open: the program inside ends when its stdin closes.
             process.stdin.write(json.dumps(job).encode() + b"\n")
-            # Until the program inside says that it runs, what comes is the
-            # complaint of its starter.
+            # Until the program inside reports that it runs, the output is an
+            # error message of the starter.
             first = await process.stdout.read(1)
             started = first == STARTED
             written.add(b"" if started else first)
             await _read(process.stdout, written)
-            # A flood is no longer read: the process would wait for its
-            # pipe, and we for the process.
+            # After a flood nobody reads any more: the process would wait for
+            # its pipe, and we for the process.
             if not written.flooded:
                 await process.wait()
     except TimeoutError:
@@ -117,7 +117,7 @@ async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) 
             stderr=STDOUT,
             env=None if start.env is None else dict(start.env),
             cwd=start.cwd,
-            # A group of its own: Ctrl-C is for us, and killpg() reaches all of it.
+            # A separate group: Ctrl-C reaches only us, and killpg() reaches all of it.
             start_new_session=True,
             pass_fds=passed,
         )
@@ -127,13 +127,13 @@ async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) 
 
 @contextlib.contextmanager
 def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """Yield the arguments that name it, and the descriptor it is read from: for one start alone."""
+    """Yield bwrap's arguments for a filter, and the descriptor it is read from, for one start."""
     if not program:
         yield (), ()
         return
     reader, writer = os.pipe()
     try:
-        os.write(writer, program)  # less than a pipe holds
+        os.write(writer, program)  # fits into a pipe's buffer
         os.close(writer)
         yield ("--seccomp", str(reader)), (reader,)
     finally:
@@ -141,25 +141,25 @@ def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
 
 
 async def _read(stream: asyncio.StreamReader, written: Written) -> None:
-    """Read to the end, or until it is more than an execution may write."""
+    """Read to the end, or until the output exceeds the limit."""
     while not written.flooded and (data := await stream.read(1 << 16)):
         written.add(data)
 
 
 async def _ended(process: Process, start: Start) -> None:
-    """End it and all that it started: by closing what it listens to, then by force."""
+    """End the process and all its descendants: first by closing its stdin, then by force."""
     try:
         await _closed(process)
-    finally:  # a second cancellation, too, finds it killed
+    finally:  # also kill it after a second cancellation
         forced = process.returncode is None
         if forced:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, SIGKILL)
         if start.cookie is not None and process.returncode != 0:
-            # By the environment, which a process keeps that has left the group.
+            # Found by the environment, which a process keeps when it leaves the group.
             kill_left(start.cookie)
-        process._transport.close()  # type: ignore[attr-defined]  # a pipe may be held open
-        if forced:  # its end must reach this event loop: told to a closed one, it is an error
+        process._transport.close()  # type: ignore[attr-defined]  # a descendant may hold a pipe open
+        if forced:  # wait: the event loop must see its end before it is closed
             await _run(start.kill)
             await _closed(process)
 
@@ -176,7 +176,7 @@ async def _closed(process: Process) -> None:
 
 
 def kill_left(cookie: str) -> None:
-    """Kill every process that was started with the cookie in its environment, if any is left."""
+    """Kill every remaining process with the cookie in its environment."""
     mark = cookie.encode()
     for entry in Path("/proc").glob("[0-9]*/environ"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The backend `docker`: CPython in a container of its own, without a network."""
+"""The backend `docker`: CPython in a separate container, without a network."""
 
 import asyncio
 import contextlib
@@ -19,18 +19,20 @@ from grpo_practice.tools.python.probe import try_backend
 
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 _ANSWER_S = 20.0
-"""Seconds that an engine has to say its version."""
+"""Seconds for an engine to report its version."""
 _BESIDE_MB = 64
-"""MiB of a container's memory beyond what one process of the code has: for what watches it."""
+"""MiB that a container has in addition to one process's limit, for the program that supervises
+it.
+"""
 
 
 async def open_docker(image: str, memory_mb: int) -> Backend:
-    """Return the backend, tried.
+    """Return the backend after a trial run.
 
-    The image must be here already: nothing is downloaded.
+    The image must exist locally: nothing is downloaded.
 
     Raises:
-        ConfigError: It does not work here.
+        ConfigError: The backend does not work here.
     """
     docker = shutil.which("docker")
     if docker is None:
@@ -46,9 +48,11 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
 
 
 def container(docker: str, image: str, memory_mb: int) -> Start:
-    """Describe one execution, in a container that is removed when its first process ends.
+    """Return the description of one execution in a container that is removed when it ends.
 
-    That one ends when its standard input closes: with the client, however that ends.
+    The container's first process ends when its stdin closes, so it ends with the client, however
+    that
+    ends.
     """
     name = f"grpo-practice-{secrets.token_hex(8)}"
     memory = f"{memory_mb + _BESIDE_MB}m"
@@ -56,21 +60,21 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
     command = [
         *(docker, "run", "--rm", "--interactive", "--name", name, "--pull", "never"),
         *("--network", "none", "--read-only", "--tmpfs", f"/tmp:rw,nosuid,nodev,size={FILE_MB}m"),
-        # Memory and swap together: left out, there would be as much swap again.
+        # Memory and swap together: without it, the container could use as much swap again.
         *("--memory", memory, "--memory-swap", memory, "--pids-limit", str(PROCESSES), "--cpus=1"),
         *("--cap-drop", "ALL", "--security-opt", "no-new-privileges", "--user", "65534:65534"),
         *("--ipc", "private", "--shm-size", f"{FILE_MB}m", "--workdir", "/tmp"),
         *(f"--env={key}={value}" for key, value in env.items() if key != "PATH"),
-        # No log: otherwise the engine keeps on disk what the code writes.
+        # No log: otherwise the engine stores the output of the code on disk.
         *("--log-driver", "none", "--entrypoint", "python3"),
-        # After `--`, no image is taken for an option.
+        # After `--`, an image name cannot be read as an option.
         *("--", image, *python_arguments()),
     ]
     return Start(command, {}, None, kill=(docker, "kill", name))
 
 
 async def _engine(docker: str) -> str:
-    """Return the version of the engine; raise ConfigError where none answers."""
+    """Return the version of the engine; raise ConfigError if no engine answers."""
     process = await asyncio.create_subprocess_exec(
         docker, "version", "--format", "{{.Server.Version}}", stdout=PIPE, stderr=STDOUT
     )

@@ -18,18 +18,18 @@ _ASK = "import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python on this machine."""
+    """A Python interpreter on this machine."""
 
     path: str
     prefixes: tuple[Path, ...]
-    """The folders that it and its packages are in."""
+    """Folders of the interpreter and of its packages."""
 
     def mounts(
         self, system: Sequence[str], private: Sequence[Path] = ()
     ) -> Iterator[tuple[Path, Path]]:
-        """Return what must be seen of the disk beside `system`, and where: folders and links.
+        """Yield source and place of folders and links to mount in addition to `system`.
 
-        Also where it lies in one of the folders `private`, which are not seen.
+        Folders inside a `private` folder are included, because private folders are hidden.
         """
         seen = [Path(path) for path in system]
         link = Path(self.path)
@@ -41,7 +41,7 @@ class Interpreter:
 
 
 def _links(path: Path) -> Iterator[Path]:
-    """Yield the file, and every file it is a link to, on the way to the one that is none."""
+    """Yield the path and, if it is a symbolic link, every link on the way to the real file."""
     for _ in range(40):
         yield path
         if not path.is_symlink():
@@ -50,13 +50,14 @@ def _links(path: Path) -> Iterator[Path]:
 
 
 def installed(python: str | None, folder: Path) -> Interpreter:
-    """Return the interpreter of a config for a sandbox; None is the one that runs this program.
+    """Return the configured interpreter for a sandbox; None for the one that runs this program.
 
-    The files around it tell its folders. Nothing is run: a config may name any program, which is
-    for the sandbox alone.
+    The folders are derived from nearby files without running anything: a config may name any
+    program,
+    and only the sandbox may run it.
 
     Raises:
-        ConfigError: There is none, or its folders hold the user's home.
+        ConfigError: There is no such interpreter, or its folders contain the user's home.
     """
     path = _located("bwrap", python, folder)
     own = (Path(sys.prefix), Path(sys.base_prefix))
@@ -72,7 +73,7 @@ def installed(python: str | None, folder: Path) -> Interpreter:
 
 
 def _prefixes(program: Path) -> Iterator[Path]:
-    """Yield the folder of its virtual environment, and those with the library that it may use."""
+    """Yield the folder of a virtual environment, and the folders of its standard library."""
     programs = [*_links(program), program.resolve()]
     config = program.parent.parent / "pyvenv.cfg"
     if config.is_file():
@@ -89,12 +90,12 @@ def _holds_library(prefix: Path) -> bool:
 
 
 async def find(python: str | None, folder: Path) -> Interpreter:
-    """Return the interpreter of a config for `subprocess`; None is the one that runs this program.
+    """Return the configured interpreter for `subprocess`; None for the one that runs this program.
 
-    The interpreter is run, since this backend has no sandbox that could do that.
+    The interpreter is run to find its folders; this backend has no sandbox anyway.
 
     Raises:
-        ConfigError: There is none, or its folders hold the user's home.
+        ConfigError: There is no such interpreter, or its folders contain the user's home.
     """
     path = _located("subprocess", python, folder)
     try:
@@ -110,12 +111,12 @@ async def find(python: str | None, folder: Path) -> Interpreter:
 
 
 def _located(backend: str, python: str | None, folder: Path) -> str:
-    """Return the absolute path of the program; raise ConfigError where there is none."""
+    """Return the absolute path of the program; raise ConfigError if there is no such file."""
     name = python or sys.executable
     found = folder / name if os.sep in name else shutil.which(name)
     if found is None or not Path(found).is_file():
         raise refused(backend, f"there is no program {name}", "correct config.python")
-    # A path without a folder would be looked for on the PATH when it is run.
+    # A path without a folder would be looked up in PATH when it is run.
     return str(Path(found).absolute())
 
 

@@ -1,4 +1,4 @@
-"""The backend `monty`: a Python interpreter that can reach nothing, in workers of this program."""
+"""The backend `monty`: a Python interpreter without access to the outside, in workers."""
 
 import ast
 import asyncio
@@ -26,15 +26,15 @@ ABOUT = (
     f" network; the modules are {', '.join(MODULES)}; it does not know {', '.join(MISSING)}"
 )
 _AFTER_S = 1.0
-"""Seconds beyond the limit until a worker that does not keep it itself is killed."""
+"""Seconds after the time limit when a worker that ignores the limit is killed."""
 
 
 @asynccontextmanager
 async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
-    """Yield the backend, tried; its workers end with the block.
+    """Yield the backend after a trial run; its workers end with the block.
 
     Raises:
-        ConfigError: It does not work here.
+        ConfigError: The backend does not work here.
     """
     try:
         from pydantic_monty import AsyncMonty, __version__
@@ -96,7 +96,7 @@ async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) ->
 
 
 def _with_model_lines(text: str, moved: int) -> str:
-    """Return a traceback with the lines where the model wrote them."""
+    """Return a traceback with the line numbers of the model's code."""
 
     def place(found: re.Match[str]) -> str:
         line = int(found[1])
@@ -106,19 +106,20 @@ def _with_model_lines(text: str, moved: int) -> str:
 
 
 def showing(code: str) -> tuple[str, int]:
-    """Make code print the value of its last expression; return it, and the line where that begins.
+    """Make code print the value of its last expression; return it with the expression's line.
 
-    Printed there, so that no value of any size is ever handed to this program. The expression is
-    moved down by a line.
+    Printing inside the interpreter keeps large values out of this process. The expression moves
+    down
+    by one line.
     """
-    # `ast` ends lines at \r as well, and its numbers must be those of the split below.
+    # `ast` ends lines at \r as well, and its line numbers must match the split below.
     code = code.replace("\r\n", "\n").replace("\r", "\n")
     # In bytes, since `ast` counts columns in bytes of UTF-8.
     lines = code.encode().split(b"\n")
     try:
         body = ast.parse(code).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        body = []  # monty says what is wrong with it
+        body = []  # monty reports the error
     if not body or not isinstance(body[-1], ast.Expr):
         return code, len(lines)
     last, end = body[-1], body[-1].end_lineno

@@ -1,4 +1,4 @@
-"""How a backend that runs CPython is tried before it is used: by running code in it."""
+"""Trial of a CPython backend before it is used: it runs a first piece of code."""
 
 import asyncio
 import json
@@ -7,7 +7,7 @@ from grpo_practice.tools import ToolError
 from grpo_practice.tools.python.backend import Run, refused
 
 LIMIT_S = 30.0
-"""Seconds that it has."""
+"""Time limit of the trial in seconds."""
 _PACKAGES = ("numpy", "sympy", "scipy", "pandas", "networkx")
 _CODE = """
 import importlib.util, json, platform, socket
@@ -26,17 +26,17 @@ def reached():
 found = [name for name in PACKAGES if importlib.util.find_spec(name)]
 print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
 """
-"""A datagram's `connect` sends nothing: it says whether there is a route."""
+"""Code of the trial. `connect` on a datagram socket sends nothing and only checks for a route."""
 
 
 async def try_backend(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
-    """Return the version of Python that ran a first piece of code, and what code can use.
+    """Return the backend's Python version and the packages that code can import.
 
-    With `closed` it must reach no network: neither a port that listens here, nor a route to any
+    With `closed`, the code must reach neither a listening port on this machine nor a route to any
     address.
 
     Raises:
-        ConfigError: It did not run, or not as it must.
+        ConfigError: The code did not run, or it reached a network.
     """
     listener = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with listener:

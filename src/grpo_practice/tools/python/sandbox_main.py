@@ -1,8 +1,8 @@
-"""The program in a sandbox: the code it reads is executed in a child, and all ends with its caller.
+"""The program inside a sandbox: it runs the code in a child and ends when its caller ends.
 
-The text of this file is given to `python -c`, so it imports nothing but the standard library,
-and is kept to what Python 3.9 knows. Standard input brings one line of JSON, the job, and stays
-open: when it closes, whoever asked is gone or has had enough, and everything is killed.
+The text of this file is passed to `python -c`, so it imports only the standard library and must
+run on Python 3.9. Stdin delivers the job as one line of JSON and stays open: when it closes, the
+caller is gone or has seen enough, and everything is killed.
 """
 
 import ast
@@ -24,26 +24,26 @@ from typing import Any, NoReturn
 
 NAME = "<code>"
 STARTED = b"\x06"
-"""Written first: what follows is the code's."""
+"""First byte written; all output after it is the code's."""
 _LIBRARY = re.compile(r'File "[^"]*/(?:(?:site|dist)-packages|lib/python3\.\d+)/')
 _SPARE = 64 * 2**20
-"""Bytes of memory beyond the limit, to say that it was reached."""
+"""Bytes beyond the memory limit, reserved for reporting a MemoryError."""
 
 
 def main() -> None:
-    """Run the job; returns in the child that has run it."""
+    """Run the job; return only in the child, after the code has run."""
     job = _job()
-    if job.get("adopt"):  # become the parent of every orphan below, where the system can do that
+    if job.get("adopt"):  # become the parent of all orphaned descendants, if possible
         with contextlib.suppress(ImportError, OSError, AttributeError):
             import ctypes
 
             ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)  # PR_SET_CHILD_SUBREAPER
-    # Before the fork: once the child runs, anything may be written first.
+    # Before the fork: once the child runs, its output might come first.
     os.write(1, STARTED)
     child = os.fork()
     if child == 0:
         os.setpgid(0, 0)
-        # The code must not read the pipe by which this program learns that its caller is gone.
+        # The code must not read the pipe that tells this program that its caller is gone.
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         _confine(job)
         play(job["code"])
@@ -75,29 +75,29 @@ def _confine(job: dict[str, Any]) -> None:
         (resource.RLIMIT_AS, memory, memory + _SPARE),
     ]
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:  # noqa: PTH123
-        file.write("1000")  # not all memory is limited: where there is none left, this goes first
+        file.write("1000")  # some memory is not limited: kill this process first
     uid = job.get("uid")
     if uid is not None:
         os.setgroups([])
         os.setgid(uid)
         os.setuid(uid)
-    # After setuid: the kernel counts the processes of that user, and not those of root.
+    # After setuid: the kernel counts the processes of that user, not those of root.
     processes = job["processes"] + _tasks(os.getuid())
     limits.append((resource.RLIMIT_NPROC, processes, processes))
     for which, soft, hard in limits:
         most = resource.getrlimit(which)[1]
         if most != resource.RLIM_INFINITY:
-            # Beyond the hard limit setrlimit() fails for all but root.
+            # Only root may exceed the hard limit; for others setrlimit() would fail.
             soft, hard = min(soft, most), min(hard, most)
         try:
             resource.setrlimit(which, (soft, hard))
         except (ValueError, OSError):
-            if sys.platform == "linux":  # others have no limit of memory
+            if sys.platform == "linux":  # other systems cannot limit memory
                 raise
 
 
 def _tasks(uid: int) -> int:
-    """Count the processes and threads the user has already, which the limit counts, too."""
+    """Count the user's existing processes and threads, which RLIMIT_NPROC includes."""
     count = 0
     for pid in _pids():
         with contextlib.suppress(OSError):
@@ -114,7 +114,7 @@ def _pids() -> list[int]:
 
 
 def play(code: str) -> None:
-    """Run the code as a notebook's cell: what it prints, its last value, or why it failed."""
+    """Run the code like a notebook cell and print its output, last value or error."""
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     sys.argv = [NAME]
@@ -127,7 +127,7 @@ def play(code: str) -> None:
         if body and isinstance(body[-1], ast.Expr):
             last = compile(ast.Expression(body.pop().value), NAME, "eval")  # type: ignore[attr-defined]
         first = compile(tree, NAME, "exec")
-    except Exception as e:  # noqa: BLE001 - whatever a compiler says of it
+    except Exception as e:  # noqa: BLE001 - a compiler may raise anything
         sys.stdout.write("".join(traceback.format_exception_only(type(e), e)))
         return
     try:
@@ -137,14 +137,14 @@ def play(code: str) -> None:
             sys.stdout.write(repr(value) + "\n")
     except SystemExit:
         raise
-    except BaseException as e:  # noqa: BLE001 - all of it is for the reader
+    except BaseException as e:  # noqa: BLE001 - the model reads every error
         _tell(e)
 
 
 def _tell(error: BaseException) -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with contextlib.suppress(ValueError, OSError):
-        # To the hard limit: a traceback of a MemoryError takes memory itself.
+        # Raise it to the hard limit: formatting a MemoryError needs memory, too.
         resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
     try:
         told = traceback.TracebackException.from_exception(error)
@@ -158,7 +158,7 @@ def _tell(error: BaseException) -> None:
 
 
 def _shorten(told: Any, deep: int) -> None:
-    """Leave of each stack the frames in the code itself, and the innermost one."""
+    """Keep only the frames in the code itself and the innermost frame of each stack."""
     frames = [f for f in told.stack[:-1] if f.filename == NAME] + told.stack[-1:]
     if len(frames) > 20:
         frames = frames[:4] + frames[-12:]
@@ -172,7 +172,7 @@ def _shorten(told: Any, deep: int) -> None:
 
 
 def _wait(child: int, job: dict[str, Any]) -> NoReturn:
-    """Leave when the child has ended, nobody listens any more, or its time is long over."""
+    """Exit when the child has ended, the caller is gone, or the time limit is long exceeded."""
     threading.Thread(target=_watch, args=(child, job), daemon=True).start()
     status = _reaped(child)
     _end(child, job)
@@ -184,9 +184,9 @@ def _wait(child: int, job: dict[str, Any]) -> NoReturn:
 def _reaped(child: int) -> int:
     while True:
         try:
-            # Of any child: with `adopt`, orphans of the code end here as well and must be reaped.
+            # For any child: with `adopt`, orphans of the code end here as well and must be reaped.
             pid, status = os.waitpid(-1, 0)
-        except ChildProcessError:  # the other thread was faster, and ends all of this
+        except ChildProcessError:  # the other thread was faster and ends the process
             time.sleep(60)
         else:
             if pid == child:
@@ -200,14 +200,14 @@ def _why(number: int) -> str:
 
 
 def _watch(child: int, job: dict[str, Any]) -> None:
-    # The caller ends it sooner; the time is for one that hangs with the pipe open.
+    # Normally the caller ends it earlier; this limit is for a caller that hangs.
     select.select([0], [], [], job["limit_s"] + 5)
     _end(child, job)
     os._exit(0)
 
 
 def _end(child: int, job: dict[str, Any]) -> None:
-    """Kill the child and, with `adopt`, all that descends from it; remove its folder."""
+    """Kill the child and, with `adopt`, all its descendants; remove its folder."""
     for kill in (os.killpg, os.kill):
         with contextlib.suppress(OSError):
             kill(child, signal.SIGKILL)
@@ -231,7 +231,7 @@ def _parents() -> list[tuple[int, int]]:
     found = []
     for pid in _pids():
         with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123
-            # From the last parenthesis: the program's name stands before it, and may hold any.
+            # From the last parenthesis: the program's name before it may contain parentheses.
             found.append((pid, int(file.read().rpartition(b")")[2].split()[1])))
     return found
 

@@ -1,10 +1,11 @@
-"""System calls that the kernel refuses to code in `bwrap`, as a program of classic BPF.
+"""System calls that the kernel denies to code in `bwrap`, as a classic BPF program.
 
 Namespaces alone do not contain everything. Without this filter (measured: bwrap 0.8, Linux 6.18),
 code read a key from the user's session keyring, held memory beyond its limit (`shmget`,
 `memfd_create`), opened `AF_VSOCK` sockets to the host of a virtual machine, used `userfaultfd` and
-`io_uring`, and, started by root, had all capabilities in a user namespace of its own. Refused is
-what container engines refuse by default to programs without capabilities, and memory without limit.
+`io_uring`, and, if started by root, had all capabilities in a user namespace of its own. The filter
+denies the calls that container engines deny by default to programs without capabilities, and
+memory without a limit.
 """
 
 import platform
@@ -17,24 +18,27 @@ from itertools import chain
 from types import MappingProxyType
 
 NEW_USER = 0x1000_0000
-"""The flag that asks for a user namespace."""
+"""Flag that requests a user namespace."""
 FAMILIES = (1, 2, 10, 16)
-"""The sockets that code may have: UNIX, IPv4, IPv6, netlink. Each is of a network namespace."""
+"""Allowed socket families: UNIX, IPv4, IPv6, netlink. Each belongs to a network namespace."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
-"""Offsets in what the filter sees; of the first argument the lower half."""
+"""Offsets in the data that the filter sees; for the first argument, its lower half."""
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 NEWEST = 467
-"""The newest system call that was looked at; those after it do not exist here."""
+"""Newest system call that was reviewed; later ones are reported as nonexistent."""
 PERSONAS = (0x0, 0x8, 0x2_0000, 0x2_0008, 0xFFFF_FFFF)
-"""Arguments of `personality` that are allowed: plain programs, 32 bits, and which one it is."""
+"""Allowed arguments of `personality`: ordinary programs, 32-bit programs, and the query."""
 _ABSENT = (425, 426, 427, 435)
-"""`io_uring_setup`, `io_uring_enter`, `io_uring_register`, `clone3`: what is asked of them lies in
-memory, where a filter cannot look. They do not exist here, so that a library takes `clone`."""
+"""`io_uring_setup`, `io_uring_enter`, `io_uring_register`, `clone3`: their arguments lie in memory,
+which a filter cannot read. They are reported as nonexistent, so that libraries fall back to
+`clone`.
+"""
 _NEW = (*range(428, 434), 438, 440, 442, 443, 447, 450, 467)
 """`open_tree`, `move_mount`, `fsopen`, `fsconfig`, `fsmount`, `fspick`; `pidfd_getfd`;
 `process_madvise`; `mount_setattr`; `quotactl_fd`; `memfd_secret`; `set_mempolicy_home_node`;
-`open_tree_attr`. New calls have one number everywhere."""
+`open_tree_attr`. New calls have the same number on all machines.
+"""
 REFUSED = MappingProxyType(
     {
         # Keys of the host's user: no namespace holds them apart.
@@ -100,24 +104,26 @@ REFUSED = MappingProxyType(
         "clock_adjtime": (305, 266),
     }
 )
-"""Older calls that are refused: their numbers on x86_64 and aarch64; None where there is none."""
+"""Older denied calls with their numbers on x86_64 and aarch64; None if the machine lacks the
+call.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A kind of processor: how the kernel calls it, and the numbers of its system calls."""
+    """A processor architecture: its identifier and the numbers of its system calls."""
 
     architecture: int
     clone: int
     unshare: int
     sockets: tuple[int, int]
-    """`socket`, `socketpair`."""
+    """Numbers of `socket` and `socketpair`."""
     personality: int
     refused: tuple[int, ...]
 
 
 def _refused(machine: int) -> tuple[int, ...]:
-    """Return the numbers of all refused calls on the machine of that place in `REFUSED`."""
+    """Return the numbers of all denied calls for a machine, given its position in `REFUSED`."""
     old = (numbers[machine] for numbers in REFUSED.values())
     return (*(number for number in old if number is not None), *_NEW)
 
@@ -131,13 +137,13 @@ MACHINES = MappingProxyType(
 
 
 def machine_filter() -> bytes:
-    """Return the filter for this machine; empty where none is known."""
+    """Return the filter for this machine; empty if the machine is not supported."""
     machine = MACHINES.get(platform.machine()) if sys.maxsize > 2**32 else None
     return program(machine) if machine else b""
 
 
 def program(machine: Machine) -> bytes:
-    """Return the filter, as the kernel reads it."""
+    """Return the filter in the kernel's binary format."""
     load, forbid, allow = _step(_LOAD, _ARGUMENT), _error(EPERM), _step(_RETURN, _ALLOW)
 
     def one_of(values: Sequence[int]) -> list[bytes]:
@@ -162,7 +168,7 @@ def program(machine: Machine) -> bytes:
 
 
 def _step(operation: int, value: int, then: int = 0, other: int = 0) -> bytes:
-    """Return one instruction; `then` and `other` count those skipped if it is true, and if not."""
+    """Encode one instruction; `then` and `other` are the jumps if it is true and if it is false."""
     return struct.pack("=HBBI", operation, then, other, value)
 
 
@@ -171,5 +177,5 @@ def _error(number: int) -> bytes:
 
 
 def _when(number: int, *steps: bytes) -> list[bytes]:
-    """Return the steps, for one system call; they must return."""
+    """Return the steps guarded by one system call's number; they must end with a return."""
     return [_step(_EQUAL, number, 0, len(steps)), *steps]

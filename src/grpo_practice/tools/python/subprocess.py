@@ -1,4 +1,4 @@
-"""The backend `subprocess`: CPython as the user who runs this program. No security boundary."""
+"""The backend `subprocess`: CPython as the current user, without any security boundary."""
 
 import secrets
 import tempfile
@@ -13,17 +13,17 @@ ABOUT = "files in the working directory are gone after the call"
 
 
 async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> Backend:
-    """Return the backend, tried.
+    """Return the backend after a trial run.
 
     The path of `python` is relative to `folder`; None is the interpreter that runs this program.
 
     Raises:
-        ConfigError: It does not work here.
+        ConfigError: The backend does not work here.
     """
     interpreter = await find(python, folder)
 
     async def run(code: str, limit_s: float) -> str:
-        # Errors are ignored: the program inside may be removing the folder, too.
+        # Ignore errors: the program inside may remove the folder at the same time.
         with tempfile.TemporaryDirectory(
             prefix="grpo-practice-", ignore_cleanup_errors=True
         ) as place:

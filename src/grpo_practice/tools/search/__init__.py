@@ -1,1 +1,1 @@
-"""`search` and `web_qa`: the web, searched and read."""
+"""The tools `search` and `web_qa`, which search the web and read pages."""

@@ -1,4 +1,4 @@
-"""The body of an answer: at most so much of it, counted after decompression."""
+"""A size limit for the body of a response, counted after decompression."""
 
 import zlib
 from collections.abc import AsyncIterator
@@ -15,9 +15,9 @@ _CHUNK = 16 * 1024
 
 @asynccontextmanager
 async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
-    """Yield connections whose answers are left packed, for `body_of`; without cookies or limits.
+    """Yield a session that leaves bodies compressed for `body_of`, without cookies or limits.
 
-    A proxy is named with each request: what the environment says is not looked at.
+    Proxies are passed with each request; the session ignores the environment.
     """
     import aiohttp
 
@@ -28,11 +28,11 @@ async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
         # No limit here: a wait for a connection would count as the server's time.
         connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
         response_class=FewInterim,
-        # With the environment's proxies would come the logins of ~/.netrc, for any host.
+        # Trusting the environment would also send logins from ~/.netrc to any host.
         trust_env=False,
-        # Unpacked by `body_of`, which stops at its limit: aiohttp would unpack a bomb whole.
+        # `body_of` decompresses and stops at its limit: aiohttp would expand a whole bomb.
         auto_decompress=False,
-        # No cookies: rollouts share the session, and must not share what sites remember.
+        # No cookies: rollouts share the session, but must not share a site's state.
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
     ) as session:
@@ -40,21 +40,20 @@ async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
 
 
 async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
-    """Return the first `most` bytes of the body, and whether that is all of it.
+    """Return the first `most` bytes of the body, and whether the body is complete.
 
-    The body is unpacked as it comes, never further than that: what would unpack to gigabytes is
-    left where it is.
+    The body is decompressed as it arrives and no further than needed, so a bomb is never expanded.
 
     Raises:
-        ToolError: It is packed in a way that is not read here, or is broken.
+        ToolError: The encoding is not supported, or the body is damaged.
     """
     unpack = _Unpacker(response.headers.get("content-encoding", ""))
     out, wire = bytearray(), 0
     async for chunk in response.content.iter_chunked(_CHUNK):
         wire += len(chunk)
-        # Never more than is left, plus one byte to see that there is more.
+        # Never more than the remaining bytes, plus one that shows that there are more.
         out += unpack(chunk, most + 1 - len(out))
-        # Both are counted: a packed body may be large and unpack to nothing.
+        # Count both: a large compressed body may decompress to nothing.
         if len(out) > most or wire > most:
             return bytes(out[:most]), False
     return bytes(out), unpack.whole
@@ -71,13 +70,15 @@ class _Unpacker:
 
     @property
     def whole(self) -> bool:
-        """False where something is missing at the end."""
+        """False if the end of the body is missing."""
         return self._zlib is None or self._zlib.eof
 
     def __call__(self, chunk: bytes, most: int) -> bytes:
         if self._encoding in ("", "identity"):
             return chunk
-        if self._zlib is None:  # deflate: by the standard with a header, often without
+        if (
+            self._zlib is None
+        ):  # deflate: the standard requires a zlib header, which is often missing
             bare = chunk[0] & 0x0F != 8
             self._zlib = zlib.decompressobj(-zlib.MAX_WBITS if bare else zlib.MAX_WBITS)
         try:

@@ -1,4 +1,4 @@
-"""Search engines, and readers of pages elsewhere: Serper, Jina search, Jina's reader."""
+"""Search engines and remote page readers: Serper, Jina search, Jina's reader."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,46 +17,46 @@ from grpo_practice.tools.search.service import Service
 
 
 class Engine(Protocol):
-    """Searches the web."""
+    """A search engine for the web."""
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
         """Return at most `n` results, best first.
 
         Raises:
-            ToolError: There is no answer; the message is for a model.
-            EndpointRefusedError: It serves nobody any more.
+            ToolError: The search failed; the message is for a model.
+            EndpointRefusedError: The engine refuses all requests.
         """
         ...
 
 
 class PageReader(Protocol):
-    """Reads a page."""
+    """A reader of web pages."""
 
     @property
     def cost_micro(self) -> int | None:
-        """Cost of a page, in micro-dollars; None is unknown."""
+        """Cost of one page in micro-dollars; None if unknown."""
         ...
 
     async def read(self, url: str) -> Page:
         """Return the page as text.
 
         Raises:
-            ToolError: It may not or cannot be read; the message is for a model.
-            EndpointRefusedError: The service behind it serves nobody any more.
+            ToolError: The page is forbidden or unreadable; the message is for a model.
+            EndpointRefusedError: The service behind the reader refuses all requests.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Serper:
-    """Google, by Serper."""
+    """Google search by Serper."""
 
     service: Service
     url: str
     params: Mapping[str, Any]
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
-        """Search; see `Engine`."""
+        """Search the web; see `Engine`."""
         asked = {"q": query, "num": n, **self.params}
         body = await self.service.ask("POST", f"{self.url}/search", json=asked)
         return _readable_hits(body.get("organic"), "link", "snippet")[:n]
@@ -64,14 +64,14 @@ class Serper:
 
 @dataclass(frozen=True, slots=True)
 class JinaSearch:
-    """Jina's search, results alone: their pages' texts are left out, which costs less."""
+    """Jina search without the text of the pages, which is cheaper."""
 
     service: Service
     url: str
     params: Mapping[str, Any]
 
     async def search(self, query: str, n: int) -> list[SearchHit]:
-        """Search; see `Engine`."""
+        """Search the web; see `Engine`."""
         asked = {"q": query, "num": str(n), **_as_texts(self.params)}
         headers = {"X-Respond-With": "no-content"}
         body = await self.service.ask("GET", f"{self.url}/", params=asked, headers=headers)
@@ -80,7 +80,7 @@ class JinaSearch:
 
 @dataclass(frozen=True, slots=True)
 class JinaReader:
-    """Jina's reader of pages."""
+    """Jina's page reader."""
 
     service: Service
     url: str
@@ -92,7 +92,7 @@ class JinaReader:
     cost_micro: int | None
 
     async def read(self, url: str) -> Page:
-        """Read a page; see `PageReader`. The address it was led to is checked as well."""
+        """Read a page; see `PageReader`. The address it redirects to is checked as well."""
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
         body = await self.service.ask(
@@ -105,7 +105,7 @@ class JinaReader:
         led = data.get("url")
         try:
             at = self.banned.check(page_url(led)) if isinstance(led, str) else asked
-        except RefusedError as e:  # what the reader was told is no text of ours
+        except RefusedError as e:  # its message may quote text from the web
             raise ToolError(f"the page leads to another one: {e.reason}") from e
         title = data.get("title")
         whole = f"# {title}\n\n{text}" if isinstance(title, str) and title else text
@@ -113,7 +113,7 @@ class JinaReader:
 
 
 def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:
-    """Return the results that have an address a page can be read at."""
+    """Return the results with an address that can be read as a page."""
     found = []
     for result in results if isinstance(results, list) else ():
         values = result if isinstance(result, dict) else {}
@@ -125,5 +125,5 @@ def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:
 
 
 def _as_texts(values: Mapping[str, Any]) -> dict[str, str]:
-    """Write values as headers and queries have them: `true`, not `True`."""
+    """Format values for headers and queries: `true`, not `True`."""
     return {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in values.items()}

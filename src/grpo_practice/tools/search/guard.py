@@ -1,7 +1,7 @@
-"""Keeps what this program fetches itself away from everything that is not the public internet.
+"""Restricts this program's own page requests to the public internet.
 
-A name is looked up once for a connection, and the addresses found are the ones connected to; the
-last check is made on the address itself, after all names, where the socket is opened.
+A name is looked up once per connection, and only the addresses found are connected to; the last
+check is made on the address itself, after all lookups, when the socket is opened.
 """
 
 import asyncio
@@ -23,25 +23,25 @@ from grpo_practice.tools.search.page import (
 )
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""The addresses of a name, at a port.
+"""Returns the addresses of a name at a port.
 
 Raises:
-    OSError: It has none.
+    OSError: The name has no address.
 """
 PORTS = (80, 443)
 
 
 async def lookup(name: str, port: int) -> list[str]:
-    """Return the addresses that the system knows."""
+    """Return the addresses from the system's resolver."""
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(info[4][0]) for info in found))
 
 
 class Guard(AbstractResolver):
-    """Lets connections go to public addresses alone, at the ports of the web.
+    """Permits connections only to public addresses, at the web's ports.
 
-    `allow` names pairs of address and port that are let through as well: a server of a test.
+    `allow` lists further pairs of address and port, for servers in tests.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class Guard(AbstractResolver):
         self._lookup, self._allow, self._ports = lookup, frozenset(allow), frozenset(ports)
 
     def url(self, text: str) -> URL:
-        """Return the URL, unless it tells that it may not be asked for: then raise RefusedError."""
+        """Return the parsed URL; raise RefusedError if it is not allowed."""
         url = page_url(text)
         if url.port not in self._ports | {port for _, port in self._allow}:
             raise RefusedError("only ports 80 and 443 are read", str(url.port))
@@ -66,7 +66,7 @@ class Guard(AbstractResolver):
         """Return the addresses of a name, all of them public.
 
         Raises:
-            RefusedError: It has none, or one is not public: then it is not trusted with the others.
+            RefusedError: The name has no address, or one is not public; then none is trusted.
         """
         try:
             found = await self._lookup(host, port)
@@ -89,13 +89,13 @@ class Guard(AbstractResolver):
         )
 
     def socket(self, info: tuple[Any, ...]) -> socket.socket:
-        """Return a socket for that address, the last thing before a connection is made.
+        """Return a socket for the address; this is the last step before a connection is made.
 
         Raises:
-            RefusedError: It may not be connected to.
+            RefusedError: Connecting to the address is not allowed.
         """
         family, kind, proto, _, at = info
-        # Again, on the address itself: a URL may hold one, and then no name is looked up.
+        # Check the address itself again: a URL may contain one, and then no name is looked up.
         self._let_through(at[0], at[1], at[0])
         return socket.socket(family, kind, proto)
 
@@ -111,4 +111,4 @@ class Guard(AbstractResolver):
 
     @override
     async def close(self) -> None:
-        """Close nothing: nothing is open."""
+        """Close nothing: the guard holds no resources."""

@@ -1,4 +1,4 @@
-"""Reads a page with this program itself: public pages alone, at most so much, for so long."""
+"""A page reader in this program: public pages only, with limits on size and time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Bytes of a page, unpacked; what follows is left where it is."""
+"""Most bytes of a page, decompressed; the rest is not read."""
 LONGEST_TYPE = 200
-"""Characters of a header that says what a page is."""
+"""Most characters of a Content-Type header."""
 TOTAL_S = 20.0
-"""Seconds for a page, redirects and looking up names included."""
+"""Most seconds to fetch a page, including redirects and name lookups."""
 READ_S = 10.0
-"""Seconds for making text of a page's bytes; 2 MB take 2."""
+"""Most seconds to convert a page to text; 2 MB take 2."""
 WORKERS = 2
 REDIRECTS = 5
 _MARKUP = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
@@ -45,19 +45,19 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    """Bytes that came from a server."""
+    """The bytes of a response."""
 
     url: str
     data: bytes
     charset: str | None
-    """Charset of the header, whatever it says."""
+    """Charset of the header, not validated."""
     whole: bool
     is_markup: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LocalReader:
-    """Reads pages over connections that a guard has let through."""
+    """Reads pages over connections that a guard permits."""
 
     session: "ClientSession"
     guard: Guard
@@ -72,7 +72,7 @@ class LocalReader:
         """Return the page as text.
 
         Raises:
-            ToolError: It may not or cannot be read; the message is for a model.
+            ToolError: The page is forbidden or unreadable; the message is for a model.
         """
         from aiohttp import ClientConnectorError, ClientError
 
@@ -82,12 +82,12 @@ class LocalReader:
         except TimeoutError as e:
             raise ToolError(f"the page did not come within {self.total_s:g} s") from e
         except (ClientError, OSError, ValueError) as e:
-            known = isinstance(e, ClientConnectorError)  # others may quote what the server sent
+            known = isinstance(e, ClientConnectorError)  # others may quote the server
             why = brief(str(e), 200) if known else type(e).__name__
             raise ToolError(f"the page cannot be read: {why}") from e
         given = (body.data, body.charset, body.url, self.chars, body.is_markup)
-        try:  # not within the page's time: the first page waits for the workers to start
-            # All that looks at a page's bytes: in a thread, no limit could stop it.
+        try:  # outside the page's time limit: the first page waits for the workers
+            # All parsing of the bytes: on a thread, no limit could stop it.
             text, complete = await self.workers.run(page_text, *given)
         except (TimedOutError, WorkerDiedError, MemoryError, RecursionError) as e:
             raise ToolError("the page is too hard to read") from e
@@ -96,7 +96,7 @@ class LocalReader:
         return Page(body.url, text, body.whole and complete)
 
     async def _followed(self, asked: str) -> "_Body":
-        """Return what the URL leads to; each hop is checked as if it were asked for."""
+        """Return the page after redirects; each hop is checked like a requested URL."""
         text = asked
         for hop in range(REDIRECTS + 1):
             try:
@@ -104,7 +104,7 @@ class LocalReader:
             except RefusedError as e:
                 if hop == 0:
                     raise
-                # what a server named is no text of ours
+                # its message may quote text from the web
                 raise ToolError(f"the page leads to another one: {e.reason}") from e
             if isinstance(page, _Body):
                 return page
@@ -112,7 +112,7 @@ class LocalReader:
         raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
 
     async def _one(self, text: str) -> "_Body | str":
-        """Return the page there, or the URL it redirects to."""
+        """Return the page at a URL, or the URL it redirects to."""
         url = self.banned.check(self.guard.url(text))
         async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
             to = response.headers.get("location", "")
@@ -124,7 +124,7 @@ class LocalReader:
         if response.status >= 300:
             raise ToolError(f"{domain_of(url)} answers with HTTP status {response.status}")
         if len(response.headers.get("content-type", "")) > LONGEST_TYPE:
-            # The library's parser takes time with the square of its length.
+            # The library's parser takes quadratic time.
             raise ToolError("the page cannot be read: its content type is too long")
         kind = response.content_type if "content-type" in response.headers else "text/html"
         if kind not in _MARKUP and not kind.startswith("text/") and kind != "application/json":
@@ -142,24 +142,24 @@ class LocalReader:
 async def open_local(
     guard: Guard, banned: Banned, chars: int, *, total_s: float = TOTAL_S
 ) -> AsyncIterator[LocalReader]:
-    """Yield a reader with connections of its own; each is used once.
+    """Yield a reader with its own connections, each used for one request.
 
     Raises:
-        ConfigError: The workers that read pages cannot start.
+        ConfigError: The workers that convert pages cannot start.
     """
     workers = Pool(
         start_worker, workers=WORKERS, timeout_s=READ_S, preload=[start_worker.__module__]
     )
     async with unread_bodies(
-        # No proxy: what one connects to, nobody here can check.
+        # No proxy: the guard could not check the address that a proxy connects to.
         resolver=guard,
-        # Neither names nor connections are kept: each request has to pass the guard.
+        # Cache neither names nor connections: each request must pass the guard.
         use_dns_cache=False,
         force_close=True,
         socket_factory=guard.socket,
     ) as session:
         try:
-            await workers.start()  # not with the first page: by then rollouts are paid for
+            await workers.start()  # not with the first page, when rollouts have already cost money
         except CannotStartError as e:
             raise ConfigError(f"the workers that read pages cannot start: {e}", hint=e.hint) from e
         try:

@@ -1,8 +1,8 @@
-"""A page's bytes as text that a model can read.
+"""Conversion of a page's bytes to text for a model.
 
-A page is hostile text. Tags are read by a library that passes over it once; the standard library's
-parser takes time with the square of its length (52 s for 40 KB of `<a `), and so do libraries that
-build a tree, for deeply nested elements.
+Pages are hostile input. Tags are parsed by a library that makes a single pass; the standard
+library's parser takes quadratic time (52 s for 40 KB of `<a `), and so do libraries that build a
+tree, for deeply nested elements.
 """
 
 import re
@@ -17,16 +17,16 @@ from grpo_practice.processes import isolate, limit_memory
 if TYPE_CHECKING:
     from justhtml.parser.stream import StreamEvent
 
-# Every repeat is bounded, and only the first 4 KB are read: with `\s*` on both sides of what may be
-# absent, a page of 4 KB took seconds.
+# Every repeat is bounded, and only the first 4 KB are searched: with `\s*` on both sides of an
+# optional part, a page of 4 KB took seconds.
 META = re.compile(
     rb"""<meta\b[^>]{0,200}?charset\s{0,8}=[\s"']{0,8}([a-z0-9_:.-]{1,40})""", re.IGNORECASE
 )
-"""The charset that a page itself names."""
+"""Charset declared in the page itself."""
 _SPACE = re.compile(r"[^\S\n]+")
 _LINES = re.compile(r" *\n *(?:\n *)+")
 _NO_TEXT = re.compile(r"\[ ?\]\([^)\s]{0,500}\)")
-"""A link without a text."""
+"""A link without text."""
 
 _UNSEEN = frozenset(
     ["script", "style", "noscript", "template", "svg", "iframe", "object", "select", "textarea"]
@@ -46,11 +46,13 @@ _CHARSETS = re.compile(
     r"utf-?8|utf-?16(le|be)?|us-ascii|ascii|latin-?1|iso-?8859-?\d+|windows-?125\d|cp125\d|koi8-[ru]"
     r"|gbk|gb2312|gb18030|big5|shift[-_]jis|euc-(jp|kr)|iso-2022-jp|macintosh"
 )
-"""Others are not used for pages, and some of Python's are slow or run what they read."""
+"""Accepted charsets; pages use no others, and some of Python's codecs are slow or execute their
+input.
+"""
 
 
 def decoded(data: bytes, charset: str | None) -> str:
-    """Decode by the mark at the beginning, the header, the page's own word, or UTF-8."""
+    """Decode by the byte order mark, the header, the page's own declaration, or as UTF-8."""
     for mark, name in (
         (b"\xef\xbb\xbf", "utf-8"),
         (b"\xff\xfe", "utf-16"),
@@ -62,7 +64,7 @@ def decoded(data: bytes, charset: str | None) -> str:
     for named in (charset, said and said[1].decode("ascii")):
         name = (named or "").strip(" \"'").lower()
         if _CHARSETS.fullmatch(name):
-            # As browsers do: pages that say Latin-1 are written in Windows-1252.
+            # As browsers do: pages declared as Latin-1 are written in Windows-1252.
             latin = re.fullmatch(r"us-ascii|ascii|latin-?1|iso-?8859-?1", name)
             try:
                 return data.decode("cp1252" if latin else name, "replace")
@@ -71,7 +73,7 @@ def decoded(data: bytes, charset: str | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
-        # The body may end at its limit, inside a character: all the rest is UTF-8 then.
+        # The size limit may have cut the body inside a character: the rest is UTF-8 then.
         cut_in_a_character = e.start >= len(data) - 3
         return data.decode("utf-8" if cut_in_a_character else "cp1252", "replace")
 
@@ -79,15 +81,15 @@ def decoded(data: bytes, charset: str | None) -> str:
 def page_text(
     data: bytes, charset: str | None, url: str, chars: int, is_markup: bool
 ) -> tuple[str, bool]:
-    """Return a page's bytes as at most some `chars` of text, and whether that is all of it."""
+    """Return at most `chars` characters of a page's text, and whether that is all of it."""
     text = decoded(data, charset)
     return readable(text, url, chars) if is_markup else (text[:chars], len(text) <= chars)
 
 
 def readable(page: str, url: str, chars: int) -> tuple[str, bool]:
-    """Return the page's title, headings, paragraphs and links as text, and whether that is all.
+    """Return a page's title, headings, paragraphs and links as text, and whether it is complete.
 
-    The text ends soon after `chars` characters; `url` is what the page's links are relative to.
+    The text ends soon after `chars` characters; the page's links are relative to `url`.
     """
     parts, size, whole = list[str](), 0, True
     for part in _parts(page, url):
@@ -96,20 +98,20 @@ def readable(page: str, url: str, chars: int) -> tuple[str, bool]:
         if size > chars:
             whole = False
             break
-    # Cut before the patterns see it: one text of a page may be far longer than what is kept.
+    # Cut before matching the patterns: a page's text may be far longer than the part kept.
     text = _NO_TEXT.sub("", _SPACE.sub(" ", "".join(parts)[: 4 * chars]))
     text = _LINES.sub("\n\n", text).strip()
     return (text, True) if whole else (text[:chars], False)
 
 
 def start_worker(secrets: frozenset[str]) -> None:
-    """Make a process ready in which `page_text` may be killed."""
+    """Prepare a worker process for `page_text`: isolated and with limited memory."""
     isolate(secrets)
     limit_memory()
 
 
 def _parts(page: str, url: str) -> Iterator[str]:
-    """Yield the text and the marks of what is seen of the page, in order."""
+    """Yield the visible text of the page with its Markdown marks, in order."""
     link = ""
     for event in _seen(page):
         match event:
@@ -131,11 +133,11 @@ def _parts(page: str, url: str) -> Iterator[str]:
 
 
 def _seen(page: str) -> Iterator["StreamEvent"]:
-    """Yield tags and texts, less the elements that a browser would not show."""
+    """Yield tags and texts, without elements that a browser would not show."""
     unseen = ""
     for event in stream(page):
         name = event[1][0] if event[0] == "start" else event[1]
-        # `<svg/>` has no end: as in a browser, the tags of a page end it, too.
+        # `<svg/>` has no end tag: as in a browser, HTML tags end it as well.
         if unseen == "svg" and event[0] in ("start", "end") and name in _NOT_SVG:
             unseen = ""
         if event[0] == "end" and unseen and name == unseen:
@@ -147,7 +149,7 @@ def _seen(page: str) -> Iterator["StreamEvent"]:
 
 
 def _link(href: str, url: str) -> str:
-    """Return where a link leads; '' when that is no page."""
+    """Return the absolute address of a link; '' if it is not a page."""
     try:
         to = urljoin(url, href[:4096].strip())
     except ValueError:

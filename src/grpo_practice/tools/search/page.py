@@ -1,4 +1,4 @@
-"""Pages and search hits: which addresses are taken for one, and which sites are banned."""
+"""Pages and search hits: the accepted addresses, and the banned sites."""
 
 import ipaddress
 import re
@@ -14,11 +14,11 @@ LONGEST_URL = 2000
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[?[0-9a-f:.]+\]?")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _OWN = ("localhost", "local", "internal", "home.arpa", "lan")
-"""Ends of names that are looked up in one's own network."""
+"""Suffixes of names that resolve inside a local network."""
 
 
 class RefusedError(ToolError):
-    """A page that is not read, for a `reason` in words of ours; `what` is its address or name."""
+    """A refused page. `reason` is our own wording; `what` is the address or name of the page."""
 
     def __init__(self, reason: str, what: str) -> None:
         super().__init__(f"{reason}: {what}")
@@ -44,19 +44,19 @@ class Page:
     """A page as text."""
 
     url: str
-    """Address it really came from, after redirects."""
+    """Final address of the page, after redirects."""
     text: str
     whole: bool = True
-    """False where what was read is only its beginning."""
+    """False if only the beginning was read."""
 
 
 def page_url(text: str) -> URL:
-    """Return the URL of a page that may be asked for: web, public by its name, no login.
+    """Return the URL of a page that may be requested: http(s), a public name, no login.
 
-    One parser decides, the one that the connection is then made by.
+    The same parser validates the URL and makes the connection, so both read it alike.
 
     Raises:
-        RefusedError: It is none.
+        RefusedError: The URL is not acceptable.
     """
     text = text.strip()
     shown = brief(text, 200)
@@ -77,11 +77,11 @@ def page_url(text: str) -> URL:
 
 
 def _refuse_own(name: str, shown: str) -> None:
-    """Raise RefusedError unless a name, or an address in its usual spelling, may be public.
+    """Raise RefusedError unless a name, or an address in the usual notation, may be public.
 
-    Programs differ about other spellings.
+    Programs disagree about other notations of addresses, so these are refused.
     """
-    # Names that end in a number are addresses to some programs: 2130706433, 0x7f.1, 127.1.
+    # Some programs read names that end in a number as addresses: 2130706433, 0x7f.1, 127.1.
     if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
         try:
             address = ipaddress.ip_address(name)
@@ -95,7 +95,7 @@ def _refuse_own(name: str, shown: str) -> None:
 
 WebAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _V6 = ipaddress.IPv6Network("2000::/3")
-"""All that was ever given out; outside are loopback, link-local, private, mapped, NAT64."""
+"""All addresses ever assigned; loopback, link-local, private, mapped and NAT64 lie outside."""
 _SPECIAL = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -104,15 +104,15 @@ _SPECIAL = tuple(
         "2001::/23",
         "2002::/16",
         "3fff::/20",
-        # Routed on the internet, but answered by the host of a virtual machine: its metadata.
+        # A public address, but the host of an Azure virtual machine answers it with metadata.
         "168.63.129.16",
     )
 )
-"""Global by Python, at least by some versions; they carry or stand for other addresses."""
+"""Networks that some Python versions call global, but that carry or stand for other addresses."""
 
 
 def is_public(address: WebAddress) -> bool:
-    """Return True for one machine on the public internet, and nothing it may stand for."""
+    """Return whether the address is one public machine and cannot stand for another address."""
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     if address.version == 6 and address not in _V6:
@@ -121,12 +121,12 @@ def is_public(address: WebAddress) -> bool:
 
 
 def domain_of(url: URL) -> str:
-    """Return the name its text is known by: lower case, punycode, without `www.`."""
+    """Return the domain of a page for labels: lower case, punycode, without `www.`."""
     return (url.raw_host or "").lower().rstrip(".").removeprefix("www.")
 
 
 def found_at(text: str) -> URL | None:
-    """Return the URL of a search result; None for one whose page could not be read."""
+    """Return the URL of a search result; None if its page could not be read."""
     try:
         return page_url(text)
     except RefusedError:
@@ -134,12 +134,12 @@ def found_at(text: str) -> URL | None:
 
 
 class Banned:
-    """Sites that are left out: a domain and all below it.
+    """Sites to leave out: each domain with all its subdomains.
 
     Sites are domains or URLs, in any case and script.
 
     Raises:
-        ValueError: One is no domain.
+        ValueError: A site is not a domain.
     """
 
     def __init__(self, sites: Iterable[str]) -> None:
@@ -150,7 +150,7 @@ class Banned:
         return any(".".join(parts[i:]) in self._sites for i in range(len(parts)))
 
     def check(self, url: URL) -> URL:
-        """Return the URL; raise RefusedError for one of a banned site."""
+        """Return the URL; raise RefusedError if its site is banned."""
         if url in self:
             raise RefusedError("pages of this site are not read here", domain_of(url))
         return url

@@ -1,4 +1,4 @@
-"""The two tools as a model calls them, and what it reads of the web."""
+"""The two tools that a model calls, and the web text it reads."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from grpo_practice.tools.search.page import Banned, Page, SearchHit, domain_of
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20
 _SIZE = 15 * 1024
-"""Bytes of a result, so that no fence is ever cut."""
+"""Most bytes of a result; below the toolbox's limit, so that a fence is never cut."""
 
 
 def search_tool(
@@ -47,7 +47,7 @@ def search_tool(
 
 
 def results(found: list[SearchHit], banned: Banned, fences: Fences) -> str:
-    """Return results as a model reads them, each in a fence of its own; no more than have room."""
+    """Return results for a model, each in its own fence, as many as fit."""
     parts, size = [PREFACE], len(PREFACE)
     for result in found:
         url = URL(result.url)
@@ -79,12 +79,12 @@ def web_qa_tool(
         if not query.strip():
             raise ToolError("the query is empty")
         page = await reader.read(url)
-        # the same asked twice at once is one request: the second finds the first in the ledger
+        # One request for concurrent identical questions: the second finds the first in the ledger.
         lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
         start = monotonic()
         async with lock:
             reply = await _read_with_model(ask(at), question(page, query, fences))
-        waited_s = monotonic() - start - reply.seconds  # negative where it was stored
+        waited_s = monotonic() - start - reply.seconds  # negative for a stored reply
         text = (strip_think(reply.content) or "").strip()
         if not text:
             raise ToolError("no answer was found from the page; ask otherwise")
@@ -97,7 +97,7 @@ async def _read_with_model(chat: Chat, messages: list[Message]) -> Reply:
     """Return the reading model's reply.
 
     Raises:
-        ToolError: There is none, and that is no fault of who asked.
+        ToolError: There is no reply, for a reason that is not the agent's fault.
     """
     try:
         return await chat(messages)
@@ -108,7 +108,7 @@ async def _read_with_model(chat: Chat, messages: list[Message]) -> Reply:
 
 
 def question(page: Page, query: str, fences: Fences) -> list[Message]:
-    """Return what the reading model is asked."""
+    """Return the prompt of the reading model."""
     if not page.text.strip():
         raise ToolError("the page has no text")
     return prompt().render(
@@ -128,7 +128,7 @@ def prompt() -> Prompt:
 
 
 def answered(page: Page, answer: str, fences: Fences) -> str:
-    """Return the answer as the agent reads it: from the page, so fenced as the page is."""
+    """Return the answer for the agent; it comes from the page, so it is fenced like the page."""
     text = f"{page.url}\n\n{clipped(neutral(answer), _SIZE - 4096)}"
     parts = [PREFACE, from_web(fences, text, domain_of(URL(page.url)))]
     if not page.whole:

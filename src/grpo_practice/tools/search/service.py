@@ -1,4 +1,4 @@
-"""A paid service of the web: one request is answered, whatever it takes, or says why not."""
+"""A paid web service: one call retries until it has an answer, or explains why there is none."""
 
 import asyncio
 import json
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 TRIES = 4
-"""The first, and three more."""
+"""Attempts per request, including the first."""
 REFUSALS = 3
-"""Answers in a row about the key or the account that stop the run."""
+"""Consecutive refusals about the key or the account that stop the run."""
 UNREACHED = 10
-"""Requests in a row that found nobody there, each tried often, that stop the run."""
+"""Consecutive requests without a connection, each after all attempts, that stop the run."""
 _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_WAIT_S = 30.0
 _ACCOUNT = re.compile(
     r"credit|balance|quota|unauthori[sz]ed|api[ _-]?key|authenticat", re.IGNORECASE
 )
-"""Words of a 400 or 403 that is about the account, not about the request."""
+"""Words in a 400 or 403 response that is about the account, not about the request."""
 
 
 class _AgainError(Exception):
-    """This try got no usable answer, and another one may."""
+    """This attempt got no usable answer, but another one may."""
 
     def __init__(self, text: str, wait_s: float = 0.0, *, reached: bool = True) -> None:
         super().__init__(text)
@@ -46,28 +46,28 @@ class _AgainError(Exception):
 
 @dataclass(slots=True)
 class Service:
-    """Asks one service, for all rollouts."""
+    """A client of one service, shared by all rollouts."""
 
     name: str
-    """Name in errors."""
+    """Name of the service in error messages."""
     session: "ClientSession"
     headers: Mapping[str, str]
-    """Headers of every request; the key is among them."""
+    """Headers of every request, including the key."""
     hint: str
-    """Hint for when it serves nobody any more."""
+    """Hint for the error when the service refuses all requests."""
     timeout_s: float
-    """Seconds of one try."""
+    """Time limit of one attempt in seconds."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     _refused: int = field(default=0, init=False)
     _unreached: int = field(default=0, init=False)
     _why: str = field(default="", init=False)
 
     async def ask(self, method: Literal["GET", "POST"], url: str, **what: Any) -> dict[str, Any]:
-        """Return the JSON object it answers with; `what`: `json`, `params`, `headers`.
+        """Return the JSON object of the response; `what` may hold `json`, `params` and `headers`.
 
         Raises:
             ToolError: This request got no usable answer.
-            EndpointRefusedError: No request does.
+            EndpointRefusedError: The service refuses all requests.
         """
         from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
 
@@ -104,7 +104,7 @@ class Service:
     async def _once(self, method: str, url: str, **what: Any) -> dict[str, Any]:
         from aiohttp import ClientConnectorError, ClientError
 
-        # Before each try: others may have been refused while this one waited.
+        # Before each attempt: other requests may have been refused while this one waited.
         self._stop_where_refused()
         try:
             async with (
@@ -121,7 +121,7 @@ class Service:
         except (ClientError, OSError) as e:
             text = f"could not be reached ({type(e).__name__})"
             raise _AgainError(text, reached=not isinstance(e, ClientConnectorError)) from e
-        except ValueError as e:  # what aiohttp raises for a malformed answer
+        except ValueError as e:  # aiohttp raises it for a malformed response
             raise _AgainError("gave no readable answer") from e
         body = _object(raw) if whole else None
         if status == 200 and body is not None:
@@ -130,12 +130,12 @@ class Service:
         raise _AgainError("gave no readable answer")
 
     def _refuse(self, status: int, body: dict[str, Any] | None, wait_s: float) -> None:
-        """Raise unless this is a 200 without an answer.
+        """Raise the error for a response, unless it is a 200 without an answer.
 
         Raises:
-            _AgainError: Another try may do better.
-            ToolError: None would.
-            EndpointRefusedError: No request would.
+            _AgainError: Another attempt may succeed.
+            ToolError: No other attempt would succeed.
+            EndpointRefusedError: No other request would succeed.
         """
         said = _error_text(body)
         if status in (401, 402) or (status in (400, 403) and _ACCOUNT.search(said)):
@@ -150,7 +150,7 @@ class Service:
 
 
 def _wait_s(state: Any) -> float:
-    """Return full jitter, or what the service asked for."""
+    """Return the wait before the next attempt: full jitter, but at least as long as requested."""
     from tenacity import wait_random_exponential
 
     error = state.outcome.exception()
@@ -167,7 +167,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 
 def _error_text(body: dict[str, Any] | None) -> str:
-    """Return what an error's body says, to be put after the status."""
+    """Return the message in the body of an error, formatted to follow the status."""
     for name in ("readableMessage", "message", "error", "name"):
         text = (body or {}).get(name)
         if isinstance(text, str) and text:

@@ -1,6 +1,7 @@
-"""The toolkit: what searches, what reads, and the tools that models call.
+"""The search toolkit: the engine, the page reader, and the tools that models call.
 
-Not in the package itself: the workers that read pages import that, and need half a second less.
+This module is separate because workers that read pages import the package, and start half a second
+faster without it.
 """
 
 import asyncio
@@ -33,14 +34,13 @@ _SEARCH_S, _READ_S = 30.0, 60.0
 async def open_search(
     config: SearchConfig, ask: Callable[[Scope], Chat], fences: Fences, guard: Guard | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """Yield the two tools; the connections behind them are closed with the block.
+    """Yield the two tools; their connections are closed with the block.
 
-    The model that answers questions from pages is asked through the ledger. The guard says what the
-    local reader may connect to; a test lets a server of its own through.
+    Requests to the model that answers questions from pages go through the ledger. The guard decides
+    which addresses the local reader may connect to; tests pass one that permits their own server.
 
     Raises:
-        ConfigError: A banned site is no domain, or a service is behind a proxy that is not spoken
-            to.
+        ConfigError: A banned site is not a domain, or the proxy of a service is not supported.
     """
     try:
         banned = Banned(config.search_banned_sites)
