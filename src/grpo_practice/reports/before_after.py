@@ -82,6 +82,7 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
     test = _TestSet.of(store, branch, store.read(runs.get, run).exp_id)
     before, after = test.scores(Library()), test.scores(library)
     common = before.keys() & after.keys()
+    # Prefer attempts that both evaluations share: only these are comparable.
     asked = max(common or before.keys() | after.keys(), key=test.rank, default=test.attempts)
     was, is_ = before.get(asked), after.get(asked)
     known = was or is_

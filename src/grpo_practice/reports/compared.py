@@ -64,6 +64,7 @@ def compare_evaluations(
     """
     names = named if isinstance(named, Mapping) else {name: name for name in named}
     sides = {name: _side(store, name, run) for name, run in names.items()}
+    # A function that extracted answers in one arm counts missing answers in all of its arms.
     reading = {side.branch.judge_id for side in sides.values() if side.arm.extracts}
     first, *others = sides
     wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]

@@ -75,6 +75,7 @@ class ExportedDataset(Report):
     def next_command(self) -> str:
         """Command that uploads the exported file again, into this database or another."""
         name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
+        # An upload derives the format from the suffix.
         typed = "" if self.path.suffix == ".jsonl" else " --format jsonl"
         judged = "" if self.answered else " --no-answers"
         select = " --select any" if self.several else ""

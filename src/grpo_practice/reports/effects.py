@@ -144,6 +144,7 @@ def _effects(
     family = {q.key: names.setdefault(q.cluster_name, len(names)) for q in asked}
     parts, ids = store.read(part_rollouts, branch), [e.id for e in library.experiences]
     shown = np.array([[id_ not in part.left_out for id_ in ids] for part in parts], np.bool_)
+    # Without rollouts the array has one dimension only.
     shown = shown.reshape(len(parts), len(ids))
     rewards = np.array([part.reward for part in parts], np.float64)  # None becomes NaN
     cases = effects_in_each_case(

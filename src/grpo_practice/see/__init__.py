@@ -1,1 +1,1 @@
-"""Pages for people: the report of a run as one file, and the local viewer."""
+"""Pages for people: the report of a run as a single file, and the local viewer."""

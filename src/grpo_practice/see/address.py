@@ -1,4 +1,4 @@
-"""Addresses of the viewer's pages: what each asks for, and links to others."""
+"""Addresses of the viewer's pages: parsing their queries and creating links."""
 
 import math
 from collections.abc import Mapping
@@ -14,47 +14,47 @@ Known = TypeVar("Known", bound=str)
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A template with its values."""
+    """A template and the values to render it with."""
 
     template: str
     values: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Query:
-    """The query of an address, whose values are read as what they have to be."""
+    """The query of an address, with typed access to its values."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
 
     def text(self, name: str) -> str:
-        """Return a value; raise ConfigError where there is none."""
+        """Return a value; raise ConfigError if it is missing."""
         found = self._values.get(name, "")
         if not found:
             raise ConfigError(f"this address lacks {name}=…")
         return found
 
     def optional(self, name: str) -> str | None:
-        """Return a value; None where there is none, or an empty one."""
+        """Return a value; None if it is missing or empty."""
         return self._values.get(name) or None
 
     def number(self, name: str, default: int | None = None) -> int:
-        """Return a whole number from 0 on; raise ConfigError for anything else."""
+        """Return a non-negative integer; raise ConfigError for anything else."""
         found = self.optional(name)
         if found is None and default is not None:
             return default
         return _whole(name, self.text(name))
 
     def optional_number(self, name: str) -> int | None:
-        """Return a whole number from 0 on; None where there is none."""
+        """Return a non-negative integer; None if it is missing."""
         return None if self.optional(name) is None else self.number(name)
 
     def numbers(self, name: str, n: int) -> tuple[int, ...] | None:
-        """Return so many numbers with dots between, a place; None where there is none."""
+        """Return `n` numbers separated by dots, which name a place; None if missing."""
         found = self.optional(name)
         return None if found is None else _wholes(name, found, n)
 
     def key(self, name: str) -> tuple[float, int, int, int] | None:
-        """Return a number and a place, `0.5:3.1.2`; None where there is none."""
+        """Return a number and a place, such as `0.5:3.1.2`; None if missing."""
         found = self.optional(name)
         if found is None:
             return None
@@ -69,7 +69,7 @@ class Query:
         return number, step, slot, attempt
 
     def choice(self, name: str, *known: Known) -> Known:
-        """Return the known value that the address has; the first one if it has none."""
+        """Return the address's value if it is known; the first known one if it is missing."""
         given = self.optional(name) or known[0]
         for value in known:
             if value == given:
@@ -80,14 +80,14 @@ class Query:
         )
 
     def link(self, path: str, **changes: object) -> str:
-        """Return an address with these values in place of some of this one's; None drops one."""
+        """Return an address with this query, changed by these values; None removes a value."""
         return link(path, **{**self._values, **changes})
 
 
 def link(path: str, **values: object) -> str:
-    """Return the relative address of a page; values that are None are left out.
+    """Return the relative address of a page; values that are None are omitted.
 
-    All pages lie in one folder, whose name is the token that no page shows.
+    All pages lie in one folder, named by the token, which no page shows.
     """
     given = {name: value for name, value in values.items() if value is not None}
     return f".{path}?{urlencode(given)}" if given else f".{path}"
@@ -101,7 +101,7 @@ def _wholes(name: str, text: str, n: int) -> tuple[int, ...]:
 
 
 def _whole(name: str, text: str) -> int:
-    # As few digits as SQLite's numbers have, and ASCII alone: int() reads other digits, too.
+    # At most as many digits as an SQLite integer holds; ASCII only, since int() reads all scripts.
     if not (text.isascii() and text.isdigit() and len(text) <= 15):
         raise ConfigError(f"this address has an unreadable {name}={brief(text, 40)}")
     return int(text)

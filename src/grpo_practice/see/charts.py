@@ -1,4 +1,4 @@
-"""Numbers to points. Widths are per cent and heights pixels, so that letters keep their size."""
+"""Chart coordinates. Widths are percentages and heights pixels, so that text keeps its size."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,16 +7,16 @@ from grpo_practice.see.story import Measured
 from grpo_practice.store.queries.pages import Life
 
 HEIGHT = 200
-"""Pixels of the learning curve, without its labels."""
+"""Height of the learning curve in pixels, without its labels."""
 MARGIN = 8
-"""Pixels above a score of 1, and below one of 0, so that a mark there is whole."""
+"""Pixels above a score of 1 and below a score of 0, so that marks there are not clipped."""
 SHADES = 5
-"""Shades of a reward, from 0 to 1."""
+"""Number of shades for rewards from 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """A score with its interval on a line from 0 to 1, in per cent of its width."""
+    """A score and its interval on a line from 0 to 1, as percentages of its width."""
 
     at: float
     low: float
@@ -24,14 +24,14 @@ class Range:
 
 
 def score_range(mean: float, interval: tuple[float, float] | None) -> Range:
-    """Return where a score stands; one without an interval is a point."""
+    """Return the position of a score; without an interval it is a point."""
     low, high = interval or (mean, mean)
     return Range(*(_percent(value) for value in (mean, low, high)))
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A measured score on the curve: x in per cent of the width, y in pixels from the top."""
+    """A measured score on the curve: x in percent of the width, y in pixels from the top."""
 
     x: float
     y: float
@@ -41,12 +41,12 @@ class Mark:
     name: str
     """Steps that made the library: `start`, `step 3`, `steps 3 to 5`."""
     until: float | None
-    """x up to which the library stayed the same, where it did."""
+    """x up to which the library stayed the same; None if it changed in the next step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """Mean reward of a practice step: x and width in per cent, y and height in pixels."""
+    """Mean reward of a practice step: x and width in percent, y and height in pixels."""
 
     x: float
     width: float
@@ -58,7 +58,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A label below the curve: x in per cent, and which end of the text stands there."""
+    """A label below the curve: x in percent, and the side of the text that is aligned with it."""
 
     x: float
     text: str
@@ -77,8 +77,8 @@ class Curve:
 
 
 def curve(measured: Sequence[Measured], rewards: Sequence[tuple[int, float]], steps: int) -> Curve:
-    """Return the learning curve over so many steps: a mark only where something was measured."""
-    places = steps + 1  # the agent before the first step has a place, too
+    """Return the learning curve over all steps, with a mark for each measured library."""
+    places = steps + 1  # including the agent before the first step
     marks = [
         Mark(
             x=_centre(one.step + 1, places),
@@ -110,38 +110,38 @@ def curve(measured: Sequence[Measured], rewards: Sequence[tuple[int, float]], st
 
 
 def steps_text(first: int, last: int) -> str:
-    """Return the steps that a library belongs to, in words."""
+    """Return the steps of a library in words."""
     if first < 0:
         return "start"
     return f"step {first}" if last == first else f"steps {first} to {last}"
 
 
 def _ticks(steps: int, places: int) -> list[Tick]:
-    """Return at most six labels, the first and the last among them."""
+    """Return at most six labels, including the first and the last."""
     every = max(1, -(-(steps - 1) // 4)) if steps else 1
     shown = sorted({*range(0, steps, every), steps - 1}) if steps else []
     if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
         del shown[-2]
     ticks = [Tick(_centre(0, places), "start", "middle")]
     ticks += [Tick(_centre(step + 1, places), str(step), "middle") for step in shown]
-    # At the ends a label that is centred would leave the picture.
+    # A centred label at the edge would be clipped.
     ticks[0] = Tick(0, "start", "start") if places > 8 else ticks[0]
     return ticks
 
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """Life of an experience over the steps of a run, in per cent of the width."""
+    """Life of an experience over the steps of a run, as percentages of the width."""
 
     x: float
     width: float
     ticks: Sequence[float]
-    """Places where its text was changed."""
+    """Positions at which its text changed."""
     ended: bool
 
 
 def lane(life: Life, steps: int) -> Lane:
-    """Return where an experience begins, changes and ends."""
+    """Return the positions at which an experience begins, changes and ends."""
     steps = max(steps, 1)
     begin = 0.0 if life.born is None else 100 * min(life.born, steps) / steps
     end = 100.0 if life.ended is None else 100 * min(life.ended + 1, steps) / steps
@@ -153,14 +153,14 @@ def lane(life: Life, steps: int) -> Lane:
 
 
 def shade(reward: float | None) -> int | None:
-    """Return which of `SHADES` a reward has; None for none."""
+    """Return the index of a reward's shade, below `SHADES`; None without a reward."""
     if reward is None:
         return None
     return min(int(max(reward, 0.0) * SHADES), SHADES - 1)
 
 
 def parts(values: Sequence[float | None]) -> list[float]:
-    """Return each value's part of the largest, in per cent; 0 for an unknown one."""
+    """Return each value as a percentage of the largest; 0 if it is unknown."""
     most = max((value for value in values if value), default=0.0)
     return [round(100 * (value or 0.0) / most, 2) if most else 0.0 for value in values]
 

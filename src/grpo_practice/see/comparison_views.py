@@ -1,4 +1,4 @@
-"""The page of the viewer on two runs: what differs between them, question by question."""
+"""The viewer's page on two runs: their differences, question by question."""
 
 from grpo_practice.app.comparison import compare
 from grpo_practice.reports.rollout_report import is_right
@@ -10,11 +10,11 @@ from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import pages, rollout_list, runs
 
 ROWS = 50
-"""Questions on one page."""
+"""Questions per page."""
 
 
 def compare_page(store: Store, query: Query) -> Page:
-    """Return what differs between two runs: the verdict, and the questions that moved."""
+    """Return the page that compares two runs: the verdict and the changed questions."""
     a, b = query.optional("a"), query.optional("b")
     names = [run.name for run in runs_report(store).runs if run.has_score or run.kind == "practice"]
     if a is None or b is None:
@@ -52,6 +52,7 @@ def compare_page(store: Store, query: Query) -> Page:
 
 
 def _passes(question: Moved, only: str) -> bool:
+    # Means are floats: a smaller difference is rounding.
     return {
         "moved": abs(question.by) > 1e-9,
         "flipped": is_right(question.a) != is_right(question.b),

@@ -1,4 +1,4 @@
-"""Pages of the viewer on experiences: all that a run ever had, and one with its lineage."""
+"""The viewer's pages on experiences: all experiences of a run, and one with its history."""
 
 from grpo_practice.app.libraries import experience_report, library_report
 from grpo_practice.app.library_refs import run_and_step
@@ -10,11 +10,11 @@ from grpo_practice.store.queries import pages
 from grpo_practice.store.queries.pages import Life
 
 EXPERIENCES = 100
-"""Experiences on one page."""
+"""Experiences per page."""
 
 
 def experiences_page(store: Store, query: Query) -> Page:
-    """Return the experiences of a practice run, those that stand first."""
+    """Return the experiences of a practice run; those in the last library come first."""
     run, branch, _ = run_and_step(store, query.text("run"))
     if run.kind != "practice":
         raise ConfigError(f"{run.name} is no practice run: it makes no library")
@@ -45,10 +45,10 @@ def experiences_page(store: Store, query: Query) -> Page:
 
 
 def experience_page(store: Store, query: Query) -> Page:
-    """Return the page of an experience: its text, its evidence, and where it comes from."""
+    """Return the page of an experience: its text, evidence and origin."""
     run, branch, _ = run_and_step(store, query.text("run"))
     name = query.text("id")
-    # By its life first: an experience that was removed is in no library that could be asked for it.
+    # From its history: a removed experience is no longer in any current library.
     report = experience_report(store, name, query.text("run"))
     life = next(
         (one for one in store.read(pages.lives, branch) if one.id == report.history.id), None

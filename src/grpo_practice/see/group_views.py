@@ -1,4 +1,4 @@
-"""Pages of the viewer on a step and on a group: one question, its attempts beside each other."""
+"""The viewer's pages on a step and on a group: one question with its attempts side by side."""
 
 from dataclasses import replace
 
@@ -15,19 +15,19 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.types import PlannedStep, Rollout
 
 ROWS = 50
-"""Rows of a list on one page."""
+"""Rows of a list per page."""
 ASKED = 24
-"""Groups of one question that its pages name."""
+"""Most groups of the same question that a page links to."""
 ATTEMPTS = 64
-"""Attempts of a group on one page."""
+"""Attempts of a group per page."""
 TRAINED = ("all", "scored", "uniform", "too_few")
-"""Filters of the groups of a run that trains."""
+"""Status filters for the groups of a training run."""
 STATUSES = ("all", "distilled", "uniform", "too_few", "failed", "scored")
-"""Filters of groups, by how they ended."""
+"""Status filters for the groups of other runs."""
 
 
 def group_words(run: RunRow) -> dict[str, str]:
-    """Return how groups ended, in words, where these are not those of the store."""
+    """Return the labels of group statuses that differ from the stored names."""
     if run.kind == "train":
         return {"scored": "taught", "too_few": "too few rewards"}
     if run.kind == "practice":
@@ -36,7 +36,7 @@ def group_words(run: RunRow) -> dict[str, str]:
 
 
 def step_page(store: Store, query: Query) -> Page:
-    """Return the page of a step: its numbers, its groups, and what was merged."""
+    """Return the page of a step: its numbers, its groups and the merge."""
     run, branch, row, around = step_of(store, query)
     step = row.plan.step
     statuses = TRAINED if run.kind == "train" else STATUSES
@@ -81,12 +81,12 @@ def step_page(store: Store, query: Query) -> Page:
 
 
 def place_text(of: RolloutRow | Place) -> str:
-    """Return a rollout's place as it stands in an address."""
+    """Return the place of a rollout as it is written in an address."""
     return f"{of.step}.{of.slot}.{of.attempt}"
 
 
 def place_of(query: Query) -> Place:
-    """Return the place after which a page begins; that before all rollouts where none is named."""
+    """Return the place after which a page begins; by default, the one before all rollouts."""
     given = query.numbers("after", 3)
     return Place(*given) if given else pages.FIRST
 
@@ -94,10 +94,10 @@ def place_of(query: Query) -> Place:
 def step_of(
     store: Store, query: Query
 ) -> tuple[RunRow, Branch, StepRow, tuple[int | None, int | None]]:
-    """Return the step that an address names, and the numbers of those before and after it.
+    """Return the step that an address names, and the numbers of the steps before and after.
 
     Raises:
-        ConfigError: There is no such run or step.
+        ConfigError: The run or step does not exist.
     """
     run, branch, _ = run_and_step(store, query.text("run"))
     wanted = query.number("step")
@@ -110,7 +110,7 @@ def step_of(
 
 
 def group_page(store: Store, query: Query) -> Page:
-    """Return the page of a group: its attempts beside each other, and what they taught."""
+    """Return the page of a group: its attempts side by side, and the lessons from them."""
     run, branch, row, _ = step_of(store, query)
     step, slot = row.plan.step, query.number("slot")
     if slot >= len(row.plan.slots):
@@ -119,7 +119,7 @@ def group_page(store: Store, query: Query) -> Page:
             hint=f"its groups are 0 to {len(row.plan.slots) - 1}",
         )
     stored = store.read(rollouts.stored, branch, row, transcripts=False, slot=slot)
-    # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
+    # After the read: for a run deleted in between, it returned nothing and raised no error.
     store.read(runs.get, branch.run)
     attempts = [rollout for _, (_, rollout) in sorted(stored.items())]
     (sample,) = store.read(datasets.samples_of, _only(row, slot))
@@ -156,7 +156,7 @@ def _only(row: StepRow, slot: int) -> PlannedStep:
 
 
 def _ends(attempts: list[Rollout]) -> dict[int, str]:
-    """Return attempt → `best` or `worst`, where rewards differ."""
+    """Return attempt → `best` or `worst`; empty if all rewards are equal."""
     scored = [(one.reward, one.attempt) for one in attempts if one.reward is not None]
     rewards = {reward for reward, _ in scored}
     if len(rewards) < 2:

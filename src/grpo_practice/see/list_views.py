@@ -1,4 +1,4 @@
-"""Lists of the viewer: rollouts, questions and failed requests of a run, page by page."""
+"""The viewer's lists of a run's rollouts, questions and failed requests, in pages."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,11 +18,11 @@ from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
 
 VISITS = 12
-"""Visits of a question that are columns: the last ones, where there are more."""
+"""Most visits of a question shown as columns; the last ones are kept."""
 
 
 def rollouts_page(store: Store, query: Query) -> Page:
-    """Return a page of rollouts, by place or by another order."""
+    """Return a page of rollouts, in order of place or of another key."""
     run, branch, _ = run_and_step(store, query.text("run"))
     step, only = query.optional_number("step"), query.choice("only", "all", "failed", "wrong")
     sort: Literal[Sort, "place"] = query.choice("sort", "place", *SORTS)
@@ -56,35 +56,35 @@ def _key_text(key: Key) -> str:
 
 @dataclass(frozen=True, slots=True)
 class QuestionLine:
-    """A question with its rewards each time that it was asked."""
+    """A question with its rewards at each visit."""
 
     sample: int
     number: int | None
     visits: Sequence[Visit]
-    """Visits that are shown, the oldest first."""
+    """Visits shown, oldest first."""
     was: float | None
     now: float | None
 
     @property
     def change(self) -> float | None:
-        """Reward now less what it was; None where one is not known."""
+        """Change from the earlier to the current reward; None if either is unknown."""
         return None if self.was is None or self.now is None else self.now - self.was
 
     @property
     def flipped(self) -> bool:
-        """True where it was right and is wrong, or the other way."""
+        """True if the question was right and is wrong now, or the reverse."""
         if self.was is None or self.now is None:
             return False
         return is_right(self.was) != is_right(self.now)
 
     @property
     def uniform(self) -> bool:
-        """True where all attempts of its last visit had one reward, 0 or 1."""
+        """True if all attempts of its last visit had the same reward, 0 or 1."""
         return self.now is not None and min(self.now, 1 - self.now) < 1e-9
 
 
 def questions_page(store: Store, query: Query) -> Page:
-    """Return the rewards of a run's questions, by visit, or against another run."""
+    """Return the rewards of a run's questions, by visit or compared with another run."""
     run, branch, _ = run_and_step(store, query.text("run"))
     only = query.choice("only", "all", "flipped", "better", "worse", "uniform")
     sort = query.choice("sort", "change", "number", "reward")
@@ -115,10 +115,11 @@ def questions_page(store: Store, query: Query) -> Page:
 def _before(
     store: Store, run: RunRow, named: str | None
 ) -> tuple[dict[int, float] | None, str | None]:
-    """Return sample → its mean in the run that this one is compared with, and that run's name.
+    """Return sample → mean in the run to compare with, and the name of that run.
 
-    Neither for a run that learns, whose first visits are what its last ones are compared with,
-    unless another run is named.
+    Return None for both if a run that learns is not compared with a named run: then the first
+    visits are
+    compared with the last ones.
     """
     if named is None and run.learns:
         return None, None
@@ -167,7 +168,7 @@ _ORDERS = {
 
 
 def failures_page(store: Store, query: Query) -> Page:
-    """Return a page of the requests of a run that got no usable answer."""
+    """Return a page of a run's requests that got no usable answer."""
     run, _, _ = run_and_step(store, query.text("run"))
     given = query.numbers("after", 3)
     after = (given[0], given[1], given[2]) if given else None

@@ -1,4 +1,4 @@
-"""The report of runs as Markdown: for a pull request, where no page can be attached."""
+"""The report of runs as Markdown, for example for a pull request."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -11,13 +11,13 @@ from grpo_practice.see.training import Course, stretches
 from grpo_practice.text import count
 
 LISTED = 20
-"""Rows of each list."""
+"""Most rows of each list."""
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#@!])")
 
 
 def markdown(parts: Sequence[Part], made: str) -> str:
-    """Return the report of runs; nothing that is stored is markup in it."""
+    """Return the report of runs; stored text is escaped, so it cannot act as markup."""
     lines = list[str]()
     if len(parts) > 1:
         lines += _table(
@@ -101,14 +101,14 @@ def _run(part: Part) -> list[str]:
 
 
 def _finding(found: Finding) -> str:
-    """Return a finding as an item of a list, with what to do and what to type."""
+    """Return a finding as a list item, with its hint and command."""
     text = f"- **{found.severity}**: {_plain(f'{found.about}: {found.sentence}')}"
     text += f"; {_plain(found.hint)}" if found.hint else ""
     return text + (f": {_code(found.command)}" if found.command else "")
 
 
 def _training(course: Course) -> list[str]:
-    """Return the course of a training run, and its last checkpoints; nothing before its first."""
+    """Return the steps of a training run and its last checkpoints; empty before the first."""
     lines = ["## Training", ""] if course.stretches or course.checkpoints else []
     steps = stretches(course.rows, course.trained, LISTED)
     lines += _table(
@@ -135,7 +135,7 @@ def _training(course: Course) -> list[str]:
 
 
 def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
-    """Return a table, and nothing where it has no rows."""
+    """Return a table; empty if it has no rows."""
     body = [f"| {' | '.join(_plain(cell) for cell in row)} |" for row in rows]
     if not body:
         return []
@@ -148,11 +148,11 @@ def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _code(command: str) -> str:
-    """Return a command as code that no backtick in it can end."""
+    """Return a command as inline code; backticks inside it cannot end the code."""
     fence = "`" * (1 + max([0, *map(len, re.findall("`+", command))]))
     return f"{fence} {line(command, 400)} {fence}" if len(fence) > 1 else f"`{line(command, 400)}`"
 
 
 def _plain(text: str) -> str:
-    """Return a text as one line of Markdown that shows it as it is."""
+    """Return a text as one line of Markdown, with all markup escaped."""
     return _MARKUP.sub(r"\\\1", line(text, 600))

@@ -1,4 +1,4 @@
-"""Pages made of templates: whatever is stored stands in them as text, and acts as nothing."""
+"""Rendering of templates; stored text is always escaped, so it cannot act as markup."""
 
 import base64
 import hashlib
@@ -14,23 +14,23 @@ from grpo_practice.reports.base import number
 from grpo_practice.text import brief, count, cut, visible
 
 LINE = 160
-"""Characters of a stored text that is shown in one line."""
+"""Most characters of a stored text shown on one line."""
 BODY = 4_000
-"""Characters of a stored text that is shown whole."""
+"""Most characters of a stored text shown as a block."""
 
 
 def render(template: str, **values: Any) -> str:
-    """Return a template's page; a value that is missing raises jinja2.UndefinedError."""
+    """Return the rendered template; raise jinja2.UndefinedError if a value is missing."""
     return _environment().get_template(template).render(values)
 
 
 def style() -> str:
-    """Return the style sheet of all pages."""
+    """Return the style sheet shared by all pages."""
     return (files("grpo_practice.see") / "templates" / "style.css").read_text("utf-8")
 
 
 def style_hash(text: str) -> str:
-    """Return the source of a style sheet that stands in a page, as its policy names it."""
+    """Return the hash that permits an inline style sheet in a Content-Security-Policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
@@ -38,8 +38,9 @@ def style_hash(text: str) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("grpo_practice.see"),
-        # By the name's ending would be the custom: a fragment without one would not be escaped.
+        # Always: the usual rule by file suffix would leave fragments without one unescaped.
         autoescape=True,
+        # Not isinstance: Markup is a subclass of str and must keep its type.
         finalize=lambda value: visible(value) if type(value) is str else value,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -57,41 +58,41 @@ def _environment() -> Environment:
         "figure": figure,
         "when": when,
         "count": count,
-        "sheet": Markup,  # of our own style sheet alone
+        "sheet": Markup,  # only for our own style sheet
     }
     return environment
 
 
 def line(text: object, chars: int = LINE) -> str:
-    """Return a stored text in one line of at most `chars` characters."""
+    """Return a stored text on one line of at most `chars` characters."""
     return brief(str(text), chars)
 
 
 def body(text: object, chars: int = BODY) -> str:
-    """Return a stored text with its line breaks, and how much of it was left out."""
-    # Cut first: a foreign text may be megabytes.
+    """Return a stored text with its line breaks, and a note on the length of any cut."""
+    # Cut first: an untrusted text may be megabytes long.
     return visible(cut(str(text), chars))
 
 
 def share(value: float | None) -> str:
-    """Return a share in per cent: `61.2 %`; a dash for none."""
+    """Format a share as a percentage: `61.2 %`; a dash for None."""
     return "-" if value is None else f"{100 * value:.1f} %"
 
 
 def points(value: float | None) -> str:
-    """Return a difference of shares in points, with its sign: `+8.1`; a dash for none."""
+    """Format a difference of shares in signed points: `+8.1`; a dash for None."""
     return "-" if value is None else f"{100 * value:+.1f}".replace("-", "\u2212")
 
 
 def usd(value: float | None) -> str:
-    """Return money: `$0.42`, `$0.000120`; `unknown` for none."""
+    """Format an amount of money: `$0.42`, `$0.000120`; `unknown` for None."""
     if value is None:
         return "unknown"
     return f"${value:,.2f}" if value >= 0.01 or value == 0 else f"${value:.6f}"
 
 
 def tokens(value: int | None) -> str:
-    """Return a number of tokens: `950`, `12.3k`, `1.23M`; `unknown` for none."""
+    """Format a number of tokens: `950`, `12.3k`, `1.23M`; `unknown` for None."""
     if value is None:
         return "unknown"
     if value < 10_000:
@@ -100,12 +101,12 @@ def tokens(value: int | None) -> str:
 
 
 def figure(value: float | None) -> str:
-    """Return a number of any size: `0.0123`, `1e-05`; a dash for none."""
+    """Format a number of any size: `0.0123`, `1e-05`; a dash for None."""
     return "-" if value is None else f"{value:.3g}"
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration: `4.2 s`, `3 min 10 s`; a dash for none, and for one without an end."""
+    """Format a duration: `4.2 s`, `3 min 10 s`; a dash for None or infinity."""
     if value is None or not math.isfinite(value):
         return "\u2013"
     if value < 60:
@@ -117,5 +118,5 @@ def seconds(value: float | None) -> str:
 
 
 def when(stored: str | None) -> str:
-    """Return a stored time to the minute: `2026-11-22 14:03 UTC`; a dash for none."""
+    """Format a stored time to the minute: `2026-11-22 14:03 UTC`; a dash for None."""
     return f"{stored[:10]} {stored[11:16]} UTC" if stored else "-"

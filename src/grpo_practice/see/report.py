@@ -1,4 +1,4 @@
-"""The report of one or more runs as a page of its own: no script, nothing is loaded."""
+"""The report of one or more runs as a self-contained page without scripts."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ from grpo_practice.store.queries.pages import Life
 from grpo_practice.text import count
 
 CUT = 4_000
-"""Characters of a turn that are shown."""
+"""Most characters shown of a turn."""
 NOT_MEASURED = "Not measured yet: no evaluation compares the agent with and without what it learnt."
 NOT_COMPARED = "Not measured yet: no evaluation compares the trained weights with their base model."
 
 
 @dataclass(frozen=True, slots=True)
 class ScoreRow:
-    """A score with its place on the line from 0 to 1."""
+    """A score with its position on the line from 0 to 1."""
 
     label: str
     run: str
@@ -35,7 +35,7 @@ class ScoreRow:
 
     @property
     def text(self) -> str:
-        """The score in words, for whoever does not see the line."""
+        """The score in words, for readers who cannot see the line."""
         ends = self.score.ci95
         between = f", between {ends[0]:.3f} and {ends[1]:.3f}" if ends else ""
         return f"{self.label}: {self.score.mean:.3f}{between}"
@@ -43,7 +43,7 @@ class ScoreRow:
 
 @dataclass(frozen=True, slots=True)
 class ExperienceRow:
-    """An experience with its life, and what is known of it."""
+    """An experience with its life, evidence and effect."""
 
     life: Life
     lane: charts.Lane
@@ -54,7 +54,7 @@ class ExperienceRow:
 
 @dataclass(frozen=True, slots=True)
 class StepCost:
-    """Calls, tokens and money of a step."""
+    """Calls, tokens and cost of a step."""
 
     step: int
     calls: Sequence[int]
@@ -65,7 +65,7 @@ class StepCost:
 
 
 class Part:
-    """One run of a report: its story, and what is worked out for the page."""
+    """One run of a report: its data, and the values computed for the page."""
 
     def __init__(self, number: int, story: Story, shown: ShownRollouts) -> None:
         self.id = f"run-{number}"
@@ -74,11 +74,11 @@ class Part:
         self.steps = max(len(story.report.steps), 1)
         trained = story.report.trained
         self.course = Course(story.report.steps, trained) if trained else None
-        """Course of a run that trains; None for any other."""
+        """Course of a training run; None for any other run."""
 
     @property
     def answer(self) -> str:
-        """Answer to whether it is better; what is there in its place, where nobody knows."""
+        """Verdict on whether the agent is better; if there is none, the reason or the score."""
         story = self.story
         if story.sentence:
             return story.sentence[0].upper() + story.sentence[1:]
@@ -93,7 +93,7 @@ class Part:
 
     @property
     def ranges(self) -> list[ScoreRow]:
-        """Scores of the first screen: before and after, else those of the run itself."""
+        """Scores at the top of the page: before and after, or the run's own score."""
         story, found = self.story, list[tuple[str, str, Score]]()
         learnt = story.learnt
         if learnt and (learnt.before or learnt.after):
@@ -119,7 +119,7 @@ class Part:
 
     @property
     def asked(self) -> str:
-        """Number of questions and attempts behind the scores."""
+        """Sentence on the number of questions and rollouts behind the scores."""
         rows = self.ranges
         score = rows[-1].score
         of = f"{score.scored:,} of {count(score.planned, 'planned rollout')} have a reward"
@@ -127,7 +127,7 @@ class Part:
 
     @property
     def facts(self) -> list[tuple[str, str]]:
-        """Facts of the first screen."""
+        """Facts at the top of the page."""
         report = self.story.report
         run = report.run
         done = f"{run.steps_closed} of {count(run.steps, 'step')} closed"
@@ -152,7 +152,7 @@ class Part:
 
     @property
     def _trained(self) -> list[tuple[str, str]]:
-        """Facts on a run that trains."""
+        """Facts that only training runs have."""
         course = self.course
         if course is None:
             return []
@@ -165,12 +165,12 @@ class Part:
 
     @property
     def has_costs(self) -> bool:
-        """False for a run of which nobody was paid: weights are asked in its own process."""
+        """False for a training run without paid calls: its weights are sampled in-process."""
         return self.course is None or bool(self.story.report.costs)
 
     @property
     def curve(self) -> charts.Curve | None:
-        """Learning curve; None for a run that has none."""
+        """Learning curve; None if the run has no scores and no rewards."""
         story = self.story
         if not story.curve and not story.rewards:
             return None
@@ -178,7 +178,7 @@ class Part:
 
     @property
     def experiences(self) -> list[ExperienceRow]:
-        """Experiences from their first step to their last, those that stand first."""
+        """Experiences with their lives; those in the last library come first."""
         story = self.story
         here = {e.id for e in story.library.experiences}
         rows = [
@@ -195,27 +195,27 @@ class Part:
 
     @property
     def experiences_sentence(self) -> str:
-        """Number of experiences that stand, and of those that were removed."""
+        """Sentence on the number of current and of removed experiences."""
         stand, lives = len(self.story.library), len(self.story.lives)
         gone = f"; {count(lives - stand, 'other')} did not last" if lives > stand else ""
         return f"{count(stand, 'experience')} in the last library{gone}."
 
     @property
     def flips_sentence(self) -> str:
-        """Number of questions that became right and wrong, of those that are listed."""
+        """Sentence on how many of the listed questions became right, and how many wrong."""
         up = sum(flip.now > flip.was for flip in self.shown.flips)
         down = len(self.shown.flips) - up
         return f"{up} became right, {down} became wrong (a mean reward of 0.5 or more is right)."
 
     @property
     def flips_command(self) -> str:
-        """Command that lists all questions that flipped."""
+        """Command that lists all flipped questions."""
         comparison = self.story.comparison
         return comparison.next_command if comparison else ""
 
     @property
     def questions_sentence(self) -> str:
-        """Explanation of the columns."""
+        """Explanation of the columns of the questions."""
         if self.story.report.run.learns:
             grew = "Rewards of practice, in which the library grew."
             if self.course is not None:
@@ -235,25 +235,25 @@ class Part:
 
     @property
     def show_command(self) -> str:
-        """Command that shows rollouts with all that was said."""
+        """Command that shows rollouts with their transcripts."""
         return f"grpo-practice rollouts show {quote(self.story.name)}"
 
     @property
     def transcripts_sentence(self) -> str:
-        """Number of the transcripts that are here."""
+        """Sentence on the number of transcripts on the page."""
         n = len(self.shown.rollouts)
         return f"{count(n, 'transcript')} of those that tell most. Any other one:"
 
     @property
     def costs(self) -> list[tuple[StageCost, float]]:
-        """Costs by stage and model, each with its part of the largest number of tokens."""
+        """Costs by stage and model, each with its percentage of the largest number of tokens."""
         costs = self.story.report.costs
         sizes = [float((cost.tokens_in or 0) + (cost.tokens_out or 0)) for cost in costs]
         return [*zip(costs, charts.parts(sizes), strict=True)]
 
     @property
     def stages(self) -> list[str]:
-        """Stages that made calls."""
+        """Stages that made calls, in order."""
         made = {cost.stage for cost in self.story.step_costs}
         return [stage for stage in STAGES if stage in made]
 
@@ -279,7 +279,7 @@ class Part:
 
     @property
     def origin(self) -> list[tuple[str, str]]:
-        """Origin of the numbers."""
+        """Origin of the numbers: run, branches, library and commands."""
         report = self.story.report
         library = self.story.library
         branches = ", ".join(b.text for b in report.branches)
@@ -304,7 +304,7 @@ class Part:
 
     @property
     def contents(self) -> list[tuple[str, str]]:
-        """Sections of the page, by their ids."""
+        """Ids and titles of the sections of the page."""
         shown, story = self.shown, self.story
         found = [
             ("curve", "Learning curve", self.curve is not None),
@@ -322,7 +322,7 @@ class Part:
 
 
 def html(parts: Sequence[Part], database: str, made: str) -> str:
-    """Return the page; its policy lets nothing in but its own style."""
+    """Return the page; its policy forbids everything except its own style sheet."""
     sheet = style()
     title = ", ".join(part.story.name for part in parts)
     return render(

@@ -1,4 +1,4 @@
-"""Pages of the viewer on one rollout, and on any of its texts that is too long for them."""
+"""The viewer's pages on one rollout, and on long texts that need a page of their own."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -16,15 +16,15 @@ from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.text import brief
 
 TURNS = 40
-"""Turns of a rollout on one page."""
+"""Turns of a rollout per page."""
 PIECE = 200_000
-"""Characters of a long text on one page."""
+"""Characters of a long text per page."""
 _MARKS = frozenset(("<think>", "</think>"))
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A stretch of a turn: its reasoning, or what was said."""
+    """A part of a turn: its reasoning or its message."""
 
     part: str
     """Name of the text in an address."""
@@ -47,12 +47,12 @@ class Turn:
 
     @property
     def role(self) -> str:
-        """Role, as a class of the style sheet; `other` for one that is not known."""
+        """Role as a CSS class; `other` if it is unknown."""
         return self.name if self.name in ("system", "user", "assistant", "tool") else "other"
 
 
 def rollout_page(store: Store, query: Query) -> Page:
-    """Return the page of a rollout: how it was judged, and all that was said in it."""
+    """Return the page of a rollout: its verdict and its transcript."""
     report, attempts = _rollout(store, query)
     rollout = report.rollout
     turns = [*_turns(sections(rollout.played))]
@@ -72,7 +72,7 @@ def rollout_page(store: Store, query: Query) -> Page:
 
 
 def text_page(store: Store, query: Query) -> Page:
-    """Return a text by itself, from a place in it on."""
+    """Return a page of a long text, starting at the requested position."""
     part, at = query.text("part"), query.number("at", 0)
     about = part.split(".")[0]
     if about in ("lesson", "teacher", "merge"):
@@ -108,10 +108,10 @@ def text_page(store: Store, query: Query) -> Page:
 
 
 def _rollout(store: Store, query: Query) -> tuple[RolloutReport, int]:
-    """Return the rollout that an address names, and how many its group plans.
+    """Return the rollout that an address names, and the planned size of its group.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The rollout does not exist.
     """
     run, branch, row, _ = step_of(store, query)
     step, slot, attempt = row.plan.step, query.number("slot"), query.number("attempt")
@@ -125,7 +125,7 @@ def _rollout(store: Store, query: Query) -> tuple[RolloutReport, int]:
 
 
 def _texts(report: RolloutReport) -> Iterator[tuple[str, str]]:
-    """Yield each text of a rollout, under its name in an address."""
+    """Yield the name in an address and the text, for each text of a rollout."""
     rollout, verdict = report.rollout, report.rollout.verdict
     yield "question", report.question
     yield "system", report.system
@@ -141,12 +141,12 @@ def _texts(report: RolloutReport) -> Iterator[tuple[str, str]]:
 
 
 def _turns(found: Sequence[Section]) -> Iterator[Turn]:
-    """Yield the turns, reasoning apart from what was said."""
+    """Yield the turns, with reasoning separated from messages."""
     for number, section in enumerate(found):
         texts = list[tuple[bool, list[str]]]()
         for piece in section.pieces:
             reasoning = piece.kind == "thought"
-            # The marks are for a teacher; a page says in its own words what is reasoning.
+            # The marks are for the teacher; pages label reasoning in their own way.
             if piece.kind == "fixed" and piece.text.strip() in _MARKS:
                 continue
             if not texts or texts[-1][0] != reasoning:

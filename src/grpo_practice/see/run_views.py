@@ -1,4 +1,4 @@
-"""Pages of the viewer on runs: all of them, and one from its verdict down."""
+"""The viewer's pages on runs: the list of all runs, and one run with its verdict first."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, RunRow, StepRow, UpdateRow
 
 RUNS = 100
-"""Runs, and steps of a run, on one page."""
+"""Runs, and steps of a run, per page."""
 _NOTHING = ShownRollouts((), (), 0, (), ())
 
 
 def runs_page(store: Store, query: Query) -> Page:
-    """Return the list of all runs, the newest first."""
+    """Return the list of all runs, newest first."""
     report = runs_report(store)
     kind = query.choice("kind", "all", "practice", "train", "eval", EFFECT, "recorded")
     named = query.optional("named")
@@ -47,23 +47,23 @@ def runs_page(store: Store, query: Query) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """State of a run, for the part of its page that is renewed while it goes on."""
+    """State of a run, for the part of its page that is refreshed while it is running."""
 
     run: RunRow
     rows: Sequence[StepRow]
     outcomes: Mapping[str, int]
     costs: Sequence[StageCost]
     updates: Mapping[int, UpdateRow] = field(default_factory=dict)
-    """Last update of each step of a run that trains."""
+    """Last update of each step of a training run."""
 
     @property
     def goes_on(self) -> bool:
-        """True while a process works on it."""
+        """True while a process works on the run."""
         return self.run.status == "running"
 
     @property
     def planned(self) -> int:
-        """Number of rollouts that its steps plan."""
+        """Number of rollouts planned in all steps."""
         return sum(row.rollouts for row in self.rows)
 
     @property
@@ -73,12 +73,12 @@ class Progress:
 
     @property
     def failed(self) -> int:
-        """Number of those that ended in any other way than with an answer."""
+        """Number of ended rollouts without an answer."""
         return self.played - self.outcomes.get("ok", 0)
 
     @property
     def tokens(self) -> int | None:
-        """Tokens in and out, as far as they are known."""
+        """Known tokens, in and out; None if none are known."""
         if self.updates:
             return sum(update.tokens for update in self.updates.values())
         known = [(c.tokens_in or 0) + (c.tokens_out or 0) for c in self.costs if c.tokens_in]
@@ -86,23 +86,23 @@ class Progress:
 
     @property
     def usd(self) -> float | None:
-        """Dollars, as far as they are known."""
+        """Known cost in dollars; None if no cost is known."""
         known = [cost.usd for cost in self.costs if cost.usd is not None]
         return sum(known) if known else None
 
     @property
     def paid(self) -> bool:
-        """False where nobody is paid: weights are asked in the process that trains them."""
+        """False for a training run without paid calls: its weights are sampled in-process."""
         return self.run.kind != "train" or bool(self.costs)
 
     @property
     def unpriced(self) -> int:
-        """Calls of which it is not known what they cost."""
+        """Number of calls of unknown cost."""
         return sum(cost.unpriced for cost in self.costs)
 
 
 def _renewed(progress: Progress, query: Query) -> dict[str, object]:
-    """Return the values of the part that is renewed."""
+    """Return the values of the refreshed part."""
     first = query.number("from", 0)
     return {
         "progress": progress,
@@ -115,7 +115,7 @@ def _renewed(progress: Progress, query: Query) -> dict[str, object]:
 
 
 def live_page(store: Store, query: Query) -> Page:
-    """Return the part of a run's page that is renewed while the run goes on."""
+    """Return the part of a run's page that is refreshed while the run is running."""
     run = as_it_stands(store, store.read(runs.get, query.text("run")))
     branch = store.read(branches.load, run.head_branch) if run.head_branch else None
     progress = Progress(
@@ -131,7 +131,7 @@ def live_page(store: Store, query: Query) -> Page:
 
 
 def run_page(store: Store, query: Query) -> Page:
-    """Return the page of a run: whether it got better, and all that leads further."""
+    """Return the page of a run: whether it got better, with links to all details."""
     run = store.read(runs.get, query.text("run"))
     if run.head_branch is None or run.kind == "recorded":
         part, report = None, run_report(store, run.name)

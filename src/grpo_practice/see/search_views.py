@@ -1,4 +1,4 @@
-"""The page of the viewer that finds words: in experiences, questions and answers."""
+"""The viewer's search page: words in experiences, questions and answers."""
 
 from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.reports.stored_runs import runs_report
@@ -10,11 +10,11 @@ from grpo_practice.store.queries.pages import FIRST, Place
 from grpo_practice.store.queries.search import AnswerHit
 
 HITS = 40
-"""Hits of a kind on one page."""
+"""Hits of each kind per page."""
 
 
 def search_page(store: Store, query: Query) -> Page:
-    """Return what has all of the words in it, in one run or in all of them."""
+    """Return the texts that contain all words, in one run or in all runs."""
     text, named = query.optional("q") or "", query.optional("run")
     words = search.words_of(text)
     run = branch = None
@@ -25,6 +25,7 @@ def search_page(store: Store, query: Query) -> Page:
     if words:
         last = (after[0], Place(*after[1:])) if after else (-1, FIRST)
         found = store.read(search.find_answers, branch, words, last, HITS + 1)
+    # Only answers have further pages: experiences and questions are on the first one.
     first = bool(words) and after is None
     dataset = branch.dataset_id if branch is not None else None
     name = run.name if run else None

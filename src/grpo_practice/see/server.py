@@ -1,4 +1,4 @@
-"""The local viewer: who may ask, and how a page is read and sent."""
+"""The local viewer's server: access control, and reading and sending of pages."""
 
 import asyncio
 import hmac
@@ -29,7 +29,7 @@ from grpo_practice.store.check import damage_explained
 from grpo_practice.text import LOOPBACK
 
 READERS = 4
-"""Pages that are read at once."""
+"""Most pages read at the same time."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -42,18 +42,18 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Headers of every answer."""
+"""Headers of every response."""
 _OPEN_AGAIN = "open the address that `grpo-practice view` printed, or start it again"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Viewed(Report):
-    """A database whose runs can be looked at in a browser."""
+    """A database that the viewer is serving."""
 
     schema: ClassVar = "grpo-practice.view/1"
 
     url: str = field(repr=False)
-    """First address, with the token that lets a browser in: a secret."""
+    """First address, including the access token, which is secret."""
     database: Path
 
     @property
@@ -63,29 +63,29 @@ class Viewed(Report):
 
     @override
     def summary(self) -> list[tuple[str, str]]:
-        """Return where the pages are, without the token."""
+        """Return the database and the address, without the token."""
         return [("pages of", str(self.database)), ("at", str(URL(self.url).origin()))]
 
 
 class Door:
-    """The way in: pages lie below a secret path, and requests come from this machine."""
+    """Access control: pages lie below a secret path, and only this machine may request them."""
 
     def __init__(self) -> None:
         self.token = secrets.token_urlsafe(32)
-        """First part of the path of each page: cookies would reach every port of this host."""
+        """First part of each page's path; a cookie would be sent to every port of this host."""
         self._tickets = set[str]()
 
     def ticket(self) -> str:
-        """Return a path that leads in once: other users see the arguments of a browser's start."""
+        """Return a path valid for one request: other users can see a browser's command line."""
         ticket = secrets.token_urlsafe(32)
         self._tickets.add(ticket)
         return ticket
 
     def check(self, request: web.Request) -> web.Response | None:
-        """Return the redirect of a ticket, or None for a request that may have its page.
+        """Return the redirect for a ticket, or None if the request is allowed.
 
         Raises:
-            RequestError: The request may not be answered.
+            RequestError: The request is not allowed.
         """
         check_caller(request.headers)
         if request.method not in ("GET", "HEAD"):
@@ -93,6 +93,7 @@ class Door:
                 f"{request.method} is not taken here: pages are only read", status=405
             )
         first, _, rest = request.path.removeprefix("/").partition("/")
+        # As bytes: compare_digest() raises for text that is not ASCII.
         if hmac.compare_digest(first.encode(errors="replace"), self.token.encode()):
             return None
         if first not in self._tickets or rest:
@@ -113,7 +114,7 @@ ASSETS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "/htmx.js": (("vendored/htmx.min.js",), "text/javascript"),
     "/icon.svg": (("vendored/icon.svg",), "image/svg+xml"),
 }
-"""Paths of fixed files, with the files that each is made of, and its type."""
+"""Path of each static asset → the files it is made of, and its type."""
 
 
 def application(
@@ -124,9 +125,9 @@ def application(
     *,
     unexpected: Callable[[Exception], None] = lambda _: None,
 ) -> web.Application:
-    """Return the pages of a database, below the door's token; errors are pages, too.
+    """Return the application that serves a database below the door's token.
 
-    `under_way` holds the databases that pages are being read from.
+    Errors are shown as pages, too. `under_way` holds the stores that pages are being read from.
     """
 
     def page(view: views.View) -> Callable[[web.Request], Any]:
@@ -148,18 +149,19 @@ def application(
 
 
 def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
-    """Return the middleware that lets requests in, and makes a page of what goes wrong."""
+    """Return the middleware that checks access and turns errors into pages."""
 
     @web.middleware
     async def guarded(request: web.Request, handler: Any) -> web.StreamResponse:
         try:
             response: web.StreamResponse = door.check(request) or await handler(request)
         except ConnectionError:
-            raise  # the browser is gone
-        except Exception as e:  # noqa: BLE001 - somebody waits for the page
+            raise  # the browser has disconnected
+        except Exception as e:  # noqa: BLE001 - the browser needs a response
             if not isinstance(e, (RequestError, GrpoPracticeError, web.HTTPException)):
                 unexpected(e)
             response = _failure(e)
+        # For error pages as well: their text may come from a stored run.
         response.headers.update(HEADERS)
         if response.status == 405:
             response.headers["Allow"] = "GET, HEAD"
@@ -169,7 +171,7 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
 
 
 def _read(path: Path, view: views.View, query: Query, under_way: set[Store]) -> str:
-    """Return a page: all of it is read at one moment, and the database is let go at once."""
+    """Return a page, read in one consistent state; the database is closed before rendering."""
     with damage_explained(path):
         with Store(path, "look") as store:
             under_way.add(store)
@@ -177,15 +179,16 @@ def _read(path: Path, view: views.View, query: Query, under_way: set[Store]) -> 
                 made = view(store, query)
             finally:
                 under_way.discard(store)
+        # After closing: an open read transaction keeps SQLite from truncating the WAL.
         return render(made.template, **SHARED, query=query, **made.values)
 
 
 SHARED: Mapping[str, Any] = {"link": link}
-"""Values that each template of the viewer is given."""
+"""Values passed to every template of the viewer."""
 
 
 def _failure(error: Exception) -> web.Response:
-    """Return the page about an error."""
+    """Return the page for an error."""
     message, hint, status = str(error), "", 500
     match error:
         case RequestError():
@@ -210,14 +213,14 @@ async def serve_pages(
     open_browser: bool,
     notice: Callable[[str], None],
 ) -> None:
-    """Show the pages at `http://127.0.0.1:port/` until this call is cancelled.
+    """Serve the pages at `http://127.0.0.1:port/` until this call is cancelled.
 
     Raises:
         ConfigError: The port cannot be listened on.
-        StoreError: The database cannot be looked at.
+        StoreError: The database cannot be read.
     """
     with Store(path, "look"):
-        pass  # what is wrong with the file is said here, not on each page
+        pass  # report a damaged file now, not on each page
     door, under_way = Door(), set[Store]()
     with ThreadPoolExecutor(READERS, "view") as readers:
         app = application(
@@ -231,13 +234,13 @@ async def serve_pages(
             async with listening(app, port) as bound:
                 at = f"http://{LOOPBACK}:{bound}/"
                 on_ready(Viewed(f"{at}{door.token}/", path))
-                # Not before it was shown once: from here on it is hidden in all output.
+                # Only after it was shown once: from now on, all output redacts it.
                 redactor.know([door.token])
                 if open_browser:
                     await _open(f"{at}{door.ticket()}", notice)
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
-            # The threads of pages would be waited for, however long their queries take.
+            # Otherwise the executor would wait for its threads, however long their queries take.
             for store in [*under_way]:
                 store.interrupt()
             raise

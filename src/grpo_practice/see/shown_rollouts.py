@@ -1,4 +1,4 @@
-"""Choice of the rollouts that a report has whole: those that a reader asks for first."""
+"""Selection of the rollouts that a report shows in full."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,28 +15,28 @@ from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.records import Branch
 
 MOST = 300
-"""Rollouts that stand in a report with all that was said."""
+"""Most rollouts with full transcripts in a report."""
 PAIRS = 12
-"""Groups whose best and worst attempts stand beside each other."""
+"""Most groups whose best and worst attempts are shown side by side."""
 FLIPS = 40
-"""Questions right before and wrong now, or the other way, that are listed."""
+"""Most flipped questions listed."""
 FAILED = 40
-"""Rollouts without an answer that are listed."""
+"""Most rollouts without an answer listed."""
 
 Why = Literal["best", "worst", "alike"]
-"""Rank of an attempt in its group; `alike` where all rewards are equal."""
+"""Rank of an attempt in its group; `alike` if all rewards are equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A rollout that stands in the report, and where."""
+    """A rollout shown in the report, with its anchor."""
 
     anchor: str
     report: RolloutReport
 
     @property
     def label(self) -> str:
-        """Place of the rollout in words."""
+        """Run, step, question and attempt in words."""
         of = self.report
         question = f"question {of.number}" if of.number else f"group {of.rollout.slot}"
         return f"{of.run}, step {of.step}, {question}, attempt {of.rollout.attempt + 1}"
@@ -44,7 +44,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Best and worst attempt of a group, and what was learnt from it."""
+    """Best and worst attempt of a group, with the lessons learnt from them."""
 
     step: int
     slot: int
@@ -54,7 +54,7 @@ class Pair:
     worst: Shown
     lessons: Sequence[str]
     experiences: Sequence[str]
-    """Ids of the experiences that came of it."""
+    """Ids of the experiences that came from the group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,28 +66,28 @@ class FlippedQuestion:
     was: float
     now: float
     before: Shown | None
-    """An attempt of the one run, as its mean says it was: the best or the worst."""
+    """Attempt of the baseline that matches its verdict: its best if right, its worst if wrong."""
     after: Shown | None
 
 
 @dataclass(frozen=True, slots=True)
 class ShownRollouts:
-    """All rollouts of a report."""
+    """All rollouts shown in a report."""
 
     pairs: Sequence[Pair]
     flips: Sequence[FlippedQuestion]
     more_flips: int
     failed: Sequence[Shown]
     rollouts: Sequence[Shown]
-    """Each once, by run, step, group and attempt."""
+    """Each rollout once, ordered by run, step, group and attempt."""
     questions: dict[int, Sequence[tuple[Why, Shown]]] = field(default_factory=dict)
-    """Sample → its best and worst attempt, when it was asked last."""
+    """Sample → best and worst attempt of its last visit."""
 
 
 def choose(store: Store, story: Story, prefix: str) -> ShownRollouts:
-    """Return the rollouts that a report of a run has whole; anchors begin with `prefix`."""
+    """Return the rollouts that a report of a run shows; anchors begin with `prefix`."""
     shelf = _Shelf(store, prefix)
-    # No more than are shown: each that is looked at takes room on the shelf.
+    # Stop at the limit: each pair that is examined uses up room on the shelf.
     pairs = [*islice(_pairs(store, story, shelf), PAIRS)]
     flips, more = _flips(story, shelf)
     failed = [*_failed(store, story, shelf)]
@@ -111,11 +111,11 @@ class _Shelf:
 
     @property
     def all(self) -> list[Shown]:
-        """All that were chosen, in order."""
+        """All chosen rollouts, in order."""
         return [self._chosen[key] for key in sorted(self._chosen)]
 
     def rows(self, run: str, step: int, slot: int) -> list[RolloutRow]:
-        """Return the rollouts of a group, without what was said."""
+        """Return the rollouts of a group, without transcripts."""
         branch, _, _ = self._run(run)
         found, after = list[RolloutRow](), Place(step, slot, -1)
         for row in self._store.read(pages.rollout_page, branch, after, 64, Wanted(step)):
@@ -125,7 +125,7 @@ class _Shelf:
         return found
 
     def ends(self, run: str, step: int, slot: int) -> list[tuple[Why, Shown]]:
-        """Return the best and the worst attempt of a group, or one where all rewards are equal."""
+        """Return the best and the worst attempt of a group; only one if all rewards are equal."""
         scored = [row for row in self.rows(run, step, slot) if row.reward is not None]
         if not scored:
             return []
@@ -138,11 +138,11 @@ class _Shelf:
         return [(why, shown) for why, shown in found if shown is not None]
 
     def last_play(self, run: str, sample: int) -> tuple[int, int] | None:
-        """Return step and slot of a question when a run asked it last."""
+        """Return step and slot of a question's last visit in a run."""
         return self._run(run)[2].get(sample)
 
     def put(self, run: str, row: RolloutRow) -> Shown | None:
-        """Choose a rollout; None where there is no more room."""
+        """Choose a rollout; return None if there is no room left."""
         place = Place(row.step, row.slot, row.attempt)
         if (run, place) in self._chosen:
             return self._chosen[run, place]
@@ -167,7 +167,7 @@ class _Shelf:
 
 
 def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
-    """Yield the groups that experiences of the last library came from, then other taught ones."""
+    """Yield the groups behind experiences of the last library, then other groups that taught."""
     behind = dict[tuple[int, int], list[str]]()
     here = {e.id for e in story.library.experiences}
     for life in story.lives:
@@ -199,7 +199,7 @@ def _pairs(store: Store, story: Story, shelf: _Shelf) -> Iterator[Pair]:
 
 
 def _taught_last(store: Store, story: Story) -> list[GroupLine]:
-    """Return groups that weights were trained on, those of the last steps first."""
+    """Return groups that weights were trained on, last steps first."""
     found = list[GroupLine]()
     for row in reversed(story.report.steps):
         step = row.plan.step
@@ -214,7 +214,7 @@ def _taught_last(store: Store, story: Story) -> list[GroupLine]:
 
 
 def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:
-    """Return the questions that became right or wrong, and how many more there are."""
+    """Return the flipped questions, and the number of further ones."""
     if story.comparison is None:
         return [], 0
     contrast = story.comparison.contrasts[0]
@@ -236,7 +236,7 @@ def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:
 
 
 def _failed(store: Store, story: Story, shelf: _Shelf) -> Iterator[Shown]:
-    """Yield the first rollouts that ended in any other way than with an answer."""
+    """Yield the first rollouts that ended without an answer."""
     unanswered = Wanted(unanswered=True)
     rows = store.read(pages.rollout_page, story.branch, FIRST, FAILED, unanswered)
     for row in rows:

@@ -1,4 +1,4 @@
-"""All that a page about one run shows, as values: is it better, and what did it learn?"""
+"""The data of a page about one run: is the agent better, and what did it learn?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,72 +24,72 @@ from grpo_practice.store.run_names import eval_name, train_name
 from grpo_practice.types import Library
 
 MOST_QUESTIONS = 200
-"""Questions of a run whose rewards are listed one by one: those that changed most."""
+"""Most questions whose rewards are listed, largest change first."""
 MOST_FAILURES = 50
-"""Failed requests that are listed one by one."""
+"""Most failed requests listed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Score of a library that was evaluated, on the curve of a practice run."""
+    """Score of an evaluated library, for the learning curve of a practice run."""
 
     step: int
     """First step that made the library; -1 for the agent before the run."""
     last: int
-    """Last step after which the library was the same: they share the one evaluation."""
+    """Last step after which the library was still the same; all share one evaluation."""
     known: KnownScore
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionRewards:
-    """Mean rewards of one question: each time that it was asked, or in each arm."""
+    """Mean rewards of one question: at each visit, or in each arm."""
 
     sample: int
     number: int | None
     """Number of the question in the run's dataset, counted from 1."""
     text: str
     rewards: tuple[float | None, ...]
-    """Shape: [visits]; None where no attempt has a reward."""
+    """Reward at each visit; None if no attempt has a reward. Shape: [visits]"""
     places: tuple[tuple[int, int] | None, ...]
-    """Step and slot of each; None for one of another run. Shape: [visits]"""
+    """Step and slot of each visit; None for a visit in another run. Shape: [visits]"""
 
     @property
     def change(self) -> float:
-        """Last reward less the first; 0 for one that has fewer than two."""
+        """Last reward less the first; 0 with fewer than two rewards."""
         known = [reward for reward in self.rewards if reward is not None]
         return known[-1] - known[0] if len(known) > 1 else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Story:
-    """One run, for a page."""
+    """The data of one run for a page."""
 
     report: RunReport
     branch: Branch
     learnt: BeforeAfter | None = None
-    """Scores without and with what a practice run has learnt; None for any other run."""
+    """Scores without and with a practice run's library; None for any other run."""
     comparison: ComparisonReport | None = None
-    """The baseline and this run, or the agent before and after; None where one is missing."""
+    """Comparison of a baseline with this run, or before with after; None if a score is missing."""
     curve: Sequence[Measured] = ()
     rewards: Sequence[tuple[int, float]] = ()
-    """Step and its mean reward in practice, for the closed ones: another thing than a score."""
+    """Closed steps with their mean rewards during practice, which are not evaluation scores."""
     headings: Sequence[str] = ()
     """Names of the columns of `questions`."""
     questions: Sequence[QuestionRewards] = ()
-    """Those that changed most first, as many as are listed."""
+    """The listed questions, largest change first."""
     more_questions: int = 0
-    """Number of the others."""
+    """Number of questions not listed."""
     step_costs: Sequence[StepStageCost] = ()
     library: Library = field(default_factory=Library)
     """Last library of a practice run."""
     lives: Sequence[Life] = ()
     evidence: Mapping[str, EvidenceSummary] = field(default_factory=dict)
     effects: Mapping[str, ExperienceEffect] = field(default_factory=dict)
-    """Measured effects of the last library's experiences; empty where they were not measured."""
+    """Measured effects of the last library's experiences; empty if they were not measured."""
     failures: Sequence[FailureLine] = ()
     more_failures: int = 0
     config: str = ""
-    """Configuration as it is stored: secrets are not."""
+    """Stored configuration, without secrets."""
     version: str = __version__
 
     @property
@@ -99,19 +99,19 @@ class Story:
 
     @property
     def verdict(self) -> str:
-        """Verdict on what was learnt: `better`, `worse`, …; "" where nothing was compared."""
+        """Verdict on the learning: `better`, `worse`, …; "" without a comparison."""
         return self.comparison.contrasts[0].verdict if self.comparison else ""
 
     @property
     def sentence(self) -> str:
-        """Answer to whether it is better, by how much, and how sure that is; "" without one."""
+        """Sentence on the difference and its significance; "" without a comparison."""
         if self.comparison is None:
             return ""
         return self.comparison.sentence(self.comparison.contrasts[0])
 
     @property
     def measure(self) -> str | None:
-        """Command that measures what is missing for an answer; None where nothing is."""
+        """Command that measures the missing scores; None if no score is missing."""
         run = self.report.run
         if run.kind == "train" and self.comparison is None and self.report.trained:
             done = run.steps_closed == run.steps and run.name == train_name(run.exp_id)
@@ -121,13 +121,14 @@ class Story:
 
 
 def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
-    """Return all that a page about a run shows.
+    """Return the data of a page about a run.
 
-    Without `whole`, questions, lives of experiences and costs by step are left out: they have pages
-    of their own.
+    Without `whole`, questions, lives of experiences and costs by step are left out, because the
+    viewer
+    shows them on other pages.
 
     Raises:
-        ConfigError: There is no such run, or nothing of it can be shown.
+        ConfigError: The run does not exist, or has no data to show.
     """
     report = run_report(store, name)
     run = report.run
@@ -155,7 +156,7 @@ def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
 
 
 def _practised(store: Store, story: Story) -> Story:
-    """Return the story of a practice run, without what it learnt in detail."""
+    """Return the data of a practice run, without experiences and questions."""
     branch, rows = story.branch, story.report.steps
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
@@ -178,7 +179,7 @@ def _practised(store: Store, story: Story) -> Story:
 
 
 def _learnt(store: Store, story: Story) -> Story:
-    """Return the story of a practice run with its experiences, and its questions by visit."""
+    """Return the data of a practice run with its experiences, and its questions by visit."""
     branch = story.branch
     made = any(row.library_out for row in story.report.steps)
     known = library_report(store, branch.run, "last", quarantined=False) if made else None
@@ -192,7 +193,7 @@ def _learnt(store: Store, story: Story) -> Story:
 
 
 def _visited(store: Store, story: Story) -> Story:
-    """Return the story of a run that learns with its questions by visit."""
+    """Return the data of a run that learns with its questions by visit."""
     visits = store.read(pages.question_visits, story.branch)
     questions = _visits(store, story.branch, visits)
     columns = max((len(q.rewards) for q in questions), default=0)
@@ -201,7 +202,7 @@ def _visited(store: Store, story: Story) -> Story:
 
 
 def _arms(store: Store, run: RunRow) -> ComparisonReport | None:
-    """Return how trained weights compare with their base model; None where nobody asked both."""
+    """Compare trained weights with their base model; return None unless both were evaluated."""
     if run.name != train_name(run.exp_id):
         return None
     try:
@@ -211,7 +212,7 @@ def _arms(store: Store, run: RunRow) -> ComparisonReport | None:
 
 
 def _evaluated(store: Store, story: Story) -> Story:
-    """Return the story of an evaluation: beside its experiment's without a library, if any."""
+    """Return the data of an evaluation, compared with the one without a library, if any."""
     name, baseline = story.name, eval_name(story.report.run.exp_id)
     if name == baseline or not story.report.run.has_score or not store.read(runs.find, baseline):
         return story
@@ -219,7 +220,7 @@ def _evaluated(store: Store, story: Story) -> Story:
 
 
 def _asked(store: Store, story: Story) -> Story:
-    """Return the story of an evaluation with its questions."""
+    """Return the data of an evaluation with its questions."""
     questions = _visits(store, story.branch, store.read(pages.question_visits, story.branch))
     headings = ["reward"]
     if story.comparison is not None:
@@ -229,7 +230,7 @@ def _asked(store: Store, story: Story) -> Story:
 
 
 def _compare(store: Store, baseline: str, run: str) -> ComparisonReport | None:
-    """Return the comparison of two evaluations; None where they cannot be compared."""
+    """Return the comparison of two evaluations; None if they cannot be compared."""
     try:
         return compare_evaluations(store, [baseline, run])
     except ConfigError:
@@ -237,8 +238,8 @@ def _compare(store: Store, baseline: str, run: str) -> ComparisonReport | None:
 
 
 def _curve(store: Store, story: Story, learnt: BeforeAfter, end: Library) -> list[Measured]:
-    """Return the scores of the libraries that were evaluated, each once."""
-    # The agent before the first step has the empty library, and so may the first steps.
+    """Return the scores of all evaluated libraries, each once."""
+    # The agent before the first step has an empty library; so may the first steps.
     stretches = [(Library(), [-1])]
     for row in story.report.steps:
         if not row.library_out:
@@ -256,7 +257,7 @@ def _curve(store: Store, story: Story, learnt: BeforeAfter, end: Library) -> lis
             known = learnt.after
         else:
             known = measured(store, story.branch, library)
-        # A library that came back has one evaluation, which is one mark.
+        # A library that occurs twice has one evaluation, hence one mark.
         if known is not None and known.run not in seen:
             seen.add(known.run)
             found.append(Measured(made[0], made[-1], known))
@@ -264,7 +265,7 @@ def _curve(store: Store, story: Story, learnt: BeforeAfter, end: Library) -> lis
 
 
 def _visits(store: Store, branch: Branch, visits: Sequence[Visit]) -> list[QuestionRewards]:
-    """Return the rewards of each question by visit, those that changed most first."""
+    """Return the rewards of each question by visit, largest change first."""
     by_sample = dict[int, list[Visit]]()
     for visit in visits:
         by_sample.setdefault(visit.sample_id, []).append(visit)
@@ -289,7 +290,7 @@ def _by_change(of: QuestionRewards) -> tuple[float, int, int]:
 
 
 def _listed(store: Store, story: Story, found: Sequence[QuestionRewards]) -> Story:
-    """Return the story with the first of these questions, and their texts."""
+    """Return the data with the first of these questions, including their texts."""
     listed = found[:MOST_QUESTIONS]
     texts = store.read(arms.question_texts, [q.sample for q in listed])
     return replace(
@@ -300,7 +301,7 @@ def _listed(store: Store, story: Story, found: Sequence[QuestionRewards]) -> Sto
 
 
 def _moved(comparison: ComparisonReport, own: Sequence[QuestionRewards]) -> list[QuestionRewards]:
-    """Return the rewards of each question in the baseline and in this run, most changed first."""
+    """Return each question's rewards in the baseline and this run, largest change first."""
     both = {int(q.key): (q.a, q.b) for q in comparison.contrasts[0].difference.questions}
     found = [
         replace(q, rewards=both[q.sample], places=(None, q.places[-1]))
@@ -311,22 +312,22 @@ def _moved(comparison: ComparisonReport, own: Sequence[QuestionRewards]) -> list
 
 
 def _effects(store: Store, exp_id: str, library: Library) -> dict[str, ExperienceEffect]:
-    """Return the measured effects of a library's experiences; none where nobody measured them."""
+    """Return the measured effects of a library's experiences; empty if not measured."""
     name = store.read(evaluations.measurement_of, exp_id, library_sha(library))
     if name is None:
         return {}
     try:
         found = measurement(store, name)
-    except ConfigError:  # it is not complete
+    except ConfigError:  # the measurement is incomplete
         return {}
     return {one.experience.id: one for one in found.experiences}
 
 
 def latest_run(store: Store) -> str:
-    """Return the practice run that was worked on last, else the training run, else the evaluation.
+    """Return the latest practice run; failing that, the latest training run or evaluation.
 
     Raises:
-        ConfigError: There is none of these.
+        ConfigError: The database holds no such run.
     """
     kinds = ("practice", "train", "eval")
     latest = (store.read(runs.latest, (kind,)) for kind in kinds)

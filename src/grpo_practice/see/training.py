@@ -1,4 +1,4 @@
-"""The course of a run that trained weights, for a page: its charts, numbers and checkpoints."""
+"""The course of a training run for a page: charts, numbers and checkpoints."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,18 +10,18 @@ from grpo_practice.see.charts import Tick, steps_text
 from grpo_practice.store.records import StepRow
 
 HEIGHT = 120
-"""Pixels of a chart, without its labels."""
+"""Height of a chart in pixels, without its labels."""
 MARGIN = 6
-"""Pixels above the largest value and below the smallest one, so that a mark there is whole."""
+"""Pixels above the largest and below the smallest value, so that marks there are not clipped."""
 MOST = 100
-"""Marks across a chart, and rows of its table: steps of a longer run are taken together."""
+"""Most marks across a chart and rows of its table; longer runs combine consecutive steps."""
 LABELS = 5
-"""Labels below a chart, about."""
+"""Approximate number of labels below a chart."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Steps that are one mark: means of their last updates, and sums of tokens and seconds."""
+    """Consecutive steps shown as one mark: means of their last updates, sums of their totals."""
 
     first: int
     last: int
@@ -30,7 +30,7 @@ class Stretch:
     """Groups that taught something."""
     groups: int
     uniform: float | None
-    """Share of the groups with equal rewards."""
+    """Share of groups with equal rewards."""
     loss: float | None
     kl: float | None
     entropy: float | None
@@ -44,12 +44,12 @@ class Stretch:
 
     @property
     def name(self) -> str:
-        """Steps in words."""
+        """The steps in words."""
         return steps_text(self.first, self.last)
 
 
 def stretches(rows: Sequence[StepRow], trained: TrainedParts, most: int = MOST) -> list[Stretch]:
-    """Return the closed steps in order, so many together that they are at most `most`."""
+    """Return the closed steps in order, combined into at most `most` stretches."""
     by_step = trained.by_step
     closed = [row for row in rows if row.closed and row.plan.step in by_step]
     size = max(-(-len(closed) // most), 1)
@@ -84,14 +84,14 @@ def _stretch(rows: Sequence[StepRow], trained: TrainedParts) -> Stretch:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    """Return the mean of what is known; a database of somebody else may hold infinities."""
+    """Return the mean of the known, finite values; an imported database may hold infinities."""
     known = [value for value in values if isinstance(value, float | int) and math.isfinite(value)]
     return sum(known) / len(known) if known else None
 
 
 @dataclass(frozen=True, slots=True)
 class Dot:
-    """A value on a chart: x in per cent of the width, y in pixels from the top."""
+    """A value on a chart: x in percent of the width, y in pixels from the top."""
 
     x: float
     y: float
@@ -99,16 +99,16 @@ class Dot:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """One number over the steps."""
+    """One metric over the steps."""
 
     id: str
     title: str
     sentence: str
-    """First and last value, for whoever does not see the chart."""
+    """First and last value in words, for readers who cannot see the chart."""
     line: Sequence[tuple[Dot, Dot]]
-    """Stretches of the line, from dot to dot."""
+    """Segments of the line, from dot to dot."""
     ends: Sequence[Dot]
-    """Dots that no line touches, so that a value alone is seen."""
+    """Dots without a line, so that a single value is visible."""
     marks: Sequence[Dot]
     """Scores on the selection questions."""
     lines: Sequence[tuple[float, str]]
@@ -160,7 +160,7 @@ def _chart(
 
 
 def _span(values: Sequence[float | None]) -> tuple[float, float]:
-    """Return the ends of a scale that has all values on it, one of them at least apart."""
+    """Return the ends of a scale for all values; equal values still get a scale of some height."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
     if high - low > 1e-12 * max(abs(low), abs(high)):
@@ -175,7 +175,7 @@ def _height(value: float, span: tuple[float, float]) -> float:
 
 
 def _ticks(found: Sequence[Stretch], places: Sequence[float]) -> list[Tick]:
-    """Return labels of some steps, the first and the last among them."""
+    """Return labels of some steps, including the first and the last."""
     every = max(-(-(len(found) - 1) // LABELS), 1)
     shown = sorted({*range(0, len(found), every), len(found) - 1})
     if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
@@ -190,7 +190,7 @@ class CheckpointLine:
     step: int
     path: str
     sha: str
-    """First digits of its hash."""
+    """First digits of the hash."""
     size: str
     selection: float | None
 
@@ -206,7 +206,7 @@ class Course:
 
     @property
     def sentence(self) -> str:
-        """Explanation of what a mark stands for."""
+        """Explanation of a mark on the charts."""
         together = max((one.last - one.first + 1 for one in self.stretches), default=1)
         many = f" Each mark is the mean of {together} steps." if together > 1 else ""
         return f"Rewards of each step's own rollouts: other questions each time, so no score.{many}"
@@ -223,7 +223,7 @@ class Course:
 
     @property
     def checkpoints(self) -> list[CheckpointLine]:
-        """Checkpoints on the run's line, in order."""
+        """Checkpoints on the run's current line, in order."""
         return [
             CheckpointLine(
                 row.step,
@@ -237,7 +237,7 @@ class Course:
 
 
 def _size(n: int) -> str:
-    """Return a size: `17 bytes`, `3.1 MB`."""
+    """Format a size: `17 bytes`, `3.1 MB`."""
     if n < 1_000:
         return f"{n} bytes"
     return f"{n / 1e3:.0f} KB" if n < 1_000_000 else f"{n / 1e6:,.1f} MB"

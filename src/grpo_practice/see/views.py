@@ -1,4 +1,4 @@
-"""Pages of the viewer, by their addresses."""
+"""The viewer's pages by address."""
 
 from collections.abc import Callable, Mapping
 
@@ -15,7 +15,7 @@ from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store
 
 View = Callable[[Store, Query], Page]
-"""Reads a page; it writes nothing, and opens nothing but the store."""
+"""Reads the data of a page; a view writes nothing and opens nothing except the store."""
 
 VIEWS: Mapping[str, View] = {
     "/": run_views.runs_page,
@@ -33,4 +33,4 @@ VIEWS: Mapping[str, View] = {
     "/compare": comparison_views.compare_page,
     "/search": search_views.search_page,
 }
-"""Path → its page."""
+"""Path → function that reads its page."""
