@@ -1,4 +1,4 @@
-"""The gate of all requests: sent within the caps, until the command is to stop."""
+"""Gate for all requests: keeps spending within the caps and holds requests back during a stop."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -13,14 +13,14 @@ from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.rate_limit import Paces
 
 GRACE_S = 5.0
-"""Longest wait for the requests in flight, once the command is to stop."""
+"""Maximum wait, in seconds, for the requests in flight when the command is stopping."""
 ANY = Ask()
-"""Default: one request, nothing else known."""
+"""Default request, about which nothing else is known."""
 
 
 @dataclass(slots=True)
 class Try:
-    """A try that was admitted, and what it came to: once sent, by default the whole estimate."""
+    """An admitted try and its cost: once it is sent, the full estimate unless more is known."""
 
     account: Account
     ask: Ask
@@ -28,27 +28,28 @@ class Try:
     came_to: Amount = NOTHING
 
     def sent(self) -> None:
-        """Count the estimate, until more is known."""
+        """Count the estimate as spent until the actual usage is known."""
         self.came_to = self.estimate
 
     def answered(self, usage: Usage) -> None:
-        """Count a reply's usage."""
+        """Count the usage of a reply."""
         self.came_to = self.account.answered(self.ask, usage, self.estimate)
 
     def refused(self) -> None:
-        """Count one request and nothing more: no reply is being made."""
+        """Count one request and nothing else: no reply is being generated."""
         self.came_to = Amount(requests=1)
 
 
 class Admission:
     """The gate that every try of every request of a command passes.
 
-    A try is admitted when what was spent, what is reserved for the tries in flight, and what it may
-    need itself stay within the caps. Otherwise it waits for those in flight, which may come to
-    less; when none is, neither this one nor any other that waits fits.
+    A try is admitted if the amount spent, the amount reserved for the tries in flight, and its own
+    estimate together stay within the caps. Otherwise it waits for those in flight, which may cost
+    less
+    than reserved. If there are no tries in flight, nothing can free any budget, and the try fails.
 
-    After `stop` no further try is sent: callers wait until they are cancelled, while the tries in
-    flight may end.
+    After `stop`, no further try is sent: callers wait until they are cancelled, while the tries in
+    flight may finish.
     """
 
     def __init__(self, account: Account | None = None) -> None:
@@ -59,21 +60,22 @@ class Admission:
         """Reason why no further request is sent."""
         self._finishing = set[asyncio.Task[Any] | None]()
         self.emit: Emit = silent
-        """Told of requests that wait for another try."""
+        """Receives an event for each request that waits for another try."""
         self._waiting: list[tuple[Amount, asyncio.Future[None]]] = []
         self._empty = asyncio.Event()
         self._empty.set()
 
     @asynccontextmanager
     async def enter(self, ask: Ask = ANY) -> AsyncIterator[Try]:
-        """Count as in flight for the block, which notes on the `Try` what it came to.
+        """Hold a reservation while in the block, which records the actual cost on the `Try`.
 
         Raises:
-            PausedError: A cap is too small for it, and nothing in flight could change that.
+            PausedError: The request exceeds a cap, and no request in flight could change that.
         """
         if self.stopped is not None:
             self._finished()
-            await asyncio.Event().wait()  # for ever: the command is ending, and cancels its tasks
+            # Wait until cancelled: the command is ending and will cancel its tasks.
+            await asyncio.Event().wait()
         need = self.account.estimate(ask)
         await self._admit(need)
         tried = Try(self.account, ask, need)
@@ -83,11 +85,11 @@ class Admission:
             self._leave(need, tried.came_to)
 
     async def _admit(self, need: Amount) -> None:
-        """Wait until `need` fits, and reserve it."""
+        """Wait until `need` fits within the caps, and reserve it."""
         if self.account.fits(need):
             return self._let_in(need)
         if not self._inside:
-            # Nothing in flight can come to less than was reserved: to wait would be for ever.
+            # Nothing in flight can turn out cheaper than reserved, so the wait would never end.
             raise self.account.paused(need)
         turn = asyncio.get_running_loop().create_future()
         self._waiting.append((need, turn))
@@ -95,7 +97,8 @@ class Admission:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled() and turn.exception() is None:
-                # Admitted before the cancellation arrived: else the reservation would leak.
+                # It was admitted before the cancellation arrived; without this, the reservation
+                # would leak.
                 self._leave(need, NOTHING)
             raise
         return None
@@ -106,12 +109,12 @@ class Admission:
         self._empty.clear()
 
     def _leave(self, need: Amount, came_to: Amount) -> None:
-        """Release the reservation, and admit those who wait and fit now."""
+        """Release the reservation and admit the waiting tries that now fit."""
         self.account.reserved -= need
         self.account.spent += came_to
         self._inside -= 1
         self._look()
-        # Who waits is cancelled by the stop; to admit it would send a new request.
+        # The stop cancels the waiting tries; admitting one would send a new request.
         if self.stopped is not None:
             return
         waiting = [(n, turn) for n, turn in self._waiting if not turn.done()]
@@ -123,14 +126,14 @@ class Admission:
             else:
                 self._waiting.append((need_, turn))
         if not self._inside:
-            # None of them fits, and nothing is left that could make room.
+            # None of them fits, and nothing in flight can free any budget.
             for need_, turn in self._waiting:
                 turn.set_exception(self.account.paused(need_))
             self._waiting = []
 
     @contextmanager
     def finishing(self) -> Iterator[None]:
-        """Count the block as in flight, until it asks for a request that is not sent."""
+        """Count the block as in flight, until it makes a request that is not sent."""
         self._finishing.add(asyncio.current_task())
         self._empty.clear()
         try:
@@ -152,22 +155,24 @@ class Admission:
         return self._inside
 
     def stop(self, reason: GrpoPracticeError) -> None:
-        """Send no further request, for that reason."""
+        """Send no further request; `reason` is why."""
         self.stopped = reason
 
     async def land(self, reason: GrpoPracticeError) -> None:
-        """Send no further request, for that reason, and give those in flight time to end.
+        """Stop sending requests, and give those in flight time to finish.
 
-        Call it before ending a run early: that cancels the siblings, whose replies may be paid.
+        Call it before ending a run early, which cancels the other tasks: their replies may be
+        billed.
         """
-        # The first reason stays: the failures that a stop brings about are not its cause.
+        # Keep the first reason: failures caused by the stop are not its cause.
         if self.stopped is None:
             self.stop(reason)
-        self._finished()  # whoever waits here does not wait for itself
+        # The caller must not wait for itself.
+        self._finished()
         with suppress(TimeoutError):
             async with asyncio.timeout(GRACE_S):
                 await self.drained()
 
     async def drained(self) -> None:
-        """Wait until nothing is in flight: no request, and no block that is finishing."""
+        """Wait until no request is in flight and no `finishing` block is running."""
         await self._empty.wait()

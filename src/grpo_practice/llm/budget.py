@@ -1,4 +1,4 @@
-"""Budget of a command: requests, tokens and money spent, capped, and needed by one more request."""
+"""Budget of a command: its caps, its spending, and the estimate for one more request."""
 
 import re
 from collections.abc import Mapping
@@ -10,12 +10,12 @@ from grpo_practice.llm.prices import Price
 from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_OUT = 2_000
-"""Tokens of a reply without `max_tokens`, of a model that has not replied yet."""
+"""Assumed tokens of a reply without `max_tokens`, before the model has replied once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Requests, tokens in and out, micro-dollars."""
+    """An amount of requests, of tokens (in plus out) and of micro-dollars."""
 
     requests: int = 0
     tokens: int = 0
@@ -52,7 +52,7 @@ class Caps:
         return self != NO_CAPS
 
     def exceeded(self, amount: Amount) -> str | None:
-        """Return the name of the first cap that the amount exceeds; None if it exceeds none."""
+        """Return the name of the first cap that the amount exceeds; None if it exceeds no cap."""
         caps = {name: getattr(self, name) for name in FLAGS}
         over = (n for n, cap in caps.items() if cap is not None and getattr(amount, n) > cap)
         return next(over, None)
@@ -64,7 +64,7 @@ FLAGS: Mapping[str, str] = {
     "tokens": "--max-tokens",
     "requests": "--max-requests",
 }
-"""Cap → its flag, in the order in which caps are checked."""
+"""Cap → its command-line option, in the order in which caps are checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,41 +73,41 @@ class Ask:
 
     model: str = ""
     size: int = 0
-    """Bytes of its JSON."""
+    """Length of its JSON, in bytes."""
     max_tokens: int | None = None
     price: Price | None = None
 
 
 @dataclass(slots=True)
 class Account:
-    """Spending of a command, for its run and the runs that this one makes."""
+    """Spending of a command, for its own run and the runs that it starts."""
 
     caps: Caps = NO_CAPS
     spent: Amount = NOTHING
-    """Total so far, earlier commands included."""
+    """Total so far, including earlier commands."""
     reserved: Amount = NOTHING
-    """Estimates of the tries in flight."""
+    """Sum of the estimates of the tries in flight."""
     largest: dict[str, int] = field(default_factory=dict)
-    """Model → tokens of the longest reply so far."""
+    """Model → tokens of its longest reply so far."""
     command: str = ""
-    """Command line as typed, for the hint that says how to go on."""
+    """Command line as typed, for the hint on how to resume."""
 
     def estimate(self, ask: Ask) -> Amount:
-        """Return the most a try may come to, with a reply as long as allowed or seen so far."""
-        # Rounded up: a cap holds only if no estimate is below what the try comes to.
+        """Return the maximum cost of a try, with a reply as long as allowed or as seen so far."""
+        # Round up: a cap holds only if no estimate is below the actual cost.
         tokens_in = -(-ask.size // DENSE_CHARS_PER_TOKEN)
         tokens_out = ask.max_tokens or self.largest.get(ask.model, ASSUMED_OUT)
         cost = ask.price.cost_micro(Usage(tokens_in, None, tokens_out)) if ask.price else None
         return Amount(1, tokens_in + tokens_out, cost or 0)
 
     def fits(self, need: Amount) -> bool:
-        """Return True when it stays within the caps, whatever those in flight come to."""
+        """Return True if `need` stays within the caps, whatever the tries in flight will cost."""
         if self.caps is NO_CAPS:
             return True
         return self.caps.exceeded(self.spent + self.reserved + need) is None
 
     def answered(self, ask: Ask, usage: Usage, estimate: Amount) -> Amount:
-        """Return what an answered try came to: the estimate for what its usage does not say."""
+        """Return the actual cost of an answered try; missing usage is taken from the estimate."""
         if usage.tokens_in is None or usage.tokens_out is None:
             return estimate
         self.largest[ask.model] = max(self.largest.get(ask.model, 0), usage.tokens_out)
@@ -116,15 +116,15 @@ class Account:
         return Amount(1, tokens, estimate.cost_micro if cost is None else cost)
 
     def paused(self, need: Amount) -> PausedError:
-        """Return the error that says why this much is not spent, and how to go on."""
+        """Return the error that explains why `need` is not spent, and how to resume."""
         name = self.caps.exceeded(self.spent + self.reserved + need) or "requests"
         flag, cap = FLAGS[name], getattr(self.caps, name)
         spent, more = getattr(self.spent, name), getattr(need, name)
-        # Twice as much, or ten more requests: fewer would soon be paused again.
+        # Suggest twice the cap or ten more requests: with less, the run would soon pause again.
         raised = max(2 * cap, spent + 10 * more)
         command = with_cap(self.command.replace(" --again", ""), name, raised)
         text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
-        if name != "requests":  # one more of these needs one
+        if name != "requests":  # the next request needs exactly one
             text += f", and one more request may need {_shown(name, more)}"
         return PausedError(
             text,
@@ -134,7 +134,7 @@ class Account:
 
 
 def with_cap(command: str, name: str, amount: int) -> str:
-    """Return the command, or the call from Python, with this cap in place of its own."""
+    """Return the command, or the Python call, with its value of this cap replaced."""
     flag, typed, end = FLAGS[name], command, ""
     cap = f"{flag} {_number(name, amount)}"
     if typed.endswith(")"):
@@ -148,14 +148,14 @@ def with_cap(command: str, name: str, amount: int) -> str:
 
 
 def _typed(command: str, flag: str) -> str:
-    """Return a pattern for a cap as it stands in a command, or in a call from Python."""
+    """Return a pattern for a cap as written in a command or in a Python call."""
     if command.endswith(")"):
         return flag.removeprefix("--").replace("-", "_") + r"=[\d.]+"
     return rf"{flag}[= ]\S+"
 
 
 def _number(name: str, amount: int) -> str:
-    """Format an amount as its flag takes it."""
+    """Format an amount as its command-line option expects it."""
     return f"{amount / 1e6:.6f}".rstrip("0").rstrip(".") if name == "cost_micro" else str(amount)
 
 

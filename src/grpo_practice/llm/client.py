@@ -1,4 +1,4 @@
-"""The client of one endpoint: a request becomes a reply, with retries."""
+"""Client of one endpoint: sends a request, with retries, and returns the reply."""
 
 import asyncio
 from collections.abc import Callable
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     import httpx
 
 _POSTPONED = 3
-"""Requests in a row, at least, that are put off for hours before the run is stopped."""
+"""Fewest consecutive requests that the endpoint must defer for hours before the run is stopped."""
 
 _NOTABLE = 0.25
-"""Part of the limit from which the size of a reply is told."""
+"""Share of the size limit above which a notice reports the size of a reply."""
 
 
 @dataclass(slots=True)
@@ -51,19 +51,19 @@ class _Call:
     deadline_s: float
     """Deadline of one try."""
     own_limit: bool
-    """Whether that deadline is the caller's; reaching it is then no fault of the endpoint."""
+    """Whether that deadline is the caller's; missing it is then not the endpoint's fault."""
     since: float = 0.0
-    """Earliest time of the next try: the end of what it has waited for."""
+    """Earliest time of the next try: the end of the last wait."""
     sent: int = 0
     place: int = 0
-    """Number of requests that the client had sent with the last try."""
+    """Number of requests that the client had sent by the last try."""
     maybe_paid: bool = False
     warned: bool = False
-    """Whether an answer came that gets one more try only."""
-    # All that follows is about the last try.
+    """Whether an answer came that permits only one more try."""
+    # All fields below are about the last try.
     price: Price | None = None
     cuts: int = 0
-    """Value of the limit's `cuts` when it was sent."""
+    """Value of the limit's `cuts` when the try was sent."""
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
@@ -72,17 +72,19 @@ class _Call:
 class Client:
     """A client of one endpoint, with as many requests in flight as `limit` allows.
 
-    All retries happen here and nowhere else. Once the endpoint has refused us for good, every
-    further `send` raises at once, also those that wait for a slot or for their next try: a
-    refused key costs the requests in flight and no more.
+    All retries happen here and nowhere else. Once the endpoint has rejected us for good, every
+    further
+    `send` raises immediately, including those waiting for a slot or for their next try: a rejected
+    key
+    costs no more than the requests in flight.
 
     Args:
-        endpoint: Address and what goes with a request.
-        limit: Concurrency, which may be shared with other clients.
-        notice: Called once for each thing a person should know.
-        admission: Gate of every try; shared by all clients of a command.
-        transport: Replaces the network (the simulated endpoint, the tests).
-        sleep: Waits between tries and for an endpoint that asked for it.
+        endpoint: Address, and settings sent with each request.
+        limit: Concurrency limit, which other clients may share.
+        notice: Called once for each fact that a person should know.
+        admission: Gate of every try, shared by all clients of a command.
+        transport: Replaces the network (for the simulated endpoint and the tests).
+        sleep: Waits between tries and for an endpoint that asked for a wait.
     """
 
     def __init__(
@@ -100,7 +102,8 @@ class Client:
         self._notice = notice
         self._admission = admission or Admission()
         self._sleep = sleep
-        # As many connections as slots: with fewer, requests would wait within their deadline.
+        # As many connections as slots: with fewer, requests would wait for one within their
+        # deadline.
         self._http = Http(endpoint, limit.n, transport)
         if self._http.at_once < limit.n:
             notice(fewer_notice(host(endpoint.base_url), self._http.at_once, limit.n))
@@ -128,21 +131,22 @@ class Client:
     async def send(
         self, request: Request, *, limit_s: float | None = None, priority: int = STUDENT
     ) -> Reply:
-        """Return the endpoint's reply, secrets replaced.
+        """Send a request and return the endpoint's reply, with secrets redacted.
 
         Args:
-            request: Request, which is adapted on the wire to what the endpoint takes.
-            limit_s: Seconds that the caller has for the answered try. Waits for a slot, for the
-                endpoint, between tries and for tries that failed do not count.
-            priority: Lower goes first.
+            request: The request, which is adapted to the settings that the endpoint accepts.
+            limit_s: Seconds that the caller allows for the successful try. Failed tries and waits
+                for a slot, for the endpoint and between tries do not count.
+            priority: A lower number is served first.
 
         Raises:
             TimeoutError: `limit_s` was reached; the request may have been billed.
             EndpointError: This request got no usable answer.
-            EndpointRefusedError: No request will.
+            EndpointRefusedError: The endpoint rejects all requests.
 
-        If anything but an `EndpointError` ends a request that was sent, a cancellation too, its
-        cause is an `EndpointError` with what is known of the tries.
+        If any error other than an `EndpointError`, including a cancellation, ends a request that
+        was sent,
+        its cause is an `EndpointError` with the facts known about the tries.
         """
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a request")
@@ -152,13 +156,13 @@ class Client:
         try:
             return await self._retried(call)
         except BaseException as e:
-            # The ledger reads the cause: a cancelled request may have been
-            # paid, and goes on record.
+            # The ledger reads the cause: a cancelled request may have been billed and must be
+            # recorded.
             if call.sent and not isinstance(e, EndpointError):
                 e.__cause__ = _endpoint_error(e, call)
             if isinstance(e, EndpointRefusedError):
-                # Before it leaves: the error cancels the siblings, whose
-                # replies may be paid already.
+                # Land before raising: the error cancels the other tasks, whose replies may
+                # already be billed.
                 await self._admission.land(e)
             raise
 
@@ -166,11 +170,12 @@ class Client:
         try:
             return await self._try(call)
         except AgainError as e:
-            first = [e]  # tenacity starts here only: it costs more than a whole try
+            # Use tenacity only from here on: it costs more than a whole try.
+            first = [e]
 
         async def again() -> Reply:
             if first:
-                raise first.pop()  # counts as a try, and is followed by a wait
+                raise first.pop()  # counts as a try and causes a wait
             return await self._try(call)
 
         async def rest(seconds: float) -> None:
@@ -194,7 +199,7 @@ class Client:
             raise self._final(e.retry.error, call) from None
 
     async def _try(self, call: _Call) -> Reply:
-        """Try once, and again only to adapt the request to the endpoint."""
+        """Try once; repeat only to adapt the request to the endpoint."""
         while True:
             body = self._bodies.body(call.request)
             async with self._streams.turn():
@@ -211,71 +216,74 @@ class Client:
                     raise self._final(error, call)
 
     async def _exchange(self, call: _Call, body: dict[str, Any]) -> Response | ConnectionFailure:
-        """Post the body once all waits are over."""
+        """Post the body after all waits are over."""
         content = encode_body(body)
         while True:
-            # Before the slot: who waits for a closed address must not hold what others could use.
+            # Wait before taking a slot: a request for a closed address must not block others.
             call.since = await self._address.opened(call.since, self._sleep)
             async with self._limit.slot(call.priority):
                 self._raise_refusal()
-                if not self._address.takes(call.since):  # it was closed during the wait for a slot
+                # It may have closed during the wait for a slot.
+                if not self._address.takes(call.since):
                     continue
                 ask = self._ask(call, len(content))
                 tokens = self._admission.account.estimate(ask).tokens
-                # After the slot: a turn is a time to start, and would be
-                # over by the time a slot is free.
+                # Take the turn after the slot: a turn is a start time, which would have passed
+                # by the time a slot is free.
                 await self._rate.turn(tokens, call.priority, self._sleep)
-                # Last of all waits: from here on it is reserved from the
-                # caps, and a stop waits for it.
+                # Enter last: from here on, an amount is reserved from the caps and a stop waits
+                # for it.
                 async with self._admission.enter(ask) as tried:
-                    self._raise_refusal()  # again: it may have come while this one waited
-                    if not self._address.takes(call.since):  # and so may this
+                    # Check both again, since either may have changed during the last waits.
+                    self._raise_refusal()
+                    if not self._address.takes(call.since):
                         continue
                     response = await self._post(call, content, tried)
                 self._rate.came_to(tried.came_to.tokens, tokens)
                 return response
 
     async def _post(self, call: _Call, content: bytes, tried: Try) -> Response | ConnectionFailure:
-        """Post the body, and note on the call what is known of it."""
+        """Post the body and record the outcome on the call."""
         call.cuts, call.under_way = self._limit.cuts, True
-        # Before the await: a request that is cancelled in flight counts, since it may be billed.
+        # Count before the await: a request cancelled in flight may be billed.
         tried.sent()
         call.sent += 1
         call.place = self._streams.sent()
         start = now()
         try:
-            # Over the whole exchange: each byte of a server that drips resets a read timeout.
+            # Cover the whole exchange: a server that sends byte by byte resets a read timeout
+            # each time.
             async with asyncio.timeout(call.deadline_s):
                 response, begun = await self._http.post(content)
         except TimeoutError:
             if call.own_limit:
-                # No retry: the caller's time is over.
+                # No retry: the caller has no time left.
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
             text = f"{call.deadline_s:g} s are over"
-            # True: the request was sent whole, so it may have been billed.
+            # True, since the whole request was sent and may have been billed.
             response, begun = ConnectionFailure("deadline", text, shown_url(self._http.url)), True
         call.seconds, call.under_way = now() - start, False
         call.status = response.status if isinstance(response, Response) else None
-        # Whichever try began to be answered; a later failure takes nothing back.
+        # Keep it once any try began to be answered: a later failure does not undo the bill.
         call.maybe_paid |= begun
         if begun and isinstance(response, Response) and isinstance(response.body, dict):
             tried.answered(read_usage(response.body.get("usage")))
         elif not begun and not (
             isinstance(response, ConnectionFailure) and response.kind == "cut"
-        ):  # a request that was cut may have been billed in full
+        ):  # one that was cut off may have been billed in full
             tried.refused()
         return response
 
     def _read(
         self, call: _Call, response: Response | ConnectionFailure, body: dict[str, Any]
     ) -> Reply | RetryDecision:
-        """Return the reply in an answer, or what to do without one; adjust the limits."""
+        """Return the reply or the decision how to proceed without one; adjust the limits."""
         if isinstance(response, ConnectionFailure):
-            if response.kind == "oversize":  # an endpoint that answers too much does answer
+            if response.kind == "oversize":  # too large an answer is still an answer
                 self._answered = True
             return decide_broken(response, answered=self._answered)
-        # An error is an answer, too: from now on a failed connection is a passing fault, and does
-        # not mean that base_url is wrong.
+        # An error is also an answer. From now on, a failed connection is a temporary fault and
+        # no sign of a wrong base_url.
         self._answered = True
         decision = decide(
             response,
@@ -305,7 +313,7 @@ class Client:
         return priced(reply, call.price)
 
     def _tell_of_size(self, model: str, response: Response, reply: Reply) -> None:
-        """Tell a person once that replies come near the limit of their size."""
+        """Notify a person, once, if replies approach the size limit."""
         most, size = self._endpoint.max_reply_bytes, len(response.text)
         if self._told_of_size or size < most * _NOTABLE:
             return
@@ -317,16 +325,16 @@ class Client:
         )
 
     def _postpone(self, decision: Fail, after_s: float) -> Fail:
-        """Fail the one request, or stop the run when the endpoint puts every request off."""
+        """Fail this request, or stop the run if the endpoint defers every request."""
         self._postponed += 1
-        # Requests in flight together may all be put off at once; each answer sets the count to 0.
+        # Concurrent requests may all be deferred together; each reply resets the count to 0.
         if self._postponed < max(_POSTPONED, self._limit.held):
             return decision
         hint = f"run the same command again in {in_words(after_s)}"
         return Fail(EndpointRefusedError(str(decision.error), hint=hint))
 
     def _ask(self, call: _Call, size: int) -> Ask:
-        """Return what the admission has to know of a try."""
+        """Describe a try for the admission."""
         model, most = call.request.model, call.request.params.get("max_tokens")
         call.price = self._endpoint.price(model, self._http.url)
         return Ask(model, size, most if isinstance(most, int) else None, call.price)
@@ -340,7 +348,7 @@ class Client:
     def _final(
         self, error: EndpointError | EndpointRefusedError, call: _Call
     ) -> EndpointError | EndpointRefusedError:
-        """Return the error with what is known of the call, and remember a refusal."""
+        """Complete the error with facts about the call, and remember a rejection."""
         if isinstance(error, EndpointRefusedError):
             self._refusal = error
         else:
@@ -350,12 +358,13 @@ class Client:
     def _raise_refusal(self) -> None:
         if self._refusal is not None:
             refusal = self._refusal
-            # A new one for each caller: `send` gives the error a cause, which is the caller's own.
+            # Raise a new error for each caller, because `send` sets its cause, which is specific
+            # to the caller.
             raise EndpointRefusedError(str(refusal), hint=refusal.hint, broken=refusal.broken)
 
 
 def _endpoint_error(error: BaseException, call: _Call) -> EndpointError:
-    """Return what is known of the tries of a request that was ended by another error."""
+    """Return an error with the facts known about a request that another error ended."""
     lost = EndpointError(
         str(error) or "it was cancelled",
         maybe_paid=call.maybe_paid or call.under_way,

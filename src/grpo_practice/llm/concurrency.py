@@ -1,4 +1,4 @@
-"""Concurrency limit of an endpoint: a window of requests in flight, by priority."""
+"""Concurrency limit of an endpoint: a window of requests in flight, granted by priority."""
 
 import asyncio
 import heapq
@@ -14,25 +14,31 @@ LATER = 2
 """Priority of the calls that play rollouts of the next step."""
 
 START = 16
-"""First window: a refused key costs no more than these requests."""
+"""Initial window: a rejected key costs no more than this number of requests."""
 GROWTH_S = 0.5
 """Seconds between two doublings of a window that was never cut."""
 AT_ONCE = 32
-"""Number admitted in one turn of the event loop, so that nothing else waits for all of them."""
+"""Maximum number of requests admitted in one turn of the event loop, so that other tasks get
+theirs.
+"""
 PROOF = 8
-"""Number of requests that come back before a window that was cut grows by one."""
+"""Number of requests that must return before a window that was cut grows by one."""
 
 
 class Limit:
     """A window of slots, granted by lowest priority number, then first come, first served.
 
-    A waiter that is cancelled holds nothing and delays nobody.
+    A cancelled waiter holds no slot and delays nobody.
 
-    The window finds out how much the endpoint takes, and doubles every `GROWTH_S` while somebody
-    waits, up to `n`, until a server says "too many" and `cut` halves it. The capacity then lies
-    between the half and the whole, so it grows by one, once `PROOF` requests have come back: a
-    slow or small server is overstepped rarely and by one request, and a fast one that says "too
-    many" for no reason is not held down. Without waiters the window is not tested and stays.
+    The window discovers how many requests the endpoint takes. While requests are waiting, it
+    doubles
+    every `GROWTH_S`, up to `n`, until the server says "too many" and `cut` halves it. The capacity
+    then
+    lies between the half and the whole, so the window grows by one whenever `PROOF` requests have
+    returned: a slow or small server is overloaded rarely and by only one request, and a fast one
+    that
+    says "too many" without reason is not slowed down for long. Without waiters, the window is not
+    tested and stays the same.
     """
 
     def __init__(self, n: int) -> None:
@@ -48,11 +54,11 @@ class Limit:
         self._growth: asyncio.TimerHandle | None = None
         self._more: asyncio.Handle | None = None
         self._back = 0
-        """Number of slots given back since the window last changed."""
+        """Number of slots returned since the window last changed."""
 
     @asynccontextmanager
     async def slot(self, priority: int = STUDENT) -> AsyncIterator[None]:
-        """Hold one of the slots for the block."""
+        """Hold one of the slots while in the block."""
         await self._take(priority)
         try:
             yield
@@ -60,42 +66,45 @@ class Limit:
             self._give()
 
     def lower(self, n: int) -> None:
-        """Let no more than `n` in at once; who is in already stays."""
+        """Lower the maximum to `n`; requests already in flight keep their slots."""
         self.n = min(self.n, n)
         self.window = min(self.window, self.n)
 
     def cut(self, cuts: int) -> None:
-        """Halve the window, after a server said "too many"; never below one.
+        """Halve the window after the server said "too many"; it stays at least one.
 
         Args:
-            cuts: Value of `cuts` when the rejected request was sent. Requests sent before the last
-                cut say nothing about the window since, so that one wave cuts once.
+            cuts: Value of `cuts` when the rejected request was sent. Requests sent before the
+                last cut reveal nothing about the present window, so one wave cuts only once.
         """
         if cuts != self.cuts:
             return
         self.cuts += 1
-        # Rounded up, so that it never reaches 0, which nothing could raise again.
+        # Round up, so that the window never reaches 0, from which it could not grow.
         self.window = (self.window + 1) // 2
-        self._back = -self.held  # those in flight prove nothing about the new window
+        # Requests in flight prove nothing about the new window.
+        self._back = -self.held
         if self._growth is not None:
-            # A doubling that is due would undo the cut.
+            # A pending doubling would undo the cut.
             self._growth.cancel()
             self._growth = None
         self._let_in()
 
     async def _take(self, priority: int) -> None:
-        # Not past those who wait, whatever is free: the window may have grown a moment ago.
+        # Do not overtake waiting requests even if a slot is free: the window may have just
+        # grown.
         if self.held < self.window and not self._waiting:
             self.held += 1
             return
         granted = asyncio.get_running_loop().create_future()
-        # The turn keeps equal priorities in order, and heapq from comparing futures.
+        # The turn keeps equal priorities in order and stops heapq from comparing futures.
         heapq.heappush(self._waiting, (priority, next(self._turn), granted))
         self._let_in()
         try:
             await granted
         except asyncio.CancelledError:
-            if not granted.cancelled():  # granted before the cancellation arrived: else it leaks
+            # Granted before the cancellation arrived: without this, the slot would leak.
+            if not granted.cancelled():
                 self._give()
             raise
 
@@ -107,11 +116,11 @@ class Limit:
         self._let_in()
 
     def _let_in(self) -> None:
-        """Grant the free slots; while somebody is left waiting, let the window grow."""
+        """Grant the free slots; if requests are still waiting, let the window grow."""
         last = self.held + AT_ONCE
         while self._waiting:
             _, _, first = self._waiting[0]
-            # Cancelled while it waited: a heap gives up its first item only.
+            # Cancelled while waiting: a heap can remove only its first item.
             if first.done():
                 heapq.heappop(self._waiting)
             elif self.held < min(self.window, last):

@@ -1,4 +1,4 @@
-"""aiohttp's connections, without what an odd or hostile server may do with them."""
+"""aiohttp connections, hardened against the behaviour of odd or hostile servers."""
 
 import asyncio
 import itertools
@@ -16,23 +16,26 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 MOST_INTERIM = 32
-"""Interim answers (100 Continue, 103 Early Hints) to one request that are read over."""
+"""Maximum number of interim answers (100 Continue, 103 Early Hints) skipped per request."""
 
 REST_S = 0.25
 """Seconds between the end of an answer and the next request on its connection."""
 MOST_RESTING = 32
-"""TLS connections that rest at once, since each is an open file; above it, the oldest is used."""
+"""Maximum number of resting TLS connections, each of which is an open file; beyond it, the oldest
+is
+used.
+"""
 
 
 class FewInterim(aiohttp.ClientResponse):
-    """aiohttp's response, which reads over interim answers without end."""
+    """An aiohttp response that limits interim answers; aiohttp itself skips any number of them."""
 
     @override
     async def start(self, connection: Connection) -> Self:
-        """Read the head of the answer.
+        """Read the status line and headers of the answer.
 
         Raises:
-            ClientPayloadError: More than `MOST_INTERIM` interim answers came before it.
+            ClientPayloadError: More than `MOST_INTERIM` interim answers preceded it.
         """
         protocol = connection.protocol
         assert protocol is not None, "the connection is open"
@@ -43,7 +46,7 @@ class FewInterim(aiohttp.ClientResponse):
                 raise aiohttp.ClientPayloadError(f"more than {MOST_INTERIM} interim answers")
             return await read()
 
-        # On the connection's reader, for this request: aiohttp counts them nowhere.
+        # Wrap the connection's reader for this request, because aiohttp does not count them.
         protocol.read = counted  # type: ignore[method-assign]
         try:
             await super().start(connection)
@@ -53,14 +56,16 @@ class FewInterim(aiohttp.ClientResponse):
 
 
 class QuietConnector(aiohttp.TCPConnector):
-    """A pool of connections on which nothing has come since they were last used.
+    """A pool that reuses a connection only if nothing has arrived on it since its last use.
 
-    Once a server has sent a reply that nobody asked for, no connection is used twice. Without TLS,
-    there are never more connections than requests at once: a server may have a thread for each.
+    Once a server has sent an unrequested reply, no connection is used twice. Without TLS, the
+    number
+    of connections never exceeds that of concurrent requests, since a server may have a thread for
+    each.
     """
 
     def __init__(self, ssl: "SSLContext", kept_s: float) -> None:
-        # No limit here: a wait for it would count as time to connect.
+        # No limit here: waiting for a connection would count as time to connect.
         super().__init__(ssl=ssl, limit=0, keepalive_timeout=kept_s)
         self._resting = dict["ResponseHandler", tuple["ConnectionKey", asyncio.TimerHandle]]()
 
@@ -71,8 +76,9 @@ class QuietConnector(aiohttp.TCPConnector):
         if should_close or protocol.should_close or self._force_close:
             super()._release(key, protocol, should_close=True)
             return
-        # A second reply that comes once the next request was sent cannot be told from its own, so
-        # that one has to wait. A timer: what came before its end has been read by then.
+        # A second reply that arrives after the next request cannot be told from that request's
+        # reply, so the connection rests first. Use a timer: everything that arrived before it
+        # fires has been read.
         self._resting[protocol] = key, self._loop.call_later(REST_S, self._rested, protocol)
         if len(self._resting) > MOST_RESTING:
             self._rested(next(iter(self._resting)))
@@ -80,13 +86,13 @@ class QuietConnector(aiohttp.TCPConnector):
     def _rested(self, protocol: "ResponseHandler", *, should_close: bool = False) -> None:
         key, timer = self._resting.pop(protocol)
         timer.cancel()
-        # Next time, the second reply may come later.
+        # Stop all reuse: next time, the second reply may arrive later.
         self._force_close |= bool(protocol._buffer)
         super()._release(key, protocol, should_close=should_close)
 
     @override
     async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> Connection | None:
-        # Whatever came meanwhile would be taken for the answer to the next request.
+        # Data that arrived in the meantime would be taken for the next request's answer.
         while connection := await super()._get(key, traces):
             protocol = connection.protocol
             if protocol is not None and not protocol.should_close:
@@ -94,7 +100,7 @@ class QuietConnector(aiohttp.TCPConnector):
             self._force_close |= protocol is not None and bool(protocol._buffer)
             connection.close()
         if connection is None and not key.is_ssl:
-            # A new connection costs less than one more at a server with few threads.
+            # A new connection costs less than an additional one at a server with few threads.
             oldest = next((p for p, (of, _) in self._resting.items() if of == key), None)
             if oldest is not None:
                 self._rested(oldest, should_close=True)

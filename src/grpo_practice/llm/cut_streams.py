@@ -1,4 +1,4 @@
-"""Streams that ended before the model was done."""
+"""Detects streams that ended before the model was done."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,37 +10,43 @@ from grpo_practice.llm.retry_policy import Retry, decide_cut
 
 
 class CutStreams:
-    """Tells streams that were cut from those of an endpoint that never sends a finish reason.
+    """Distinguishes streams that were cut off from an endpoint that never sends a finish reason.
 
-    Some servers cut a reply when another request arrives. If a reply with content and without a
-    finish reason came while no other request was sent, none of ours cut it: the endpoint sends no
-    reasons, until it does. To learn that, requests are sent one at a time if they have to be.
+    Some servers cut off a reply when another request arrives. If a reply has content but no finish
+    reason, and no other request was sent in the meantime, none of our requests cut it off: the
+    endpoint
+    sends no reasons, unless it does so later. To find out, requests are sent one at a time if
+    necessary.
     """
 
     def __init__(self) -> None:
         self._sent = 0
         self._finishes: bool | None = None
-        """Whether the endpoint sends finish reasons; None while it is unknown."""
+        """Whether the endpoint sends finish reasons; None while unknown."""
         self._alone: asyncio.Lock | None = None
-        """Lock for one request at a time; None unless a stream may have been cut."""
+        """Lock for one request at a time; None unless a stream may have been cut off."""
 
     @asynccontextmanager
     async def turn(self) -> AsyncIterator[None]:
-        """Wait until a request may be sent, and keep others waiting if it has to be alone."""
+        """Wait until a request may be sent, and make others wait if it must be the only one."""
         if self._alone is not None:
             async with self._alone:
-                if self._alone is not None:  # again: the one before may have shown it
+                # The previous request may have settled it.
+                if self._alone is not None:
                     yield
                     return
         yield
 
     def sent(self) -> int:
-        """Count a request; return how many were sent until now."""
+        """Count a request; return the number sent so far."""
         self._sent += 1
         return self._sent
 
     def decide(self, reply: Reply, answer: Response, sent: int) -> Retry | None:
-        """Decide what a reply leads to, given `sent` of its request; None if it is whole."""
+        """Decide whether to retry after a reply; None if the reply is complete.
+
+        `sent` is the return value of the method `sent` for its request.
+        """
         cut = reply.is_cut
         if is_stream(answer.headers):
             if reply.finish is not None:

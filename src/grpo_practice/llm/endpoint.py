@@ -1,4 +1,4 @@
-"""An endpoint: where requests go, and what goes with them without changing an answer."""
+"""An endpoint: its address, and the request settings that do not affect an answer."""
 
 import json
 import os
@@ -17,10 +17,10 @@ from grpo_practice.text import is_web_address
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI-compatible endpoint; the process's redactor knows its secrets.
+    """An OpenAI-compatible endpoint; its secrets are registered with the process's redactor.
 
     Raises:
-        ConfigError: The URL is not http(s), or a header cannot be sent as it is.
+        ConfigError: The URL is not http(s), or a header contains characters that cannot be sent.
     """
 
     base_url: str = field(repr=False)
@@ -35,21 +35,21 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     max_tries: int = 5
     limit_name: str = "max_tokens"
-    """Name that `max_tokens` is sent under, until the endpoint asks for the other one."""
+    """Name under which `max_tokens` is sent, until the endpoint asks for the other one."""
     send_seed: bool = True
     stream: bool = False
-    """Whether replies are streamed, so that no proxy takes a long one for a dead connection."""
+    """Whether replies are streamed, so that no proxy closes the connection during a long one."""
     stream_usage: bool = True
-    """Whether streams are asked for token counts, which they lack otherwise."""
+    """Whether token counts are requested for streams, which otherwise lack them."""
     max_reply_bytes: int = DEFAULT_MIB * MEBIBYTE
-    """Limit of one reply, unpacked."""
+    """Maximum size of one reply, unpacked."""
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     """Limit for requests and replies together."""
     key_name: str = "agent.model.model_provider.api_key"
-    """Environment variable or config key that the API key comes from, for messages."""
+    """Environment variable or config key that the API key is read from, for messages."""
     price: Callable[[str, str], Price | None] = field(default=unpriced, repr=False, compare=False)
-    """Function from model and URL to the price; None where it is unknown."""
+    """Function from model and URL to the price; None if the price is unknown."""
 
     def __post_init__(self) -> None:
         redactor.know([self.api_key or "", *self.headers.values(), *self.query.values()])
@@ -76,15 +76,16 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
-        """Whether requests carry a key; any header, query or login of the user's may be one."""
+        """Whether requests carry a key; any header, query or login of the user may be one."""
         login = "@" in urlsplit(self.base_url).netloc
         return bool(self.api_key or self.headers or self.query or login)
 
     @property
     def address(self) -> str:
-        """Everything but the API key that may select the model which answers, secrets included.
+        """Everything except the API key that may select the model that answers, secrets included.
 
-        Keys are renewed; a gateway selects by URL, by header or by query.
+        A gateway selects by URL, by header or by query. The API key is excluded because keys are
+        renewed.
         """
         headers = sorted((name.lower(), value) for name, value in self.headers.items())
         return json.dumps([self.base_url, headers, sorted(self.query.items())])
@@ -99,7 +100,7 @@ class Endpoint:
 
 
 def shown_url(url: str) -> str:
-    """Return the URL without user info, query and fragment, which may hold secrets."""
+    """Return the URL without user info, query and fragment, which may contain secrets."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
@@ -110,13 +111,13 @@ def host(url: str) -> str:
 
 
 def place(url: str) -> str:
-    """Return the URL's host name and, where it has one, port: who answered there."""
+    """Return the URL's host name and, if it has one, its port, to identify who answered."""
     parts = urlsplit(url)
     return f"{parts.hostname or ''}:{parts.port}" if parts.port else parts.hostname or ""
 
 
 def environment_proxy(url: str) -> str:
-    """Return the environment's proxy for the URL, which may hold a login; '' without one."""
+    """Return the environment's proxy for the URL, perhaps with a login; '' if there is no proxy."""
     if proxy_bypass(host(url)):
         return ""
     proxies = getproxies()
@@ -124,20 +125,20 @@ def environment_proxy(url: str) -> str:
 
 
 def proxy_of(url: str) -> str:
-    """Return the environment's proxy for the URL, without its login; '' without one."""
+    """Return the environment's proxy for the URL, without its login; '' if there is no proxy."""
     return urlsplit(environment_proxy(url)).netloc.rpartition("@")[2]
 
 
 def refuse_socks(url: str, proxy: str) -> None:
-    """Raise ConfigError if that proxy of the environment, the one for the URL, speaks SOCKS.
+    """Raise ConfigError if `proxy`, the environment's proxy for the URL, is a SOCKS proxy.
 
-    The HTTP library would send it the request as plain HTTP, and the key with it.
+    The HTTP library would send it the request, including the key, as plain HTTP.
     """
     parts = urlsplit(proxy)
     if not parts.scheme.lower().startswith("socks"):
         return
     names = (f"{urlsplit(url).scheme}_proxy", "all_proxy")
-    # As they are written there: both cases are read.
+    # Use the spelling found in the environment: upper and lower case are both read.
     given = [n for name in names for n in (name, name.upper()) if os.environ.get(n)]
     where = given[0] if given else "the system's settings"
     raise ConfigError(

@@ -1,6 +1,6 @@
-"""Error answers in the many spellings of OpenAI-compatible servers.
+"""Parses error answers, which OpenAI-compatible servers write in many different ways.
 
-The patterns match codes and words that are in use today; the status decides where none does.
+The patterns match codes and words in use today; if no pattern matches, the status decides.
 """
 
 import re
@@ -55,44 +55,44 @@ _NAMELESS = re.compile(
     r"|validation|values?|was|with|wrong|your|400|422",
     re.I,
 )
-"""Words that are said of any request."""
+"""Words that could describe any request."""
 
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """An error answer's own account of itself; '' for what it does not say."""
+    """The details that an error answer gives; '' for a missing one."""
 
     words: str
-    """Message, with that of the provider behind a router where it is given."""
+    """Message; for a router, includes the message of the provider behind it if there is one."""
     codes: str = ""
     """Code and type, one per line."""
     param: str = ""
-    """Body key it complains about."""
+    """Body key that the error complains about."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
     status: int | None = None
-    """HTTP status that the body claims."""
+    """HTTP status stated in the body."""
     n_ctx: int | None = None
-    """Tokens of the context window, as llama.cpp names them."""
+    """Context window in tokens, in llama.cpp's field."""
 
     @property
     def billing(self) -> bool:
-        """True when there is no money or quota left, so that waiting does not help."""
+        """True if no money or quota is left, so that waiting does not help."""
         return bool(_BILLING_CODE.search(self.codes) or _BILLING_WORDS.search(self.words))
 
     @property
     def overflow(self) -> bool:
-        """True when the request is longer than the model's context."""
+        """True if the request is longer than the model's context."""
         return bool(_OVERFLOW.search(f"{self.codes}\n{self.words}"))
 
     @property
     def context(self) -> int | None:
-        """Tokens of the model's context window, where it names them."""
+        """Context window of the model in tokens; None if the error does not state it."""
         found = _CONTEXT.search(self.words)
         return int(found[1].replace(",", "")) if found else self.n_ctx
 
     @property
     def moderated(self) -> bool:
-        """True when a content filter stopped the request."""
+        """True if a content filter blocked the request."""
         return (
             "flagged_input" in self.metadata
             or "reasons" in self.metadata
@@ -101,29 +101,29 @@ class ErrorBody:
 
     @property
     def no_model(self) -> bool:
-        """True when the endpoint does not have the model."""
+        """True if the endpoint does not have the model."""
         return bool(_NO_MODEL_CODE.search(self.codes) or _NO_MODEL_WORDS.search(self.words))
 
     @property
     def unsupported(self) -> bool:
-        """True when a body key, or any value of it but the default, is not taken."""
+        """True if a body key, or every value of it but the default, is rejected."""
         return bool(_UNSUPPORTED_CODE.search(self.codes) or _UNSUPPORTED_WORDS.search(self.words))
 
     @property
     def nameless(self) -> bool:
-        """True when it says that the request is wrong, and not where."""
+        """True if the error calls the request invalid without naming the place."""
         words = re.findall(r"\w+", self.words)
         return not self.param and all(_NAMELESS.fullmatch(word) for word in words)
 
     def blames(self, name: str) -> bool:
-        """Return True when the complaint is about the body key `name`."""
+        """Return True if the complaint is about the body key `name`."""
         if self.param:
             return self.param == name
         return re.search(rf"\b{name}\b", self.words) is not None
 
 
 def read_error(answer: Response) -> ErrorBody | None:
-    """Return the error that the answer carries; None for a 2xx without one."""
+    """Return the error in the answer; None for a 2xx without an error."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     error = _error_in(body) if isinstance(body, dict) else None
     if 200 <= answer.status < 300 and not error:
@@ -139,7 +139,7 @@ def read_error(answer: Response) -> ErrorBody | None:
 
 
 def _error_in(body: dict[str, Any]) -> Any:
-    """Return the error object, wherever the server puts it; None when there is none."""
+    """Return the error object from any place where servers put it; None if there is no error."""
     if body.get("error"):
         return body["error"]
     choices = body.get("choices")
@@ -168,7 +168,8 @@ def _from_object(error: dict[str, Any]) -> ErrorBody:
     return ErrorBody(
         words=": ".join(str(part) for part in (words or error, raw) if part),
         codes="\n".join(codes),
-        # `messages` of `messages.[0].content`; one router says "None" where it names no key.
+        # Take `messages` from `messages.[0].content`; one router writes "None" for a missing
+        # key.
         param=re.split(r"[.\[]", param)[0] if isinstance(param, str) and param != "None" else "",
         metadata=metadata,
         status=int(code) if re.fullmatch(r"[45]\d\d", code) else None,

@@ -1,4 +1,4 @@
-"""The only module that uses the HTTP libraries: a POST gives a response or a connection failure.
+"""The only module that uses the HTTP libraries: posts and returns a response or a failure.
 
 aiohttp is used because httpx's own pool loses slots when requests are cancelled and slows down
 with many connections. httpx reads the environment (proxies, certificates) once for each URL; the
@@ -46,22 +46,24 @@ if TYPE_CHECKING:
 
 _END = re.compile(rb"(?:\A|[\r\n])data: ?\[DONE\]\s*\Z")
 _TAIL = 64
-"""Bytes at the end of a stream that hold its last event."""
+"""Number of bytes at the end of a stream that contain its last event."""
 _CHUNK = 16 * 1024
 ERROR_BYTES = 2**20
-"""Bytes that are read of an error answer: its status says what to do, and its first words why."""
+"""Number of bytes that are read of an error answer: the status decides how to proceed, and the
+beginning of the body gives the reason.
+"""
 _LARGE = 2**20
-"""Bytes from which a body is decoded in a thread: all other requests would wait meanwhile."""
+"""Size in bytes above which a body is decoded in a thread, so that other requests need not wait."""
 KEPT_S = 5.0
-"""Seconds for which an idle connection is kept."""
+"""Seconds for which an idle connection is kept open."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
-"""Errors of a broken connection; ValueError for a malformed answer or a bad proxy."""
+"""Errors of a broken connection; ValueError for a malformed answer or an invalid proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenResponse:
-    """The head of an answer, and its body as it comes."""
+    """Status and headers of an answer, and its body in chunks as they arrive."""
 
     status: int
     headers: Mapping[str, str]
@@ -74,13 +76,13 @@ class OpenResponse:
 
 
 class Http:
-    """The connections to one endpoint, with room for that many requests at once, or for `at_once`.
+    """The connections to one endpoint, for up to `connections` concurrent requests, or `at_once`.
 
-    Proxies and certificates come from the environment, unless a `transport` is given.
+    Proxies and certificates are taken from the environment, unless a `transport` is given.
 
     Raises:
-        ConfigError: A proxy variable or the certificate file cannot be used, or the system does
-            not let a process have one more connection.
+        ConfigError: A proxy variable or the certificate file is invalid, or the system does not
+            permit the process another connection.
     """
 
     def __init__(
@@ -97,8 +99,9 @@ class Http:
                 f"the environment's network settings cannot be used: {type(e).__name__}: {e}",
                 hint="check SSL_CERT_FILE, SSL_CERT_DIR, HTTP_PROXY, HTTPS_PROXY and ALL_PROXY",
             ) from e
-        # No read timeout: the caller's deadline is over the whole request. Not `sock_connect`,
-        # which leaves out looking up the name; who waits for a free connection waits for `_room`.
+        # No read timeout, since the caller's deadline covers the whole request. `connect`
+        # instead of `sock_connect`, which excludes the name lookup. It does not count waiting
+        # for a free connection, which happens at `_room`.
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
@@ -107,7 +110,9 @@ class Http:
         self._send = self._sender()
         self._connections = descriptors.take(connections if transport is None else 0)
         self.at_once = connections if transport is not None else self._connections
-        """Requests that there is room for at once: fewer where the system lets no more be open."""
+        """Maximum number of concurrent requests; fewer than requested if the system limits open
+        files.
+        """
         self._room = asyncio.Semaphore(self.at_once)
 
     async def aclose(self) -> None:
@@ -117,7 +122,7 @@ class Http:
         await self._client.aclose()
 
     async def post(self, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
-        """Send it and read the answer to its end, secrets replaced; assemble a streamed one.
+        """Post the content and read the answer to its end, redacted; assemble a streamed one.
 
         Returns:
             Response or failure, and whether a 2xx began to arrive, which may have been billed.
@@ -132,16 +137,16 @@ class Http:
                     raw += chunk
                     if not begun and len(raw) > ERROR_BYTES:
                         break
-                    # Only in its tail: all of it, for each chunk, takes time
-                    # with the square of its length.
+                    # Search only the tail: searching everything for each chunk would take
+                    # quadratic time.
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):
                         break  # some servers leave the connection open
         except BREAKS as e:
             lost = connection_failure(e, self._where)
-            # An answer came that is not HTTP: behind it, one may have been written and billed.
+            # The answer is not HTTP, but the server may have generated and billed one after it.
             begun |= any(isinstance(cause, BadStatusLine) for cause in _causes(e))
-            # A stream may have come to its end before the connection
-            # broke: its body is tried first.
+            # A stream may have been complete before the connection broke, so its body is tried
+            # first.
             if not streamed:
                 return lost, begun
         read, whole = _read_stream if streamed else read_json, bytes(raw)
@@ -153,33 +158,34 @@ class Http:
         return Response(response.status, _lowered(response.headers), text, body, self._where), begun
 
     def opened(self, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
-        """Send it; the body is neither read ahead nor redacted.
+        """Post the content; the body is neither read in advance nor redacted.
 
         Raises one of `BREAKS`, also while the body is read.
         """
         return self._send(content)
 
     def _sender(self) -> Callable[[bytes], AbstractAsyncContextManager[OpenResponse]]:
-        """Return a function that posts a body, with the equal part of every request prepared."""
+        """Return a function that posts a body; the common part of all requests is prepared here."""
         bare, auth = httpx.URL(self.url), None
-        if bare.userinfo:  # aiohttp takes a login in the URL or in a header, not both
+        # aiohttp accepts a login in the URL or in a header, but not in both.
+        if bare.userinfo:
             auth = httpx.BasicAuth(bare.username, bare.password)
             bare = bare.copy_with(userinfo=b"")
         request = self._client.build_request("POST", bare)
         if auth is not None:
             request = next(auth.auth_flow(request))
-        del request.headers["content-length"]  # of this empty one
-        # httpx decides the proxy for a URL here, and has no public name for it.
+        del request.headers["content-length"]  # that of the empty body
+        # httpx chooses the proxy for a URL here and offers no public name for it.
         transport = self._client._transport_for_url(bare)
         if isinstance(transport, AiohttpTransport):
             if not self._own_encodings:
-                del request.headers["accept-encoding"]  # aiohttp names those it can read
+                del request.headers["accept-encoding"]  # aiohttp announces those it can decode
             proxy = transport.proxy
             if proxy is not None:
                 refuse_socks(self.url, str(proxy.url))
             options = {
                 "headers": dict(request.headers),
-                # A redirect would take the key to another host.
+                # A redirect would send the key to another host.
                 "allow_redirects": False,
                 "timeout": self._patience,
                 "proxy": str(proxy.url) if proxy else None,
@@ -195,14 +201,16 @@ class Http:
     ) -> AsyncIterator[OpenResponse]:
         """Post the content over the network."""
         if not isinstance(transport.client, aiohttp.ClientSession):
-            # Not in __init__: a session belongs to the event loop that runs when it is made.
-            # Its own, since the transport's reuses any connection.
+            # Not in __init__: a session belongs to the event loop in which it is created. The
+            # transport's own session is replaced because it reuses connections without our
+            # checks.
             transport.client = aiohttp.ClientSession(
                 connector=QuietConnector(transport.ssl_context, KEPT_S),
                 response_class=FewInterim,
             )
         async with self._room, transport.client.post(url, data=content, **options) as response:
-            # aiohttp unpacks as much as is read, and no more: a bomb stays packed behind the limit.
+            # aiohttp unpacks only as much as is read, so a compression bomb beyond the limit
+            # stays packed.
             body = response.content
             chunks = LimitedChunks(
                 body.iter_chunked(_CHUNK), self._most, lambda: body.total_raw_bytes
@@ -211,9 +219,9 @@ class Http:
 
 
 def certificates() -> ssl.SSLContext:
-    """Return the trusted certificates of the environment, or raise the OSError of a file it names.
+    """Return the environment's trusted certificates; raise OSError for an unreadable file.
 
-    They are read once: that blocks the event loop for a tenth of a second.
+    They are cached, because reading them blocks the event loop for a tenth of a second.
     """
     return _certificates(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
 
@@ -227,7 +235,7 @@ def _certificates(*_: str | None) -> ssl.SSLContext:
 async def _through(
     transport: httpx.AsyncBaseTransport, request: httpx.Request, most: int, content: bytes
 ) -> AsyncIterator[OpenResponse]:
-    """Send the request with that content through a transport that was given."""
+    """Send the request with this content through the given transport."""
     whole = httpx.Request("POST", request.url, headers=request.headers, content=content)
     response = await transport.handle_async_request(whole)
     try:
@@ -239,7 +247,7 @@ async def _through(
 
 
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers by their names in lower case, secrets replaced."""
+    """Return the headers with lower-case names and secrets redacted."""
     lowered = dict[str, str]()
     for name, value in headers.items():
         key = name.lower()
@@ -258,13 +266,13 @@ def chat_url(endpoint: Endpoint) -> httpx.URL:
 
 
 def _read_stream(raw: bytes) -> tuple[str, Any] | None:
-    """Return the body in server-sent events as `read_json` does; None when it was cut."""
+    """Return the body in server-sent events, as `read_json` does; None if it was cut off."""
     body = streamed_body(raw)
     return None if body is None else (redactor.text(json.dumps(body)), redactor.value(body))
 
 
 def streamed_body(raw: bytes, choice: int | None = None) -> Any:
-    """Return the body in server-sent events; None when it was cut, or is no text.
+    """Return the body in server-sent events; None if it was cut off or is not text.
 
     See `assemble` for `choice`.
     """
@@ -278,15 +286,19 @@ def streamed_body(raw: bytes, choice: int | None = None) -> Any:
 
 
 def _characters(raw: bytes) -> Iterator[bytes]:
-    """Yield UTF-8, or raise ValueError, a little at a time, and the end of its last event."""
-    decoder = codecs.getincrementaldecoder("utf-8")()  # it may be cut inside a character
+    """Yield the text as UTF-8 in small pieces, then the end of its last event.
+
+    Raises:
+        ValueError: The bytes are not UTF-8.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()  # the data may end inside a character
     for at in range(0, len(raw), _CHUNK):
         yield decoder.decode(raw[at : at + _CHUNK]).encode()
-    yield b"\n\n"  # the last event ends where the stream does
+    yield b"\n\n"  # the stream may end without closing its last event
 
 
 def connection_failure(error: Exception, where: str) -> ConnectionFailure:
-    """Return what one of `BREAKS` says about the connection to `where`."""
+    """Translate one of `BREAKS` into a failure of the connection to `where`."""
     if isinstance(error, OversizeError):
         return ConnectionFailure("oversize", str(error), where)
     causes = _causes(error)
@@ -294,9 +306,9 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     if any(isinstance(e, BadStatusLine) for e in causes):
         what = "it is not HTTP, or a body was longer than its Content-Length says"
         return ConnectionFailure("cut", f"the answer cannot be read: {what}: {text}", where)
-    cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # during the handshake, as anywhere else
-    # First: aiohttp's error for a failed handshake is a connector error
-    # as well, and those are tried again.
+    cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # may also happen during the handshake
+    # Check TLS first: aiohttp's error for a failed handshake is also a connector error, which
+    # would be retried.
     if any(isinstance(e, ssl.SSLError) and not isinstance(e, cut) for e in causes):
         return ConnectionFailure("tls", text, where)
     proxy = (aiohttp.ClientProxyConnectionError, aiohttp.ClientHttpProxyError, httpx.ProxyError)
@@ -309,5 +321,5 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    """Return the error and its causes: the libraries wrap the one that says what happened."""
+    """Return the error and its causes, because the libraries wrap the informative one."""
     return [error, *(_causes(error.__cause__) if error.__cause__ is not None else ())]

@@ -1,4 +1,4 @@
-"""An endpoint's answer as a value: an HTTP response, or how the connection failed."""
+"""An endpoint's answer as a value: an HTTP response, or a connection failure."""
 
 import asyncio
 import json
@@ -13,14 +13,14 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import brief
 
 SHOWN_CHARS = 200
-"""Characters of a foreign text that an error message shows."""
+"""Number of characters of a foreign text that an error message quotes."""
 
 
 EVENTS = "text/event-stream"
 
 
 def is_stream(headers: Mapping[str, str]) -> bool:
-    """Return True for the headers of server-sent events."""
+    """Return True if the headers announce server-sent events."""
     return headers.get("content-type", "").lower().startswith(EVENTS)
 
 
@@ -30,17 +30,17 @@ class Response:
 
     status: int
     headers: Mapping[str, str]
-    """Names in lower case."""
+    """Headers by lower-case name."""
     text: str
     body: Any
-    """Decoded JSON; None when it is not JSON in UTF-8."""
+    """Decoded JSON; None if the body is not JSON in UTF-8."""
     url: str
     """URL that answered, without user info and query."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """No HTTP answer, or only a part of one."""
+    """A missing or incomplete HTTP answer."""
 
     kind: ConnectionFault
     text: str
@@ -48,7 +48,7 @@ class ConnectionFailure:
 
 
 def finite_number(text: str) -> float:
-    """Return the number; raise ValueError for one that JSON does not have."""
+    """Return the number; raise ValueError if JSON cannot express it."""
     number = float(text)
     if not math.isfinite(number):
         raise ValueError(f"{text} is no number in JSON")
@@ -57,14 +57,14 @@ def finite_number(text: str) -> float:
 
 _JSON = json.JSONDecoder(parse_float=finite_number, parse_constant=finite_number)
 _DEEP = 300
-"""Number of brackets below which no nesting exceeds the stack of a recursive walk."""
+"""Number of brackets below which no nesting can overflow the stack of a recursive walk."""
 
 
 def read_json(raw: bytes) -> tuple[str, Any]:
-    r"""Return the text and the JSON value in it (see `decode`), secrets replaced in both.
+    r"""Return the text and the JSON value in it (see `decode`), with secrets redacted in both.
 
-    A value is walked only where its text shows that there may be something to replace: without
-    `\u` it spells no lone surrogate, and every string stands in it letter by letter.
+    The value is traversed only if the text shows that something may need replacing. Without `\u` it
+    contains no lone surrogate, and every string appears in it literally.
     """
     try:
         text = raw.decode()
@@ -87,10 +87,11 @@ def decode(raw: bytes) -> Any:
 def plain(value: Any) -> Any:
     """Return the decoded JSON with lone surrogates replaced, and NaN and infinities as null.
 
-    Servers write those among log-probabilities; they have no canonical form to be stored in.
+    Servers write those numbers among log-probabilities; they have no canonical form to be stored
+    in.
 
     Raises:
-        ValueError: One of them stands where the message's text should.
+        ValueError: The text of a message is such a number.
     """
     return clean_json(_finite(value))
 
@@ -110,12 +111,12 @@ def _finite(value: Any, key: str = "") -> Any:
 
 
 def shown(text: str) -> str:
-    """Return the beginning of the endpoint's own words, in one line, nothing in it hidden."""
+    """Return the beginning of the endpoint's message on one line, with hidden characters shown."""
     return brief(text, SHOWN_CHARS)
 
 
 def kind_of(error: BaseException) -> str:
-    """Return how a request is said to have failed that this error ended."""
+    """Return the kind of failure to record for a request that this error ended."""
     match error:
         case GrpoPracticeError():
             return error.kind

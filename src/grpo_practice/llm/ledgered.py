@@ -1,4 +1,4 @@
-"""Model calls behind the ledger: looked up first, committed before they are used."""
+"""Model calls backed by the ledger: looked up before sending, committed before use."""
 
 import itertools
 from collections import defaultdict
@@ -16,7 +16,7 @@ from grpo_practice.llm.reply_bound import ReplyBound
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model of one role, with its settings and its endpoint."""
+    """The model of one role, with its settings and its endpoint."""
 
     name: str
     params: Mapping[str, Any]
@@ -26,21 +26,23 @@ class Model:
 
 
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "LedgeredChat"]:
-    """Return what opens a conversation at a scope. Each opening is one play of that scope."""
+    """Return a function that opens a conversation at a scope; each opening is a new play of it."""
     head = Head(model.name, model.params)
     return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
 
 
 Mark = Callable[[bytes, Message], bytes]
-"""Function from the mark before a message (first b"") to the one after: equal for equal ones."""
+"""Function from the mark before a message (b"" before the first) to the mark after it; equal inputs
+give equal marks.
+"""
 
 
 class Play:
-    """Requests of one play of a scope: how often each was made, and which continues which.
+    """Requests of one play of a scope: how often each was made, and which one continues which.
 
     Args:
-        mark: Decides which answered request another continues; by default the hash chain, so that
-            settings, tools and every message have to be the same.
+        mark: Determines which answered request another one continues. By default this is the hash
+            chain, so that settings, tools and every message must be equal.
     """
 
     __slots__ = ("_asked", "_placed", "depth", "mark", "states", "turns")
@@ -50,14 +52,14 @@ class Play:
         self._asked = defaultdict[bytes, set[int]](set)
         self._placed = 0
         self.states = dict[bytes, tuple[int, int]]()
-        """Mark after a call's reply → (call_id, number of messages until then)."""
+        """Mark after a call's reply → (call_id, number of messages up to it)."""
         self.turns = list[Turn]()
         """Answered model calls."""
         self.depth = 0
-        """`turn` of a model call made now; calls made at once share it."""
+        """`turn` of a model call made now; concurrent calls share it."""
 
     def place(self, request_hash: bytes) -> tuple[int, int]:
-        """Return the smallest free `nth` of this request, and how many requests came before."""
+        """Return the smallest free `nth` of this request, and how many requests preceded it."""
         taken, before = self._asked[request_hash], self._placed
         nth = next(n for n in itertools.count() if n not in taken)
         taken.add(nth)
@@ -65,18 +67,18 @@ class Play:
         return nth, before
 
     def free(self, request_hash: bytes, nth: int) -> None:
-        """Release the `nth` of an unanswered request: made again, it is the same one."""
+        """Release the `nth` of an unanswered request, so that a repetition is the same request."""
         self._asked[request_hash].discard(nth)
 
     def answered(self, turn: Turn, state: bytes, messages: int) -> None:
-        """Note an answered call, which a request that begins with all of it continues."""
+        """Record an answered call; a request that begins with all its messages continues it."""
         self.states[state] = (turn.call_id, messages)
         self.turns.append(turn)
         self.depth = max(self.depth, turn.order[0] + 1)
 
 
 class AgentChat(Chat, Protocol):
-    """A conversation at a rollout's scope: the agent may name another model and other settings."""
+    """A conversation at a rollout's scope; the agent may set another model and settings."""
 
     @property
     def model(self) -> str:
@@ -85,21 +87,21 @@ class AgentChat(Chat, Protocol):
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Configured settings by canonical name, the seed left out."""
+        """Configured settings by canonical name, without the seed."""
         ...
 
     def with_model(self, name: str, params: Mapping[str, Any], play: Play) -> Chat:
-        """Return a conversation with this model at the same scope; `play` gets its calls."""
+        """Return a conversation with this model at the same scope; `play` records its calls."""
         ...
 
 
 class Head:
-    """`{model, params, tools}` in canonical JSON; all but seed and tools is encoded once."""
+    """`{model, params, tools}` in canonical JSON; everything but seed and tools is encoded once."""
 
     __slots__ = ("_after", "_before", "_stored")
 
     def __init__(self, name: str, params: Mapping[str, Any]) -> None:
-        # Canonical JSON sorts its keys, so the seed's place is between these two.
+        # Canonical JSON sorts its keys, so the seed belongs between these two parts.
         before = canon({k: v for k, v in params.items() if k < "seed"})[1:-1]
         after = canon({k: v for k, v in params.items() if k > "seed"})[1:-1]
         start = b'{"model":' + canon(name) + b',"params":{' + before
@@ -109,11 +111,11 @@ class Head:
 
     def hashed(self, seed: int, tools: Sequence[Mapping[str, Any]]) -> bytes:
         """Return it with the seed among the params."""
-        # Byte for byte what canon() makes of the whole: every stored hash rests on it.
+        # Must equal canon() of the whole byte for byte: all stored hashes depend on it.
         return b'%b"seed":%d%b%b}' % (self._before, seed, self._after, self._tools(tools))
 
     def stored(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
-        """Return it without the seed, so that it is stored once for a stage."""
+        """Return it without the seed, so that one stored copy serves a whole stage."""
         return self._stored + self._tools(tools) + b"}"
 
     def _tools(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
@@ -121,14 +123,14 @@ class Head:
 
 
 class LedgeredChat:
-    """A model, asked in one play of one scope (an `AgentChat`)."""
+    """A conversation with a model in one play of one scope (an `AgentChat`)."""
 
     __slots__ = ("_emit", "_head", "_ledger", "_model", "play", "scope")
 
     def __init__(
         self, model: Model, head: Head, ledger: Ledger, emit: Emit, scope: Scope, play: Play
     ) -> None:
-        """Ask with the model's `head`; `play` may be shared with other chats."""
+        """Bind the chat to its `head` and `play`; other chats may share `play`."""
         self._model, self._head, self._ledger, self._emit = model, head, ledger, emit
         self.scope, self.play = scope, play
 
@@ -139,7 +141,7 @@ class LedgeredChat:
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """Settings of the model, the seed left out."""
+        """Settings of the model, without the seed."""
         return self._model.params
 
     async def __call__(
@@ -150,23 +152,24 @@ class LedgeredChat:
         r: int = 0,
         limit_s: float | None = None,
     ) -> Reply:
-        """Return the stored reply, or a new one that is committed."""
+        """Return the stored reply, or request a new one and commit it."""
         seed = self.scope.seed(r)
         try:
             spelt = [canon(message) for message in messages]
-        except UnicodeEncodeError:  # a lone surrogate
+        except UnicodeEncodeError:  # from a lone surrogate
             messages = clean_json(messages)
             spelt = [canon(message) for message in messages]
         request = Request(self._model.name, {**self._model.params, "seed": seed}, messages, tools)
         chain = Chain(self._head.hashed(seed, tools))
         states = [chain.add(message, text) for message, text in zip(messages, spelt, strict=True)]
         request_hash, turn = chain.state[:16], self.play.depth
-        # Before any await: equal requests made at once get their nth in the order they were asked.
+        # Before any await: concurrent equal requests must get their nth in the order they were
+        # made.
         nth, _ = self.play.place(request_hash)
         mark = self.play.mark
         marks = list(accumulate(messages, mark, initial=b""))[1:] if mark else states
-        # The call whose conversation goes on here, and how many messages it covers.
-        # From the longest beginning: a shorter one would store messages a second time.
+        # Find the call that this request continues and the number of messages it covers. Prefer
+        # the longest match: a shorter one would store messages a second time.
         before = (self.play.states[m] for m in reversed(marks) if m in self.play.states)
         prev, known = next(before, (None, 0))
         address = self.scope.address
@@ -175,7 +178,7 @@ class LedgeredChat:
                 stored = await self._ledger.get(address, request_hash, nth)
                 reply = await self._send(request, r, limit_s) if stored is None else stored
             self._model.bound.see(reply)
-            # No await between the event and the entry's queue: a cancellation there would make
+            # No await between the event and queueing the entry: a cancellation there would make
             # the counts of events and entries differ.
             self._emit(
                 CallFinished(address, self.model, reply.usage, reply.seconds, reply.replayed)
@@ -216,12 +219,13 @@ class LedgeredChat:
             except ContextOverflowError:
                 if bounded is request:
                     raise
-                # Some servers refuse a bound for which the prompt leaves no room.
+                # Some servers reject a bound if the prompt leaves no room for it.
                 reply = await self._model.send(request, limit_s=limit_s)
                 self._model.bound.is_on = False
                 return reply
         except BaseException as e:
-            # Of a cancelled request, too, which may have been paid: the client gives it a cause.
+            # Record a cancelled request too, since it may have been billed; the client sets the
+            # cause.
             lost = e if isinstance(e, EndpointError) else e.__cause__
             if isinstance(lost, EndpointError):
                 self._ledger.fail(self.scope.address, lost)

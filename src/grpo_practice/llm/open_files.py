@@ -1,30 +1,32 @@
-"""The limit of files that this process may have open: each connection is one."""
+"""Limit on the open files of this process; each connection is one."""
 
 import resource
 
 from grpo_practice.errors import ConfigError
 
 OTHERS = 256
-"""Files besides connections to endpoints: the database, workers, what is read and written."""
+"""Number of files reserved for other purposes than endpoints: the database, workers, input,
+output.
+"""
 FEWEST_OTHERS = 96
-"""Files kept for all that where the system lets a process have few; less than half of those."""
+"""The same reserve if the system permits few files; it never exceeds half of them."""
 
 
 class Descriptors:
-    """The system's soft limit, raised to what the connections taken here need."""
+    """The system's soft limit, raised as far as the registered connections need."""
 
     def __init__(self) -> None:
         self._taken = 0
 
     def take(self, connections: int) -> int:
-        """Allow so many more connections to be open, or as many as the system lets.
+        """Register more connections, as many as the system permits.
 
         Returns:
-            The number allowed: where files are few, at most half of those left, so that
-            other endpoints get some.
+            The number permitted. If files are scarce, it is at most half of the remaining ones, so
+            that other endpoints get some.
 
         Raises:
-            ConfigError: There is room for none.
+            ConfigError: No further connection is permitted.
         """
         if not connections:
             return 0
@@ -43,19 +45,19 @@ class Descriptors:
         return allowed
 
     def give(self, connections: int) -> None:
-        """Take back so many connections that are closed for good."""
+        """Release connections that are closed for good."""
         self._taken -= connections
 
 
 def _raised(need: int) -> int:
-    """Return the limit, raised to `need` or as far as the system lets."""
+    """Raise the limit to `need`, or as far as the system permits, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY or soft >= need:
         return need
     most = need if hard == resource.RLIM_INFINITY else min(need, hard)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-    except (OSError, ValueError):  # the kernel's own limit
+    except (OSError, ValueError):  # the kernel's own limit is lower
         return soft
     return most
 
@@ -65,7 +67,7 @@ descriptors = Descriptors()
 
 
 def fewer_notice(where: str, allowed: int, wanted: int) -> str:
-    """Return the sentence that says that fewer requests go there at once than were wanted."""
+    """Return a notice that fewer concurrent requests are sent there than configured."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"{allowed} requests at once to {where} instead of {wanted}: this system lets a process"

@@ -1,4 +1,4 @@
-"""A config's `model_settings`: params that can change an answer and are hashed, and the rest."""
+"""Splits a config's `model_settings` into hashed params, which affect answers, and the rest."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ _UNHASHED = frozenset(
 _IGNORED = frozenset(
     {"include_usage", "stream", "stream_options", "truncation", "response_include"}
 )
-"""Keys about streaming or another API, which are no part of a request."""
+"""Keys about streaming or another API, which are never sent."""
 _RESERVED: Mapping[str, str] = {
     "model": "set `model` beside it instead",
     "messages": "the messages come from the agent",
@@ -29,7 +29,7 @@ _RESERVED: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Wire:
-    """Settings that go with a request, or bound it, without changing its answer."""
+    """Settings that accompany or limit a request without changing its answer."""
 
     headers: Mapping[str, str]
     query: Mapping[str, str]
@@ -38,19 +38,21 @@ class Wire:
     timeout_s: float | None
     """Deadline of one whole try; None means the default."""
     limit_name: str = "max_tokens"
-    """Name that `max_tokens` is sent under, until the endpoint asks for the other one."""
+    """Name under which `max_tokens` is sent, until the endpoint asks for the other one."""
 
 
 def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]:
-    """Return the params of every request made with these settings, and what goes beside them.
+    """Return the params of every request made with these settings, and the settings outside them.
 
     Params have one name and one type each: `max_completion_tokens` becomes `max_tokens`,
-    `reasoning.effort` becomes `reasoning_effort`, sampling numbers are floats, null is absent.
-    `extra_body` and then `extra_args` are merged over the rest. The seed is not among them: it
-    differs from request to request.
+    `reasoning.effort` becomes `reasoning_effort`, sampling numbers become floats, and null is
+    dropped.
+    `extra_body` and then `extra_args` override the rest. The seed is not included, because it
+    differs
+    from request to request.
 
     Raises:
-        ConfigError: A key is unknown, reserved, doubled, or has an impossible value.
+        ConfigError: A key is unknown, reserved or duplicated, or has an invalid value.
     """
     settings = _present(settings)
     headers, query = (_texts(settings, key) for key in ("extra_headers", "extra_query"))

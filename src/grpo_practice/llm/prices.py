@@ -1,6 +1,6 @@
-"""Cost of a call by the user's own prices, else by a published list, else unknown.
+"""Cost of a call by the user's own prices, or else by a published list; unknown otherwise.
 
-The list also has the context windows of models.
+The list also contains the context windows of models.
 """
 
 import re
@@ -17,9 +17,9 @@ from grpo_practice.config.schema.runs import ModelPrice
 
 MILLION = Decimal(1_000_000)
 _DATED = re.compile(r"[-@:]?(\d{4}-\d{2}-\d{2}|\d{4}|\d{6}|\d{8}|latest)")
-"""Ending of a listed name that does not make it another model."""
+"""Suffix of a listed name that does not denote another model."""
 _UNSOLD = re.compile(r"[^.]*|[\d.]+|.*:.*")
-"""Hosts that no list names: `localhost`, a name without a dot, an address."""
+"""Hosts that no list contains: `localhost`, a name without a dot, an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +27,12 @@ class Price:
     """The price of one model at one endpoint."""
 
     source: str
-    """List it is from: `config`, `simulated`, `genai-prices 0.2.3`."""
+    """Name of the price list: `config`, `simulated`, `genai-prices 0.2.3`."""
     usd: Callable[[Usage], Decimal | None]
-    """Function to the dollars of a usage whose tokens in and out are known."""
+    """Function from a usage with known token counts to its cost in dollars."""
 
     def cost_micro(self, usage: Usage) -> int | None:
-        """Return the micro-dollars, rounded up; None when the tokens are not known."""
+        """Return the micro-dollars, rounded up; None if the token counts are unknown."""
         if usage.tokens_in is None or usage.tokens_out is None:
             return None
         usd = self.usd(usage)
@@ -46,10 +46,11 @@ FREE = Price("simulated", lambda _: Decimal(0))
 class Prices:
     """The prices of models.
 
-    The user's own prices count first, by the model's name as the config has it. The published
-    list counts for a model that it has under this very name (or with a date behind it) at the
-    provider whose address the endpoint has; no other name and no other host will do. Nothing is
-    fetched: it is the list that is installed.
+    The user's own prices take precedence, by the model's name in the config. The published list
+    applies if it has the model under exactly this name, or this name plus a date, at the provider
+    that
+    owns the endpoint's address; other names and hosts do not match. Nothing is downloaded: the
+    installed list is used.
     """
 
     def __init__(self, own: Mapping[str, ModelPrice]) -> None:
@@ -57,7 +58,7 @@ class Prices:
         self._known = dict[tuple[str, str], Price | None]()
 
     def find(self, model: str, url: str, *, simulated: bool = False) -> Price | None:
-        """Return the price of a model at a URL; None when unknown, which is not the same as 0."""
+        """Return the price of a model at a URL; None if unknown, which is not the same as 0."""
         if model in self._own:
             return Price("config", _own_usd(self._own[model]))
         if simulated:
@@ -68,11 +69,11 @@ class Prices:
 
 
 def unpriced(model: str, url: str) -> None:
-    """Return no price: for clients without a price list."""
+    """Return no price, for clients without a price list."""
 
 
 def priced(reply: Reply, price: Price | None) -> Reply:
-    """Return the reply with its cost, where the price and the tokens are known."""
+    """Return the reply with its cost, if the price and the token counts are known."""
     cost = price.cost_micro(reply.usage) if price else None
     if price is None or cost is None:
         return reply
@@ -80,13 +81,13 @@ def priced(reply: Reply, price: Price | None) -> Reply:
 
 
 def _own_usd(price: ModelPrice) -> Callable[[Usage], Decimal]:
-    """Return the function from a usage to dollars by the user's own price."""
+    """Return the function from a usage to dollars at the user's own price."""
     per_in, per_out = Decimal(str(price.input)), Decimal(str(price.output))
     per_cached = per_in if price.cached_input is None else Decimal(str(price.cached_input))
     per_reasoning = per_out if price.reasoning is None else Decimal(str(price.reasoning))
 
     def usd(usage: Usage) -> Decimal:
-        # Cached tokens are part of those in, reasoning tokens part of those out.
+        # Cached tokens are included in input tokens, reasoning tokens in output tokens.
         in_, out = usage.tokens_in or 0, usage.tokens_out or 0
         cached = min(usage.tokens_cached or 0, in_)
         reasoning = min(usage.tokens_reasoning or 0, out)
@@ -97,9 +98,9 @@ def _own_usd(price: ModelPrice) -> Callable[[Usage], Decimal]:
 
 
 def context_window(model: str, url: str) -> int | None:
-    """Return how many tokens a model takes, by the installed list; None where it does not say.
+    """Return the model's context window in tokens; None if the list does not contain it.
 
-    The list counts as it does for prices: for this model under this name at its provider's address.
+    The list applies as for prices: to this model under this name at its provider's address.
     """
     listed = _in_list(model.lower(), url)
     return listed[1].context_window if listed else None
@@ -116,7 +117,7 @@ def _listed_price(model: str, url: str) -> Price | None:
 
 
 def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
-    """Return the provider at this address and its model of this name; the list loads slowly."""
+    """Return the provider at this address and its model of this name; the list is slow to load."""
     parts = urlsplit(url)
     if _UNSOLD.fullmatch(parts.hostname or ""):
         return None
@@ -126,7 +127,7 @@ def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
     address = f"{parts.scheme}://{parts.hostname}{parts.path}"
     for provider in get_snapshot().providers:
         at = re.match(provider.api_pattern, address)
-        # A match may end inside a host's name: `api.x.com` is not `api.x.com.evil.net`.
+        # A match may end in the middle of a host name: `api.x.com` is not `api.x.com.evil.net`.
         rest = address[at.end() :] if at else ""
         if at is None or not (rest[:1] in ("", "/", ":") or at[0].endswith((".", "/"))):
             continue
@@ -137,21 +138,21 @@ def _in_list(model: str, url: str) -> tuple[Any, Any] | None:
 
 
 def _is_named(listed: Any, model: str) -> bool:
-    """Return True when the list means this model, rather than all whose names look like it."""
+    """Return True if the list means this very model, not a pattern that its name matches."""
     if model == listed.id or _is_spelt_out(listed.match, model):
         return True
     return model.startswith(listed.id) and bool(_DATED.fullmatch(model[len(listed.id) :]))
 
 
 def _is_spelt_out(clause: Any, model: str) -> bool:
-    """Return True when a clause of the list has the name in full."""
+    """Return True if a clause of the list contains the full name."""
     if (parts := getattr(clause, "or_", None)) is not None:
         return any(_is_spelt_out(part, model) for part in parts)
     return bool(getattr(clause, "equals", None) == model)
 
 
 def _listed_usd(provider: Any, listed: Any, usage: Usage) -> Decimal | None:
-    """Return dollars by the list as it is now; None when it lacks a price for tokens in or out."""
+    """Return the cost in dollars at today's list prices; None if input or output has no price."""
     from genai_prices import Usage as Counted
 
     now = datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Start times of requests: not before a server allows it, and not faster than is configured.
+"""Schedules requests so that they respect requested waits and configured rates.
 
 Times are those of the running event loop, in seconds.
 """
@@ -13,11 +13,13 @@ from grpo_practice.llm.concurrency import Limit
 Sleep = Callable[[float], Awaitable[None]]
 
 SPREAD = 0.1
-"""Part of a wait over which those who waited start again, so that they do not all at once."""
+"""Share of a wait over which the waiting requests restart, so that they do not all start
+together.
+"""
 BURST_S = 1.0
-"""Seconds whose allowance may start at once after a quiet time."""
+"""Number of seconds whose allowance may be used in one burst after idle time."""
 LOOK_S = 1.0
-"""Interval at which waiters check whether they may start earlier."""
+"""Interval in seconds at which waiters check whether they may start earlier."""
 
 
 def now() -> float:
@@ -27,34 +29,35 @@ def now() -> float:
 
 @dataclass(slots=True)
 class RateLimit:
-    """The state of one URL, shared by all its clients."""
+    """The wait requested by one URL, shared by all its clients."""
 
     url: str
     opens: float = 0.0
-    """Time before which it asked not to be sent anything."""
+    """Time before which the server asked to be sent nothing."""
     spread_s: float = 0.0
-    """Seconds after its opening over which those who waited start."""
+    """Seconds after reopening over which the waiting requests start."""
 
     def asked_to_wait(self, seconds: float) -> None:
-        """Close it for that long; an earlier, longer wait still holds."""
+        """Close it for that time; an earlier, longer wait remains in force."""
         self.spread_s = max(seconds, self.opens - now()) * SPREAD
         self.opens = max(self.opens, now() + seconds)
 
     def takes(self, at: float) -> bool:
-        """Return True when a request may be sent there at that time."""
+        """Return True if a request may be sent at that time."""
         return self.opens <= max(at, now())
 
     async def opened(self, since: float, sleep: Sleep) -> float:
-        """Return the time once it is open; callers are spread over a little time.
+        """Wait until it is open, and return the time; callers are spread over a short period.
 
         Args:
-            since: Earliest time it can be for the caller: whoever has slept until a time is past
-                it, whatever the clock says.
-            sleep: Waits so many seconds.
+            since: Earliest possible time for the caller: a caller that has slept until a time
+                is past it, whatever the clock says.
+            sleep: Waits for the given number of seconds.
         """
         while not self.takes(since):
             wait_s = self.opens - max(since, now())
-            # Believed once slept: a clock that lags behind the sleep would make this loop for ever.
+            # Trust the sleep, not the clock: a clock that lags behind would make this loop
+            # endless.
             since = self.opens
             await sleep(wait_s + random.uniform(0, self.spread_s))
         return max(since, now())
@@ -62,49 +65,51 @@ class RateLimit:
 
 @dataclass(slots=True)
 class _Meter:
-    """An even rate of so much a minute."""
+    """An even rate per minute."""
 
     per_minute: int
     next: float = 0.0
-    """Time at which the next may start."""
+    """Time at which the next request may start."""
 
     def take(self, amount: int) -> None:
-        # An idle hour earns no burst of an hour's requests.
+        # Limit the credit, or an idle hour would allow a burst of an hour's requests.
         self.next = max(self.next, now() - BURST_S) + amount * 60 / self.per_minute
 
 
 @dataclass(slots=True)
 class Rate:
-    """The requests and tokens that an endpoint may be sent each minute; None means no limit."""
+    """Limits of an endpoint for requests and tokens per minute; None means no limit."""
 
     requests: _Meter | None = None
     tokens: _Meter | None = None
     _door: Limit = field(default_factory=lambda: Limit(1))
 
     def cap(self, requests: int | None, tokens: int | None) -> None:
-        """Limit both for each minute; of several caps on one endpoint, the lowest counts."""
+        """Limit both per minute; if an endpoint is given several caps, the lowest applies."""
         self.requests = _lower(self.requests, requests)
         self.tokens = _lower(self.tokens, tokens)
 
     async def turn(self, tokens: int, priority: int, sleep: Sleep) -> None:
-        """Wait until one more request of so many tokens may start, and count it."""
+        """Wait until a request with so many tokens may start, and count it."""
         meters = [m for m in (self.requests, self.tokens) if m is not None]
         if not meters:
             return
-        # One at a time: all who wait would otherwise start at the same `next`.
+        # One at a time, or all waiting requests would start at the same `next`.
         async with self._door.slot(priority):
             at = now()
             while (wait_s := max(meter.next for meter in meters) - at) > 0:
-                step_s = min(wait_s, LOOK_S)  # those in flight may come to less than estimated
+                # Check again after a while: requests in flight may use fewer tokens than
+                # estimated.
+                step_s = min(wait_s, LOOK_S)
                 await sleep(step_s)
-                # The sleep counts even where the clock stood still, so that the loop ends.
+                # Add the sleep even if the clock stood still, so that the loop ends.
                 at = max(now(), at + step_s)
             for meter, amount in ((self.requests, 1), (self.tokens, tokens)):
                 if meter is not None:
                     meter.take(amount)
 
     def came_to(self, tokens: int, estimate: int) -> None:
-        """Correct a request that was counted as `estimate` tokens."""
+        """Correct the count of a request that was estimated at `estimate` tokens."""
         if self.tokens is not None:
             self.tokens.take(tokens - estimate)
 
@@ -116,14 +121,14 @@ def _lower(meter: _Meter | None, per_minute: int | None) -> _Meter | None:
 
 
 class Paces:
-    """The state of the endpoints, shared by all clients of a command."""
+    """Waits and rates of all endpoints, shared by all clients of a command."""
 
     def __init__(self) -> None:
         self._addresses = dict[str, RateLimit]()
         self._rates = dict[str, Rate]()
 
     def address(self, url: str) -> RateLimit:
-        """Return the state of that URL."""
+        """Return the wait of that URL."""
         return self._addresses.setdefault(url, RateLimit(url))
 
     def rate(self, base_url: str) -> Rate:

@@ -1,4 +1,4 @@
-"""A completion's body, read into a `Reply`."""
+"""Parses the body of a completion into a `Reply`."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from grpo_practice.llm.endpoint import place
 from grpo_practice.llm.http_response import Response
 
 MOST_TOKENS = 10**9
-"""Limit of a plausible count; sums of larger ones would not fit the database either."""
+"""Maximum plausible token count; sums of larger counts would not fit into the database."""
 
 
 def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
-    """Return the reply in an answer for which `retry_policy.decide` returned None.
+    """Parse the reply in an answer for which `retry_policy.decide` returned None.
 
-    The message keeps all its keys; one without a role gets `assistant`, as it could not be sent
-    back otherwise.
+    The message keeps all its keys. If it lacks a role, it gets `assistant`, because it could not be
+    sent back otherwise.
 
-    `asked` is the model of the request, for a body that names none; `seconds` are those of the try
-    that was answered.
+    `asked` is the requested model, used if the body does not name one; `seconds` is the duration of
+    the successful try.
     """
     choice = answer.body["choices"][0]
     finish, model = choice.get("finish_reason"), answer.body.get("model")
@@ -32,10 +32,10 @@ def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> R
 
 
 def read_usage(usage: Any) -> Usage:
-    """Return its token counts.
+    """Return the token counts.
 
-    A count is unknown where it is absent or no count, where all are zero, and where a part is more
-    than its whole: more tokens cached than read, or reasoned than written.
+    A count is unknown if it is absent or invalid, if all counts are zero, or if a part exceeds its
+    whole: more tokens cached than read, or more reasoned than written.
     """
     if not isinstance(usage, dict):
         return Usage()
@@ -43,7 +43,7 @@ def read_usage(usage: Any) -> Usage:
     if not tokens_in and not tokens_out:
         return Usage()
     cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
-    if cached is None:  # DeepSeek's name
+    if cached is None:  # the name that DeepSeek uses
         cached = _count(usage, "prompt_cache_hit_tokens")
     reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
     if reasoning is None:

@@ -1,4 +1,4 @@
-"""The most tokens of a teacher's reply, if its settings have no limit."""
+"""Limits the tokens of a teacher's reply if its settings do not."""
 
 from dataclasses import replace
 
@@ -6,23 +6,24 @@ from grpo_practice.calls import Reply, Request, content_texts, reasoning_chars
 from grpo_practice.stages import STAGES, Stage
 
 ROOM = 4
-"""How many times as long as the longest usual reply of its stage a reply may be."""
+"""Maximum length of a reply, as a multiple of the longest usual reply of its stage."""
 
 
 class ReplyBound:
-    """Keeps the replies of one model from running to the end of its context.
+    """Keeps the replies of a model from filling its whole context.
 
-    A teacher's replies have a known form. Thinking has none, so a model that thinks has no bound;
-    nor has one whose context is too small for prompt and bound.
+    A teacher's replies have a known form, but thinking does not, so a model that thinks has no
+    bound.
+    A model whose context is too small for prompt and bound has no bound either.
     """
 
     def __init__(self) -> None:
         self.is_on = True
 
     def bounded(self, request: Request, stage: Stage, r: int) -> Request:
-        """Return the request with its bound, which is longer each time it is asked again.
+        """Return the request with its bound, which grows with each repetition.
 
-        Stored replies are found by the request without it.
+        Stored replies are looked up by the request without the bound.
         """
         spec = STAGES[stage]
         own = {"max_tokens", "reasoning_effort"} & request.params.keys()

@@ -1,4 +1,4 @@
-"""The body of a request, as one endpoint takes it."""
+"""The body of a request in the form that an endpoint accepts."""
 
 import json
 from collections.abc import Mapping
@@ -10,20 +10,20 @@ from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.retry_policy import Adapt
 
 NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Settings that endpoints refuse in a request without tools."""
+"""Settings that endpoints reject in a request without tools."""
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 class Bodies:
-    """The bodies of requests to an endpoint, adapted to what its models do not take."""
+    """Builds the bodies of requests to an endpoint, without the settings that its models reject."""
 
     def __init__(self, endpoint: Endpoint) -> None:
         self._endpoint = endpoint
         self._adapted: dict[tuple[str, str], str | None] = {}
-        """(model, setting) → the name it is sent under; None when it is left out."""
+        """(model, setting) → the name under which it is sent; None if it is omitted."""
 
     def body(self, request: Request) -> dict[str, Any]:
-        """Return the request as this endpoint takes it."""
+        """Return the request in the form that this endpoint accepts."""
         body: dict[str, Any] = {"model": request.model, "messages": request.messages}
         if request.tools:
             body["tools"] = list(request.tools)
@@ -35,8 +35,9 @@ class Bodies:
         return body | dict(self._endpoint.unhashed)
 
     def adapt(self, model: str, change: Adapt) -> bool:
-        """Apply the change from now on; return False when that is not new."""
-        known = (model, change.name) in self._adapted  # by a request that was in flight meanwhile
+        """Apply the change from now on; return False if it is already known."""
+        # A concurrent request may have caused the same change.
+        known = (model, change.name) in self._adapted
         self._adapted.setdefault((model, change.name), change.to)
         return not known
 
@@ -53,9 +54,10 @@ class Bodies:
 
 
 def encode_body(body: Mapping[str, Any]) -> bytes:
-    """Return the body as JSON in UTF-8, lone surrogates replaced."""
+    """Return the body as JSON in UTF-8, with lone surrogates replaced."""
     try:
         return _JSON.encode(body).encode()
     except UnicodeEncodeError:
-        # Only now: the walk through a body costs more than to encode it, and hardly any needs it.
+        # Clean only after a failure: traversing a body costs more than encoding it, and few need
+        # it.
         return _JSON.encode(clean_json(body)).encode()

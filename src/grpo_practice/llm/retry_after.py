@@ -1,29 +1,33 @@
-"""The wait that an endpoint asks for, read from headers that may say anything."""
+"""Parses the wait that an endpoint asks for from headers, whose content is arbitrary."""
 
 import re
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 LONGEST_WAIT_S = 120.0
-"""Longest wait that is slept through; a request that is to wait longer fails and says so."""
+"""Maximum wait, in seconds, that is slept through; after a longer one the request fails and says
+so.
+"""
 _ABSURD_S = 366 * 86_400.0
 
 _UNITS_S = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])")
 _DURATION = re.compile(rf"(?:{_PART.pattern})+")
-# Digits are bounded, and no inf or nan: a header may hold anything that float() reads.
+# Bound the digits and exclude inf and nan: a header may contain anything that float() accepts.
 _NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?")
 
 
 def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float | None:
-    """Return the seconds that the answer asks us to wait; None where it does not, or not sensibly.
+    """Return the wait in seconds that an answer asks for; None if absent or implausible.
 
-    `Retry-After-ms` goes before `Retry-After`, and that before the largest of
-    `x-ratelimit-reset-*`. Those count only with a 429 (they come with every answer), and for at
-    most `LONGEST_WAIT_S`: they say when all is free again, and part of it is free before. Zero,
-    negative and past times, and waits of more than a year, are ignored.
+    `Retry-After-ms` takes precedence over `Retry-After`, and that over the largest of
+    `x-ratelimit-reset-*`. These resets are considered only with a 429, since they come with every
+    answer, and for at most `LONGEST_WAIT_S`, since they give the time when everything is free again
+    and a part is free earlier. Zero, negative and past times are ignored, and so are waits of more
+    than
+    a year.
 
-    The headers have names in lower case; `now` is in seconds since the epoch.
+    The header names are in lower case; `now` is in seconds since the epoch.
     """
     ms = _number(headers.get("retry-after-ms", ""))
     resets = [_duration_s(v) for k, v in headers.items() if k.startswith("x-ratelimit-reset-")]
@@ -55,7 +59,7 @@ def _retry_after_s(text: str, now: float) -> float | None:
     try:
         return parsedate_to_datetime(text).timestamp() - now
     except (ValueError, OverflowError):
-        # OverflowError for a year that no timestamp holds.
+        # OverflowError: a year outside the range of timestamps.
         return None
 
 

@@ -1,7 +1,7 @@
-"""The one table behind every retry and every error: what each answer of an endpoint leads to.
+"""The single table of retries and errors: maps every answer of an endpoint to a decision.
 
-`decide` takes an HTTP answer, `decide_broken` a failed connection. The first row of `ROWS` that
-applies to an error answer counts.
+`decide` takes an HTTP answer, `decide_broken` a failed connection. For an error answer, the first
+row of `ROWS` that applies decides.
 """
 
 import time
@@ -32,32 +32,32 @@ ADAPTABLE: Mapping[str, str | None] = {
     "frequency_penalty": None,
     "stream_options": None,
 }
-"""Body key that an endpoint may refuse → name it is sent under instead; None: left out."""
+"""Body key that an endpoint may reject → name to send instead; None means to omit it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Send it again; `error` is what is raised when the tries are used up."""
+    """Send the request again; `error` is raised once no tries are left."""
 
     error: EndpointError | EndpointRefusedError
     after_s: float | None = None
     """Wait that the endpoint asks for; None means our own backoff."""
     once: bool = False
-    """Whether a second answer like this one is final."""
+    """Whether a second answer of this kind is final."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """Do not send it again. `EndpointRefusedError` ends the run, any other this one request."""
+    """Give up. `EndpointRefusedError` ends the run; any other error ends only this request."""
 
     error: EndpointError | EndpointRefusedError
     after_s: float | None = None
-    """Wait that the endpoint asks for, where it is too long to sleep through."""
+    """Wait that the endpoint asks for, if it is too long to sleep through."""
 
 
 @dataclass(frozen=True, slots=True)
 class Adapt:
-    """Send it again with the body key `name` called `to`, or left out when that is None."""
+    """Send the request again with the body key `name` renamed to `to`, or without it if None."""
 
     name: str
     to: str | None
@@ -68,12 +68,12 @@ RetryDecision = Retry | Fail | Adapt
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An error answer, with what is needed to judge it."""
+    """An error answer and the facts needed to judge it."""
 
     answer: Response
     fault: ErrorBody
     status: int
-    """Status of the answer; for an error inside a 200, the one the body claims, else 500."""
+    """Status of the answer; for an error inside a 200, the one the body states, else 500."""
     sent: Mapping[str, Any]
     """Body that was sent."""
     key_name: str
@@ -85,7 +85,7 @@ class Case:
 
     @property
     def unsupported(self) -> list[str]:
-        """Settings in the body that the endpoint says it does not take."""
+        """Settings in the body that the endpoint reports as unsupported."""
         settings = self.sent.keys() - {"model", "messages"}
         return [n for n in settings if self.fault.blames(n)] if self.fault.unsupported else []
 
@@ -95,7 +95,7 @@ class Case:
 
     @property
     def said(self) -> str:
-        """The endpoint's own words, safe to print."""
+        """Status and message of the endpoint, safe to print."""
         return f"HTTP {self.answer.status}, {shown(self.fault.words) or 'no message'}"
 
     def failed(self, kind: type[EndpointError]) -> Fail:
@@ -116,20 +116,20 @@ def decide(
     key_sent: bool = True,
     replied: bool = False,
 ) -> RetryDecision | None:
-    """Decide what an HTTP answer leads to; None for a completion with a message in it.
+    """Decide how to proceed after an HTTP answer; None for a completion with a message.
 
-    `key_name` says where the API key comes from, or would, for messages; `key_sent`, whether there
-    was one; `replied`, whether the endpoint has given a usable reply before.
+    `key_name` is the source of the API key, for messages; `key_sent`, whether a key was sent;
+    `replied`, whether the endpoint has given a usable reply before.
     """
     fault = read_error(answer)
     if fault is None:
         return _unusable(answer, replied)
     status = answer.status
-    if status < 300:  # what an error inside a 200 would have had
+    if status < 300:  # the status that an error inside a 200 stands for
         status = fault.status or (429 if "rate_limit" in fault.codes else 500)
     case = Case(answer, fault, status, sent, key_name, key_sent, replied)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
-    # The endpoint may say itself whether to retry.
+    # The endpoint may state explicitly whether to retry.
     match decision, answer.headers.get("x-should-retry"):
         case Fail(error=error), "true":
             return Retry(error)
@@ -140,14 +140,14 @@ def decide(
 
 
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
-    """Decide what a failed connection leads to.
+    """Decide how to proceed after a failed connection.
 
     `answered`: whether this endpoint has ever answered anything.
     """
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:
         case "tls":
-            # Not tried again: no later try gets another certificate.
+            # No retry, since the certificate will not change.
             return Fail(
                 EndpointRefusedError(
                     f"no secure connection to {said}",
@@ -159,7 +159,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
         case "cut":
             return Retry(EndpointError(f"the connection broke: {said}", broken=broken.kind))
         case "oversize":
-            # Not tried again: it is paid, and the same request may well get the like of it.
+            # No retry: this reply was billed, and the next one may well be as large.
             return Fail(ReplyTooLargeError(said, broken=broken.kind))
         case "deadline":
             return Retry(EndpointError(f"no complete answer in time: {said}", broken=broken.kind))
@@ -171,12 +171,12 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             if answered:
                 return Retry(EndpointError(f"{what} {said}", broken=broken.kind))
             hint = f"check {where}"
-            # Tried again before it stops the run: the server may be starting.
+            # Retry before stopping the run: the server may be starting up.
             return Retry(EndpointRefusedError(f"{what} {said}", hint=hint, broken=broken.kind))
 
 
 def decide_cut(answer: Response) -> Retry:
-    """Decide what a reply leads to that ended before the model was done."""
+    """Decide how to proceed after a reply that ended before the model was done."""
     what = f"{answer.url}: the reply ended without a finish reason"
     if is_stream(answer.headers):
         what += (
@@ -187,7 +187,7 @@ def decide_cut(answer: Response) -> Retry:
 
 
 def _unusable(answer: Response, replied: bool) -> Retry | None:
-    """Return the retry of a 2xx that cannot be used; None for one that can."""
+    """Return the retry of an unusable 2xx; None for a usable one."""
     where = answer.url
     body = answer.body
     if _is_page(answer):
@@ -210,19 +210,19 @@ def _is_page(answer: Response) -> bool:
 
 
 def _no_api(answer: Response, replied: bool) -> Retry:
-    """Return the retry of an answer that no API gives, such as a gateway's page."""
+    """Return the retry after an answer that no API gives, such as a gateway's page."""
     target = answer.headers.get("location")
     what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
     said = f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}"
     if replied:
         return Retry(EndpointError(said))
     hint = "check base_url (it usually ends in /v1), and that no login page is in between"
-    # Once: a gateway's page may be gone by then; a second one means that base_url is wrong.
+    # Retry once: a gateway's page may be temporary; a second one means that base_url is wrong.
     return Retry(EndpointRefusedError(said, hint=hint), once=True)
 
 
 def _later(case: Case) -> Retry | Fail:
-    # The wall clock, since Retry-After may be a date.
+    # Use the wall clock, since Retry-After may be a date.
     after_s = asked_wait_s(case.answer.headers, case.status, time.time())
     if after_s is None or after_s <= LONGEST_WAIT_S:
         return Retry(case.failed(EndpointError).error, after_s)
@@ -236,7 +236,7 @@ def _later(case: Case) -> Retry | Fail:
 
 
 def _too_large(case: Case) -> bool:
-    """Return True when the request is too long for the model, not for a limit per minute."""
+    """Return True if the request is too long for the model, not for a limit per minute."""
     if case.status in (413, 429) and "rate_limit" in case.fault.codes:
         return False
     return case.status == 413 or (case.status != 429 and case.fault.overflow)
@@ -257,7 +257,7 @@ def _proxy_login(case: Case) -> Fail:
 
 
 def _nameless(case: Case) -> Fail:
-    """Fail the request with the one key of its body that nobody has written down."""
+    """Fail the request, suggesting the only key of its body that no config sets: the seed."""
     return Fail(
         EndpointError(
             f"{case.answer.url}: {case.said}; if it does not take a seed, set `send_seed: false`"
@@ -281,7 +281,7 @@ def _no_chat(case: Case) -> Fail:
 
 
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
-    # Before billing: with Retry-After, 402 is a budget of requests in flight, and passes.
+    # Before billing: a 402 with Retry-After is a temporary limit on requests in flight.
     (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
     (
         lambda c: c.status == 402 or c.fault.billing,
@@ -290,7 +290,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
             "top up the account or raise its limit, then run the same command again",
         ),
     ),
-    # Before 403, which routers send for a moderated text: that is no refused key.
+    # Before 403: routers send it for a moderated text, which does not mean a rejected key.
     (lambda c: c.fault.moderated, lambda c: c.failed(ContentFilterError)),
     (
         lambda c: c.status in (403, 404, 405) and c.replied and _is_page(c.answer),
@@ -298,7 +298,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     ),
     (lambda c: c.status in (401, 403), _no_access),
     (lambda c: c.status == 407, _proxy_login),
-    # Before settings: a prompt that leaves no room is told as a bad max_tokens by some servers.
+    # Before settings: some servers report a prompt that leaves no room as an invalid max_tokens.
     (_too_large, lambda c: c.overflowed()),
     (
         lambda c: c.status in (400, 404) and c.fault.no_model,
@@ -320,4 +320,4 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     (lambda c: c.status < 400, lambda c: _no_api(c.answer, c.replied)),
     (lambda _: True, lambda c: c.failed(EndpointError)),
 )
-"""(applies, outcome), in the order in which they are asked; the last one always applies."""
+"""(applies, outcome), in the order in which they are tried; the last one always applies."""

@@ -10,7 +10,7 @@ _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2,
 
 
 class AgainError(Exception):
-    """A try without a usable answer, which another one may get."""
+    """A try without a usable answer that is worth repeating."""
 
     def __init__(self, retry: Retry) -> None:
         super().__init__(str(retry.error))
@@ -23,7 +23,7 @@ def wait_s(state: RetryCallState) -> float:
 
 
 def wait_event(where: str, state: RetryCallState, deadline_s: float) -> RetryWaits:
-    """Return the event of a wait that begins, for an endpoint at that host and port.
+    """Return the event for a wait that begins, with the host and port of the endpoint.
 
     `deadline_s`: the deadline that the try had.
     """
@@ -41,6 +41,6 @@ def _retry(state: RetryCallState) -> Retry:
 
 
 def status_of(decision: RetryDecision) -> int | None:
-    """Return the HTTP status behind a decision, also where a 200 hides it."""
+    """Return the HTTP status behind a decision, even if it was hidden in a 200."""
     error = None if isinstance(decision, Adapt) else decision.error
     return error.status if isinstance(error, EndpointError) else None

@@ -1,4 +1,4 @@
-"""The simulated endpoint as a transport: the real client code talks to it in process."""
+"""The simulated endpoint as a transport, so that the real client code uses it in process."""
 
 import asyncio
 import json
@@ -12,18 +12,18 @@ from grpo_practice.llm.stream import chunks
 from grpo_practice.sim import DEFAULT, MODEL, World
 
 StatusAndBody = tuple[int, dict[str, Any]]
-"""HTTP status and JSON of an answer."""
+"""HTTP status and JSON body of an answer."""
 PIECE = 32
-"""Characters of a streamed piece."""
+"""Length of a streamed piece, in characters."""
 JSON, STREAM = "application/json; charset=utf-8", "text/event-stream; charset=utf-8"
 
 
 def respond(
     method: str, path: str, content: bytes, world: World = DEFAULT, *, served: int = 0
 ) -> StatusAndBody:
-    """Answer a request as an OpenAI-compatible server with this world behind it.
+    """Answer a request as an OpenAI-compatible server backed by this world.
 
-    `served`: the number of chat requests that it has answered before.
+    `served`: the number of chat requests answered before.
     """
     if method == "GET" and path.endswith("/models"):
         return 200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]}
@@ -45,7 +45,7 @@ def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
 
 
 def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
-    """Return content type and bytes of an answer: a stream where the request asks for one."""
+    """Return content type and bytes of an answer, streamed if the request asks for a stream."""
     if "choices" not in answer or not (body := json.loads(content)).get("stream"):
         return JSON, json.dumps(answer).encode()
     options = body.get("stream_options")
@@ -67,9 +67,10 @@ class SimTransport(httpx.AsyncBaseTransport):
 
     @override
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer, after other tasks had their turn."""
+        """Answer after other tasks have had a turn."""
         content = await request.aread()
-        await asyncio.sleep(0)  # a reply that never suspends would hide every concurrency bug
+        # Suspend once: a reply that never suspends would hide every concurrency bug.
+        await asyncio.sleep(0)
         method, path = request.method, request.url.path
         status, answer = respond(method, path, content, self.world, served=self._served)
         self._served += "choices" in answer

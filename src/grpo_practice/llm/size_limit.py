@@ -1,33 +1,35 @@
-"""The size of a reply: where it is too large, the rest is not read."""
+"""Limits the size of a reply: the rest of a larger one is not read."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Self
 
 MEBIBYTE = 2**20
 DEFAULT_MIB = 64
-"""Limit of a reply, unpacked, unless a config says otherwise."""
+"""Maximum size of a reply, unpacked, unless a config sets another."""
 MAX_RATIO = 100
-"""Unpacked bytes for each byte that came, above `PACKED_FREE`: text packs to a tenth."""
+"""Maximum unpacked bytes per received byte, above `PACKED_FREE`; text shrinks to about a tenth."""
 PACKED_FREE = 8 * MEBIBYTE
-"""Unpacked bytes up to which any ratio is fine: a small reply may repeat one line for ever."""
+"""Unpacked bytes up to which any ratio is accepted: a small reply may repeat one line many
+times.
+"""
 
 
 ENCODINGS = "gzip, deflate"
-"""Encodings that servers of pages, searches and tools are told can be read."""
+"""Encodings that are announced as readable to servers of pages, searches and tools."""
 
 
 class OversizeError(ValueError):
-    """A body is larger than the limit, or was packed so that it would be."""
+    """A body exceeds the limit, or its compression ratio is suspicious."""
 
 
 class LimitedChunks:
-    """The chunks of a body, counted as they come, after they were unpacked.
+    """The chunks of a body, counted as they arrive, after they were unpacked.
 
     Args:
         chunks: The unpacked body, in pieces of bounded size.
         most: Limit in bytes.
-        wire: Function that gives the bytes that came so far, before they were unpacked.
-        key: Key of the config that sets the limit; None where none does.
+        wire: Function that returns the number of bytes received so far, before unpacking.
+        key: Config key that sets the limit; None if no key does.
     """
 
     def __init__(
@@ -51,7 +53,8 @@ class LimitedChunks:
         if self._size > self._most:
             remedy = f"; to read it, raise {self._key}" if self._key else ""
             raise OversizeError(f"the reply is larger than {self._most / MEBIBYTE:g} MiB{remedy}")
-        # Only where it matters: a reply of one sentence, repeated, is no attack.
+        # Check the ratio only above this size: a short reply that repeats a sentence is no
+        # attack.
         if self._size > PACKED_FREE and self._wire is not None:
             came = self._wire()
             if self._size > MAX_RATIO * came:

@@ -1,4 +1,4 @@
-"""A streamed reply: assembled into the body it would have had in one piece, and taken apart."""
+"""Assembles a streamed reply into the equivalent unstreamed body, and the reverse."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -6,18 +6,20 @@ from typing import Any
 
 DONE = "[DONE]"
 _NAMES = frozenset({"id", "type", "role", "format"})
-"""Keys that name a thing: another piece with such a key repeats it."""
+"""Keys whose value is an identifier: a later piece with the same key repeats it."""
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text"})
-"""Keys whose pieces make up a text, also where a piece equals all that came before it."""
+"""Keys whose pieces are concatenated, even if a piece equals all the text before it."""
 
 
 def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
-    """Return the completion's body in a stream's events (name, data); None when it was cut.
+    """Join the events (name, data) of a stream into the completion's body; None if cut off.
 
-    The body is whole once the reply has a `finish_reason`. After `[DONE]` it may be: the caller
-    decides on a reply without a reason. An error that the server reports is the body, unless the
-    reply was whole by then. `which` is the index of the choice to read, of several that were asked
-    for; None where one was.
+    The body is complete once the reply has a `finish_reason`. After `[DONE]` without a reason it
+    may
+    be, and the caller decides. An error that the server reports is returned as the body, unless the
+    reply was already complete. `which` is the index of the choice to read if several were
+    requested;
+    None if there is only one.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}
@@ -29,10 +31,10 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
             chunk = json.loads(data)
         except (ValueError, RecursionError):
             break
-        if not isinstance(chunk, dict):  # half of an event, where it was cut
+        if not isinstance(chunk, dict):  # part of an event that was cut off
             break
         if chunk.get("error") or name == "error" or chunk.get("object") == "error":
-            # The reply was whole, and is paid: an error behind it takes nothing back.
+            # The reply was complete and is billed; an error after it changes nothing.
             if choice.get("finish_reason") is not None:
                 break
             return {"error": chunk.get("error") or chunk}
@@ -45,20 +47,20 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
 def _take(
     body: dict[str, Any], choice: dict[str, Any], chunk: dict[str, Any], which: int | None
 ) -> None:
-    """Add a chunk to what came before; where `which` is None, every choice is of the one reply."""
+    """Add a chunk to the body; if `which` is None, all choices belong to the one reply."""
     body |= {k: v for k, v in chunk.items() if k not in ("object", "choices") and v}
     choices = chunk.get("choices")
     for piece in choices if isinstance(choices, list) else ():
         if not isinstance(piece, dict) or which not in (None, piece.get("index", which)):
             continue
-        message = piece.get("delta") or piece.get("message")  # some send it whole
+        message = piece.get("delta") or piece.get("message")  # some servers send the whole message
         choice |= {k: piece[k] for k in ("finish_reason", "error") if piece.get(k)}
         if isinstance(message, dict):
             _merge(choice.setdefault("message", {}), message)
 
 
 class _Text:
-    """A text that still grows: joined at every piece, it would take time with its square."""
+    """A text that is still growing; concatenating every piece would take quadratic time."""
 
     __slots__ = ("pieces", "size")
 
@@ -71,12 +73,13 @@ class _Text:
             self.size += len(piece)
 
     def is_equal(self, other: str) -> bool:
-        # The lengths first: where they are equal, joining takes no longer than reading `other` did.
+        # Compare lengths first: if they are equal, joining takes no longer than reading `other`
+        # did.
         return self.size == len(other) and "".join(self.pieces) == other
 
 
 class _Items:
-    """A list that still grows; its items are found by their mark."""
+    """A list that is still growing, whose items are found by their mark."""
 
     __slots__ = ("items", "marked")
 
@@ -121,7 +124,7 @@ def _merge(whole: dict[str, Any], piece: dict[str, Any]) -> None:
 
 
 def _grown(key: str, old: str | _Text, new: str) -> str | _Text:
-    """Return the text with another piece, unless that says the same again."""
+    """Append a piece to the text, unless it repeats the whole text."""
     if isinstance(old, str):
         if not old or key in _NAMES:
             return old or new
@@ -132,7 +135,7 @@ def _grown(key: str, old: str | _Text, new: str) -> str | _Text:
 
 
 def _joined(value: Any) -> Any:
-    """Return the value, grown to its end, as plain JSON."""
+    """Return the complete value as plain JSON."""
     match value:
         case _Text():
             return "".join(value.pieces)
@@ -147,19 +150,19 @@ def _joined(value: Any) -> Any:
 
 
 def _mark(item: Any) -> Any:
-    """Return what tells an item of a list from its neighbours; None when nothing does."""
+    """Return the `index` or `id` that distinguishes a list item; None if it has neither."""
     mark = item.get("index", item.get("id")) if isinstance(item, dict) else None
     return mark if isinstance(mark, str | int | float) else None
 
 
 def _closed(choice: dict[str, Any]) -> dict[str, Any]:
-    """Return the choice as it would have come in one piece."""
+    """Return the choice in the form of an unstreamed reply."""
     if "message" in choice:
         message = choice["message"]
         message.setdefault("content", None)
         calls = message.get("tool_calls")
         if isinstance(calls, list) and all(isinstance(_mark(c), int) for c in calls):
-            # Pieces of parallel calls may come in any order.
+            # Pieces of parallel calls may arrive in any order.
             calls.sort(key=_mark)
             for call in calls:
                 del call["index"]
