@@ -1,4 +1,4 @@
-"""Agents: from a question and a system prompt to an answer."""
+"""Agents: turn a question and a system prompt into an answer."""
 
 import asyncio
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from grpo_practice.types import Trajectory
 
 @dataclass(frozen=True, slots=True)
 class RolloutContext:
-    """The model, address and time of a rollout."""
+    """The model, address and time limit of a rollout."""
 
     chat: AgentChat
-    """Agent's model."""
+    """The agent's model."""
     scope: Scope
     """Address of its calls."""
     limit_s: float
-    """Limit for the seconds of its own model and tool calls."""
+    """Limit in seconds for its own model and tool calls."""
 
 
 class Agent(Protocol):
     """A way to play one rollout.
 
     Raises:
-        EndpointRefusedError: No request would be answered; the run stops. Any other failure is
-            part of what it returns.
+        EndpointRefusedError: The endpoint rejects all requests, so the run stops. Any other failure
+            is recorded in the returned trajectory.
     """
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
@@ -37,5 +37,5 @@ class Agent(Protocol):
 def being_cancelled() -> bool:
     """Return True if this task is being cancelled; False if user code raised CancelledError."""
     task = asyncio.current_task()
-    # It counts requests to cancel: an error that foreign code raised leaves it at 0.
+    # The count covers only calls of cancel(): an error raised by foreign code leaves it at 0.
     return task is None or task.cancelling() > 0

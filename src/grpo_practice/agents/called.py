@@ -1,4 +1,4 @@
-"""Call of a program of the user's: what it is given of our environment, and what came of it."""
+"""Interface to a user's program: the environment it receives, and the outcome of calling it."""
 
 import signal
 import traceback
@@ -13,38 +13,40 @@ from grpo_practice.errors import AgentError
 from grpo_practice.text import cut
 
 MAX_OUTPUT = 2**20
-"""Limit in bytes of an answer, and of all that a program prints."""
+"""Limit in bytes of an answer, and of everything a program prints."""
 SAID_CHARS = 2_000
-"""Characters that are kept of a program's own words about its failure."""
+"""Number of characters kept of a program's own report of its failure."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables of our environment that a program in a process of its own gets; no keys."""
+"""Variables of our environment that a program in its own process receives; these contain no
+keys.
+"""
 _OURS = frozenset(
     str(Path(user_code.__file__).parent / name)
     for name in ("user_code.py", "agents/programs.py", "agents/worker.py", "agents/on_node.py")
 )
-"""Files of ours that an error of the user's passes through."""
+"""Our own files, which are skipped in the traceback of a user's error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """The model, attempt and time limit, given to a program besides question and system prompt."""
+    """The model, attempt and time limit; passed to a program after question and system prompt."""
 
     base_url: str
-    """OpenAI-compatible address of its model, for this rollout only."""
+    """OpenAI-compatible URL of its model, valid only for this rollout."""
     api_key: str
-    """Key of this rollout, which the address has in it."""
+    """Key of this rollout, which is also part of the URL."""
     model: str
     """Configured model."""
     attempt: int
     """Number of the attempt at this question: 0, 1, …"""
     seed: int
-    """Seed of random choices: the same when the rollout is resumed."""
+    """Seed for random choices; unchanged when the rollout is resumed."""
     limit_s: float
-    """Seconds that the rollout may take, waits for the endpoint not counted."""
+    """Seconds that the rollout may take, not counting waits for the endpoint."""
 
 
 def command_environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program, so that OpenAI clients find the rollout's model."""
+    """Return a program's environment, through which OpenAI clients find the rollout's model."""
     kept = {name: ours[name] for name in PASSED if name in ours}
     return kept | {
         "OPENAI_BASE_URL": context.base_url,
@@ -55,7 +57,7 @@ def command_environment(context: ProgramContext, ours: Mapping[str, str]) -> dic
 
 
 def answer_text(value: Any, what: str) -> str:
-    """Return the answer as text, '' for None; raise AgentError for anything else."""
+    """Return the answer as text, '' for None; raise AgentError for any other type."""
     if value is None:
         return ""
     if not issubclass(type(value), str):
@@ -67,12 +69,12 @@ def answer_text(value: Any, what: str) -> str:
 
 
 def exactly(text: str) -> str:
-    """Return a text of the class itself: one of another's brings its code to whoever reads it."""
+    """Return the text as a plain `str`; a subclass would run its own code when read."""
     return str.__str__(text)
 
 
 def raised(name: str, error: BaseException) -> AgentError:
-    """Return what a function raised, with the outermost place in the user's code."""
+    """Return an AgentError for an exception, with the outermost location in the user's code."""
     theirs = (
         f" at {Path(frame.f_code.co_filename).name}:{line}"
         for frame, line in traceback.walk_tb(error.__traceback__)
@@ -82,7 +84,7 @@ def raised(name: str, error: BaseException) -> AgentError:
 
 
 def ended(code: int) -> str:
-    """Say how a process ended, by its exit code; a negative one is a signal."""
+    """Describe how a process ended by its exit code; a negative code is a signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
@@ -90,5 +92,5 @@ def ended(code: int) -> str:
 
 
 def agent_error(text: str) -> AgentError:
-    """Return the error of a program, in words of a length that a person reads."""
+    """Return the error of a program, shortened to a readable length."""
     return AgentError(cut(clean(text), SAID_CHARS + 500))

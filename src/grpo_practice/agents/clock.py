@@ -1,4 +1,4 @@
-"""The time of a rollout: its own, not what it waits for."""
+"""Measures a rollout's own time, which excludes waits."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,10 +7,10 @@ from time import monotonic
 
 
 class Clock:
-    """A stopwatch of a program's own time, beginning now.
+    """A stopwatch of a program's own time, which starts immediately.
 
-    The clock stands still while requests are in flight. Each then adds the seconds of its answer;
-    a stored answer adds the seconds it once took. Simultaneous requests count once.
+    The clock is paused while requests are in flight. Each request then adds the seconds of its
+    answer; a stored answer adds the seconds it originally took. Simultaneous requests count once.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -28,12 +28,12 @@ class Clock:
 
     @property
     def own_s(self) -> float:
-        """Seconds so far; below 0 there are none, of a stored answer that took longer."""
+        """Seconds so far; negative if a stored answer took longer than the time that has passed."""
         return self.limit_s - self.left_s
 
     @contextmanager
     def asking(self) -> Iterator[Callable[[float], None]]:
-        """Stop the clock for the block, a request, which may say how many seconds it took."""
+        """Pause the clock during a request; the request may report its own duration in seconds."""
         start = self._own = self.limit_s - self.left_s
         self._asking += 1
         self._idle.clear()
@@ -41,7 +41,7 @@ class Clock:
         try:
             yield took.append
         finally:
-            # The largest, not the sum: requests made at once share their time.
+            # Use the maximum, not the sum: concurrent requests share their time.
             self._own = max(self._own, start + took[-1])
             self._asking -= 1
             if not self._asking:
@@ -54,5 +54,5 @@ class Clock:
             await self._idle.wait()
             if (left_s := self.left_s) <= 0:
                 return
-            # Looked at again afterwards: requests may have stopped the clock meanwhile.
+            # Check again afterwards: requests may have paused the clock in the meantime.
             await asyncio.sleep(left_s)

@@ -1,4 +1,4 @@
-"""`type: command`: a process for each rollout, JSON on its stdin, JSON on its stdout."""
+"""`type: command`: runs a process per rollout, with JSON on its stdin and stdout."""
 
 import asyncio
 import json
@@ -26,14 +26,14 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import brief, visible
 
 ENDING_S = 1.0
-"""Longest wait for a command that was told to end, and for the rest of what it prints."""
+"""Maximum wait in seconds for a command to end when told, and for the rest of its output."""
 
 
 class CommandProgram:
-    """A `Program` that runs a command for each rollout: JSON on its stdin, JSON on its stdout.
+    """A `Program` that runs a command per rollout, with JSON on its stdin and stdout.
 
-    The command and all that it started end with the rollout. The environment has an address and a
-    key that serve this rollout, and no other key.
+    The command and every process it started end with the rollout. They receive the URL and the key
+    of this rollout in their environment, and no other key.
     """
 
     def __init__(self, command: Sequence[str], folder: Path) -> None:
@@ -41,11 +41,11 @@ class CommandProgram:
         self._reaper = Reaper()
 
     def close(self) -> None:
-        """End what would end commands that outlive this process: none runs any more."""
+        """Stop the process that would end orphaned commands; no command is running now."""
         self._reaper.close()
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """Return the `answer` that it prints."""
+        """Return the `answer` that the command prints."""
         given, talk = {"question": question, "system": system} | asdict(context), _Talk()
         starting = asyncio.create_task(self._start(context, talk))
         try:
@@ -57,11 +57,13 @@ class CommandProgram:
             stdin.write_eof()
             await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            # Not cancelled but waited for: asyncio would kill the process alone, not what it has
-            # started, and then wait until nobody holds its pipes any more.
+            # Wait for the start instead of cancelling it: asyncio would kill only the process,
+            # not its children, and then wait until nobody holds its pipes any more.
             try:
                 await asyncio.wait((starting,))
-            finally:  # a second cancellation may come while it waits, also for what is done
+            finally:
+                # A second cancellation may interrupt the wait, so the start may still be
+                # running.
                 if not starting.done():
                     starting.add_done_callback(self._kill_started)
                 elif starting.exception() is None:
@@ -88,23 +90,26 @@ class CommandProgram:
         return transport
 
     async def _end(self, transport: asyncio.SubprocessTransport, talk: "_Talk") -> None:
-        """End the process and all in its group, and read their output."""
+        """End the process and its process group, and read their remaining output."""
         group = transport.get_pid()
         try:
             if not talk.exited.done():
                 _kill(group, signal.SIGTERM)
                 await asyncio.wait((talk.exited,), timeout=ENDING_S)
         finally:
-            # Also where the process has ended: what it started is in its group and may go on.
+            # Even if the process has ended: its children are in its group and may still be
+            # running.
             _kill(group, signal.SIGKILL)
             self._reaper.discard(group)
             try:
                 await asyncio.wait((talk.closed,), timeout=ENDING_S)
-            finally:  # one that left the group may hold a pipe; and a second cancellation may come
+            finally:
+                # A process that left the group may still hold a pipe, and the wait may be
+                # cancelled again.
                 transport.close()
 
     def _kill_started(self, starting: asyncio.Task[asyncio.SubprocessTransport]) -> None:
-        """End a process that nobody waits for any more, once it has been started."""
+        """End a process that was started after its rollout was cancelled."""
         if not starting.cancelled() and starting.exception() is None:
             group = starting.result().get_pid()
             _kill(group, signal.SIGKILL)
@@ -130,7 +135,7 @@ class CommandProgram:
 
 
 class _Talk(asyncio.SubprocessProtocol):
-    """The output of a process, and its end."""
+    """Collects the output of a process and notes its end."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -139,8 +144,8 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @property
     def complaint(self) -> str:
-        """End of its stderr, to be put behind a sentence; '' for nothing."""
-        # Hidden before it is cut: half a key is not known for one.
+        """End of its stderr, to be appended to a sentence; '' if it printed nothing there."""
+        # Redact before cutting: part of a key is not recognised.
         text = redactor.text(visible(self._err.decode(errors="replace")))[-SAID_CHARS:].strip()
         return f": {text}" if text else ""
 
@@ -157,12 +162,12 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @override
     def process_exited(self) -> None:
-        """Note its end; what it started may still run."""
+        """Record that the process ended; processes it started may still be running."""
         self.exited.set_result(None)
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note that all its output was read."""
+        """Record that all its output was read."""
         self.closed.set_result(None)
 
 
@@ -172,7 +177,7 @@ def _kill(group: int, number: signal.Signals) -> None:
 
 
 def _last_line(text: str) -> str:
-    """Return the text where it is JSON as a whole, else its last line that is not empty."""
+    """Return the whole text if it is JSON, otherwise its last non-empty line."""
     try:
         json.loads(text)
     except ValueError:

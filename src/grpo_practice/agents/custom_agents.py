@@ -1,4 +1,4 @@
-"""`type: python` and `type: command`: a program of the user's own plays the rollout."""
+"""`type: python` and `type: command`: the user's own program plays the rollout."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -29,26 +29,26 @@ from grpo_practice.text import brief, count
 from grpo_practice.types import Trajectory
 
 GRACE_S = 5.0
-"""Longest wait for a program that was told to end."""
+"""Maximum seconds to wait until a program ends after it was asked to."""
 SHOWN = 60
-"""Characters of a setting's value that a person is shown."""
+"""Number of characters of a setting's value in a notice."""
 MOSTLY = 0.75
-"""Share of their time that workers wait from which a person is told of it."""
+"""Share of their time spent waiting above which a notice suggests more workers."""
 UNREACHED = "it answered without its model, as all so far: does it reach agent.proxy from there?"
-"""Error of an answer that is none, where programs run elsewhere."""
+"""Error for an answer given without any request, if programs run elsewhere."""
 SILENT = 3
-"""Answers without a request that a person is told of."""
+"""Number of answers without a request that triggers a notice."""
 
 
 class Program(Protocol):
     """The user's code, as it is called.
 
     Raises:
-        AgentError: The program failed. Whatever it started has ended.
+        AgentError: The program failed. Every process it started has ended.
     """
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """Return its answer, '' for none; end soon when cancelled."""
+        """Return its answer, '' for no answer; end soon when cancelled."""
         ...
 
 
@@ -57,18 +57,18 @@ class Whereabouts:
     """The place where programs run."""
 
     workers: int | None = None
-    """Processes of ours, in which they take turns."""
+    """Number of our worker processes, which the programs share."""
     elsewhere: bool = False
-    """Whether they may be on a machine that does not reach this one."""
+    """Whether programs may run on a machine that cannot reach this one."""
     begins_within_s: float | None = None
-    """Longest wait until one says that it begins; None: it does at once, and does not say so."""
+    """Maximum seconds until a program reports that it begins; None if it begins immediately."""
 
 
 class CustomAgent:
-    """An `Agent` that runs a program, until the rollout's time is over.
+    """An `Agent` that runs a program until the rollout's time is over.
 
-    The program's requests at its address go through the chat of the rollout. A rollout's time
-    begins when its program may run.
+    The program sends its requests to its own address; they go through the rollout's chat. A
+    rollout's time starts when its program may run.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class CustomAgent:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._room, self._where = room or Room(), where or Whereabouts()
         self._doubted = self._where.elsewhere
-        """Whether no program of another machine has reached its address so far."""
+        """Whether no program on another machine has reached its address yet."""
         self._noticed = False
         self._answers = self._silent = 0
         self._played_s = self._own_s = 0.0
-        """Seconds of all rollouts, and those of them in which programs did not wait."""
+        """Total seconds of all rollouts, and the part of them in which programs did not wait."""
         self._said_waits, self._rollouts = False, 0
         self._overridden = set[str]()
-        """Keys of the program's own that a person was told of."""
+        """Keys set by the program that a notice has already mentioned."""
 
     async def __call__(self, question: str, system: str, context: RolloutContext) -> Trajectory:
-        """Answer the question; raise why the run stops, where no request is answered any more."""
+        """Answer the question; raise the error that stops the run if the model is unreachable."""
         async with self._room.place() as place:
             return await self._play(question, system, context, place)
 
@@ -123,13 +123,13 @@ class CustomAgent:
             return game.failed(e)
         finally:
             game.run_clock()
-            # After the address is gone: the program can make no further request.
+            # Only after the address is gone, so that the program can make no further request.
             await relay.aclose()
             self._tell_overrides(relay)
             self._tell_waits(monotonic() - began, game.clock.own_s)
 
     def _tell_overrides(self, relay: Relay) -> None:
-        """Say once of each key that the program sends its own value for a configured one."""
+        """Notify once for each configured key that the program overrides."""
         new = {k: v for k, v in relay.overrides.items() if k not in self._overridden}
         if not new:
             return
@@ -144,7 +144,7 @@ class CustomAgent:
         )
 
     def _tell_waits(self, played_s: float, own_s: float) -> None:
-        """Say once that workers are taken by programs that wait: more of them would be free."""
+        """Notify once if waiting programs occupy the workers, so that more would help."""
         self._played_s += played_s
         self._own_s += own_s
         self._rollouts += 1
@@ -159,7 +159,7 @@ class CustomAgent:
         )
 
     def _count(self, played: Trajectory) -> None:
-        """Say once that answers come without a request: all that is paid for goes past us."""
+        """Notify once if answers arrive without any request, so that costs go unrecorded."""
         self._answers += played.outcome == "ok"
         self._silent += played.unasked
         if played.unasked and self._silent == SILENT:
@@ -169,7 +169,7 @@ class CustomAgent:
             )
 
     async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
-        """Return the program's answer. The program has ended, also after an error."""
+        """Return the program's answer. The program has ended, even if an error is raised."""
         work = asyncio.create_task(program)
         over = asyncio.create_task(game.over())
         try:
@@ -184,7 +184,7 @@ class CustomAgent:
             over.cancel()
             work.cancel()
             ended, deaf = await asyncio.wait((work, over), timeout=GRACE_S)
-            # Looked at: otherwise asyncio prints that an exception was never retrieved.
+            # Read the exceptions, or asyncio prints that they were never retrieved.
             _ = [task.exception() for task in ended if not task.cancelled()]
             if deaf and not self._noticed:
                 self._noticed = True
@@ -192,7 +192,7 @@ class CustomAgent:
 
 
 class _Game:
-    """One play of a rollout: its requests, and what ended it."""
+    """One play of a rollout: its requests, and the error that ended it."""
 
     def __init__(
         self, relay: Relay, limit_s: float, place: Place, begins_within_s: float | None
@@ -207,22 +207,22 @@ class _Game:
         self.reached = False
         """Whether the program has reached its address."""
         self.stopped = asyncio.get_running_loop().create_future()
-        """Error that ended the play before the program did."""
+        """Error that ended the play before the program finished."""
         self._lost: EndpointError | None = None
-        """Error of the last request; None where it was answered."""
+        """Error of the last request; None if it was answered."""
 
     def begin(self) -> None:
-        """Let the clock run: the program has reached its address."""
+        """Start the clock, because the program has reached its address."""
         self.reached = True
         self.run_clock()
 
     def run_clock(self) -> None:
-        """Let the clock run."""
+        """Start the clock."""
         self._begun.set()
         self._waits.close()
 
     async def over(self) -> None:
-        """Wait until its time is over; raise AgentError where the program does not begin."""
+        """Wait until its time is over; raise AgentError if the program does not begin."""
         try:
             async with asyncio.timeout(self._begins_within_s):
                 await self._begun.wait()
@@ -235,7 +235,8 @@ class _Game:
     async def ask(self, request: ChatRequest) -> Reply:
         """Answer a request of the program, or raise RequestError."""
         try:
-            # Outside: a wait to go on computing is no time of the program's own either.
+            # Stop the clock for this wait as well: a wait for the turn to compute is not the
+            # program's own time.
             with self.clock.asking() as took:
                 async with self._place.asking():
                     reply = await self._relay(request, limit_s=self.clock.left_s)
@@ -256,7 +257,7 @@ class _Game:
         """Return the trajectory with that answer."""
         lost = self._lost
         if lost is not None and not isinstance(lost, ContextOverflowError | ContentFilterError):
-            # The program answered without the reply it asked for: the endpoint is to blame.
+            # The program answered without the reply it had requested: the endpoint is to blame.
             return self._failed(lost)
         text = redactor.text(clean(answer))
         outcome, why = outcome_of(Reply({"role": "assistant", "content": text}))
@@ -264,7 +265,7 @@ class _Game:
         return self._with_transcript(ended, answer_of(text))
 
     def failed(self, error: TimeoutError | AgentError) -> Trajectory:
-        """Return the trajectory without an answer, blamed on the endpoint where it failed last."""
+        """Return a trajectory without an answer, blamed on the endpoint if that failed last."""
         return self._failed(self._lost if self._lost and isinstance(error, AgentError) else error)
 
     def _failed(self, error: TimeoutError | AgentError | EndpointError) -> Trajectory:
@@ -278,7 +279,7 @@ class _Game:
 
 
 def _request_error(error: EndpointError) -> RequestError:
-    """Return the error answer that the program's client library understands."""
+    """Return the error answer in a form that the program's client library understands."""
     if isinstance(error, ContextOverflowError):
         return RequestError(str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, ContentFilterError):

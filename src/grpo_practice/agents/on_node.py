@@ -1,6 +1,7 @@
-"""A program of the user's on a node of a cluster, and all that is imported there.
+"""Runs a user's program on a node of a cluster.
 
-That is the standard library and `typing_extensions`: nodes have no other package of ours.
+This module and its imports use only the standard library and `typing_extensions`, since nodes have
+no other package of ours.
 """
 
 import asyncio
@@ -23,33 +24,33 @@ from grpo_practice.reaper import end_together
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file that a command names, as it was read."""
+    """A file that a command names, with its content when read."""
 
     name: str
-    """Path of it, relative to the config's folder."""
+    """Path relative to the config's folder."""
     content: bytes
     mode: int
 
 
 @dataclass(frozen=True, slots=True)
 class CommandSource:
-    """A command with the files that it names."""
+    """A command and the files that it names."""
 
     command: tuple[str, ...]
     files: tuple[File, ...]
 
     @property
     def name(self) -> str:
-        """Name of the program, for people."""
+        """Name of the program, for display."""
         return Path(self.command[0]).name
 
     def brings(self, name: str) -> bool:
-        """Return whether one of the files has that name."""
+        """Return True if one of the files has that name."""
         return os.sep in name and any(Path(file.name) == Path(name) for file in self.files)
 
     @contextmanager
     def folder(self) -> Iterator[Path]:
-        """Put the files into a folder of their own, for the block."""
+        """Create a temporary folder with the files, for the duration of the block."""
         with TemporaryDirectory(prefix="grpo-practice-", ignore_cleanup_errors=True) as made:
             for file in self.files:
                 path = Path(made, file.name)
@@ -60,11 +61,11 @@ class CommandSource:
 
 
 Source = FunctionSource | CommandSource
-"""A program as it goes to a node."""
+"""A program in the form in which it is sent to a node."""
 
 
 def play(source: Source, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
-    """Return whether the program has an answer, and the answer, else why there is none."""
+    """Return (True, answer), or (False, reason) if the program gives no answer."""
     if isinstance(source, FunctionSource):
         _alone()
         try:
@@ -87,7 +88,7 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
 
 
 def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float, str]:
-    """Return the seconds of a request to the address, and why it cannot play here, else ''."""
+    """Return the duration of a request to the address, and why the node cannot play, or ''."""
     try:
         if isinstance(source, FunctionSource):
             worker.loaded(source)
@@ -101,7 +102,7 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
 
 
 def _begin(context: ProgramContext) -> str:
-    """Say that the program begins; return why it cannot, or ''."""
+    """Report that the program begins; return why it cannot, or ''."""
     try:
         reach.begin(context)
     except AgentError as e:
@@ -111,5 +112,5 @@ def _begin(context: ProgramContext) -> str:
 
 @cache
 def _alone() -> None:
-    """Let what functions start end with this process, which plays nothing else."""
+    """Make processes started by functions end with this process, which plays nothing else."""
     end_together()

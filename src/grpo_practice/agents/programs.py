@@ -1,4 +1,4 @@
-"""A function or a command of the user's own, as a `Program`."""
+"""A user's function or command as a `Program`."""
 
 import asyncio
 import inspect
@@ -23,16 +23,16 @@ from grpo_practice.processes import CannotStartError, Pool, WorkerDiedError
 from grpo_practice.text import LOOPBACK
 
 LOADING_S = 5 * user_code.LOAD_S
-"""Seconds a worker may take to load the file, which many do at once."""
+"""Seconds that a worker may take to load the file, with many workers loading simultaneously."""
 ENDING_S = 0.2
-"""Seconds for a thread to end by itself after its rollout."""
+"""Seconds that a thread gets to end by itself after its rollout."""
 
 
 class FunctionProgram:
     """A `Program` that calls `function(question, system, context)`.
 
-    An async function runs on the event loop and is cancelled. Any other runs in a thread of its
-    own, which cannot be stopped: it is left to itself, and `notice` says so once.
+    An async function runs on the event loop and is cancelled. Any other function runs in its own
+    thread, which cannot be stopped: it is abandoned, and `notice` reports this once.
     """
 
     def __init__(
@@ -62,10 +62,12 @@ class FunctionProgram:
     async def _in_thread(self, given: tuple[Any, ...]) -> Any:
         done = user_code.start_thread(partial(self._function, *given))
         try:
-            await asyncio.wait((done,))  # unlike `await done`, a cancellation leaves it pending
+            # Unlike `await done`, this leaves the thread's future pending when cancelled.
+            await asyncio.wait((done,))
         except asyncio.CancelledError:
             try:
-                await asyncio.wait((done,), timeout=ENDING_S)  # one that just fails needs no notice
+                # A thread that is just finishing needs no notice.
+                await asyncio.wait((done,), timeout=ENDING_S)
             finally:
                 if not done.done() and not self._noticed:
                     self._noticed = True
@@ -81,10 +83,10 @@ class FunctionProgram:
 
 
 class WorkerProgram:
-    """A `Program` that calls a function in a process of its own, of which there are several.
+    """A `Program` that calls a function in one of several worker processes.
 
-    The process and all that it started end where the rollout is over first. The environment is
-    that of a command.
+    If the rollout is over first, the process ends together with every process it started. The
+    environment is that of a command.
     """
 
     def __init__(self, source: FunctionSource, workers: int) -> None:
@@ -100,11 +102,11 @@ class WorkerProgram:
         )
 
     async def start(self) -> None:
-        """Start the workers; raise ConfigError where the function cannot be had in one."""
+        """Start the workers; raise ConfigError if the function cannot be loaded in one."""
         hint = "agent.workers: 0 calls it in this process"
         try:
             async with asyncio.timeout(LOADING_S):
-                # As many as there are workers, so that all load it at once.
+                # As many as there are workers, so that all load the function simultaneously.
                 loads = [self._pool.run(worker.load) for _ in range(self._workers)]
                 found = await asyncio.gather(*loads)
         except CannotStartError as e:
@@ -120,7 +122,7 @@ class WorkerProgram:
             )
 
     async def close(self) -> None:
-        """End all workers, and what they have started."""
+        """End all workers and the processes they started."""
         await self._pool.close()
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:

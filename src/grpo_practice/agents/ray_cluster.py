@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, of which a process can have one; or a cluster of our own."""
+"""A connection to a Ray cluster, existing or local; a process can have only one."""
 
 import asyncio
 import importlib.util
@@ -23,49 +23,51 @@ from grpo_practice.user_code import in_thread, start_thread
 
 LOCAL = "local"
 CONNECT_S = 45.0
-"""Longest wait for a cluster; by itself Ray tries for 200 s, and then ends the process."""
+"""Maximum wait for a cluster; Ray itself would try for 200 s and then end the process."""
 _PORT_S = 5.0
 _SAID = 6
-"""Lines of what Ray says that are kept: of other versions than the cluster's it names all four."""
+"""Number of lines kept of a Ray error; a version mismatch needs this many to name all four
+versions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node that is alive."""
+    """A live node."""
 
     id: str
     address: str
     capacity: int
-    """Programs that it has room for at once."""
+    """Number of programs it can run simultaneously."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """A cluster, and what a program takes of it."""
+    """A cluster, and the resources that each program takes on it."""
 
     address: str
-    """`host:port`; `local` starts one here, and ends it."""
+    """`host:port`; `local` starts a cluster here and ends it afterwards."""
     num_cpus: float = 1.0
-    """Cores that a program is given."""
+    """CPU cores reserved for a program."""
     resources: Mapping[str, float] = field(default_factory=dict)
-    """Custom resources that it is given."""
+    """Custom resources reserved for a program."""
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
-    """Environment that Ray makes on a node before programs run there."""
+    """Environment that Ray creates on a node before it runs programs."""
 
 
 class RayCluster:
-    """The connection of this process, shared by all its agents of equal settings."""
+    """The connection of this process, shared by all its agents, whose settings must be equal."""
 
     def __init__(self) -> None:
         self._settings: ClusterSettings | None = None
         self._users = 0
         self._changing = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
-        """Lock of each event loop: one lock serves one loop."""
+        """Lock per event loop, because a lock can serve only one."""
         self._over, self._ended = Event(), Event()
         self._ended.set()
 
     async def enter(self, settings: ClusterSettings, local_cores: int) -> None:
-        """Connect, unless it is done; raise ConfigError where that cannot be."""
+        """Connect, unless already connected; raise ConfigError if this is impossible."""
         async with self._lock():
             if self._users and settings != self._settings:
                 raise ConfigError("agent.ray: all agents of a process share one cluster")
@@ -75,7 +77,7 @@ class RayCluster:
             self._users += 1
 
     async def leave(self) -> None:
-        """End the connection, unless others use it, too."""
+        """Close the connection, unless others still use it."""
         async with self._lock():
             self._users -= 1
             if not self._users:
@@ -91,7 +93,8 @@ class RayCluster:
             raise ConfigError("agent.executor is ray, which is not installed", hint=hint)
         if settings.address != LOCAL:
             await _check_port(settings.address)
-        # One that was given up may still be connecting, and Ray knows one connection.
+        # An abandoned attempt may still be connecting, and Ray supports one connection per
+        # process.
         await in_thread(partial(self._ended.wait, CONNECT_S))
         self._over, self._ended, connected = Event(), Event(), Future[None]()
         events = self._over, self._ended
@@ -100,7 +103,7 @@ class RayCluster:
             async with asyncio.timeout(CONNECT_S):
                 await asyncio.shield(asyncio.wrap_future(connected))
         except asyncio.CancelledError:
-            self._over.set()  # so that it ends as soon as it has begun
+            self._over.set()  # ends the connection as soon as it is established
             raise
         except (Exception, SystemExit) as e:
             self._over.set()
@@ -118,7 +121,7 @@ def _hold(
     over: Event,
     ended: Event,
 ) -> None:
-    """Connect, and stay until it is over: Ray's processes end with the thread that began them."""
+    """Connect and keep the thread alive: Ray's processes end with the thread that started them."""
     try:
         try:
             _initialise(settings, local_cores)
@@ -148,7 +151,7 @@ async def _check_port(address: str) -> None:
 
 
 def _initialise(settings: ClusterSettings, local_cores: int) -> None:
-    """Connect; a cluster of our own is started without the keys of our environment."""
+    """Connect; start a local cluster without the keys in our environment."""
     modules = [*settings.runtime_env.get("py_modules", ()), str(Path(__file__).parents[1])]
     options: dict[str, Any] = {
         "runtime_env": {**settings.runtime_env, "py_modules": modules},
@@ -164,7 +167,7 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
     if "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
         raise RuntimeError("Ray was imported before: set RAY_AUTH_MODE=token before you do")
     login = {
-        # Ray listens beyond this machine, and would do what anybody asks.
+        # Ray listens on the network and would run code for anyone who asks.
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN": os.environ.get("RAY_AUTH_TOKEN") or secrets.token_hex(32),
         "RAY_USAGE_STATS_ENABLED": "0",
@@ -172,7 +175,7 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
     redactor.know({login["RAY_AUTH_TOKEN"]})
     os.environ.update(login)
     with _nothing_but({*PASSED, *login}):
-        import ray  # reads the mode of login as it is loaded
+        import ray  # reads the authentication mode on import
 
         ray.init(
             LOCAL,
@@ -185,9 +188,9 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
 
 
 def _keep_quiet() -> None:
-    """Keep Ray from printing a page on stdout for each process of a program that has died.
+    """Stop Ray from printing a page to stdout for each dead process of a program.
 
-    No option does. The rollout's own error says it.
+    No option does this. The rollout's own error reports the failure.
     """
     from ray._private import worker
 
@@ -196,7 +199,7 @@ def _keep_quiet() -> None:
 
 @contextmanager
 def _nothing_but(names: set[str]) -> Iterator[None]:
-    """Leave nothing but these variables in the environment, which Ray's processes inherit."""
+    """Reduce the environment, which Ray's processes inherit, to these variables."""
     before = dict(os.environ)
     for name in before.keys() - names:
         del os.environ[name]
@@ -207,7 +210,7 @@ def _nothing_but(names: set[str]) -> Iterator[None]:
 
 
 def nodes_for(settings: ClusterSettings) -> list[Node]:
-    """Return the nodes that have room for a program; raise ConfigError where none has."""
+    """Return the nodes that have room for a program; raise ConfigError if no node has any."""
     import ray
 
     wanted = {"CPU": settings.num_cpus, **settings.resources}
@@ -227,7 +230,7 @@ def nodes_for(settings: ClusterSettings) -> list[Node]:
 
 
 def _first_lines(error: BaseException) -> str:
-    if isinstance(error, SystemExit):  # so Ray gives up
+    if isinstance(error, SystemExit):  # Ray's way of giving up
         return "Ray does not answer there"
     if isinstance(error, TimeoutError):
         return f"Ray does not answer there within {CONNECT_S:g} s"
@@ -236,4 +239,4 @@ def _first_lines(error: BaseException) -> str:
 
 
 ray_cluster = RayCluster()
-"""That of this process."""
+"""Connection of this process."""

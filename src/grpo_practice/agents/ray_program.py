@@ -1,4 +1,4 @@
-"""`executor: ray`: a program of the user's on the nodes of a Ray cluster. All else stays here."""
+"""`executor: ray`: runs a user's program on the nodes of a Ray cluster; the rest runs here."""
 
 import asyncio
 from functools import partial
@@ -14,11 +14,11 @@ from grpo_practice.errors import AgentError, ConfigError
 from grpo_practice.user_code import start_thread
 
 LOOK_S = 120.0
-"""Longest wait for the first word of a node, which may make its environment before."""
+"""Maximum wait for a node's first message, which may come after it has set up its environment."""
 
 
 class RayProgram:
-    """A `Program` that plays on a node: each rollout is a task that is tried once."""
+    """A `Program` that plays on a node: each rollout is a task that is never retried."""
 
     def __init__(self, source: Source, settings: ClusterSettings) -> None:
         self._source, self._settings = source, settings
@@ -26,13 +26,14 @@ class RayProgram:
         self._task: Any = None
 
     async def start(self, local_cores: int) -> None:
-        """Connect; raise ConfigError where there is no such cluster, or no room in it."""
+        """Connect; raise ConfigError if the cluster does not exist or has no room."""
         await ray_cluster.enter(self._settings, local_cores)
         try:
             import ray
 
             self._nodes = nodes_for(self._settings)
-            # By itself Ray runs a task again whose process has died: what it asked, it asks again.
+            # By default Ray retries a task whose process has died, which would repeat its
+            # requests.
             self._task = ray.remote(on_node.play).options(
                 num_cpus=self._settings.num_cpus,
                 resources=dict(self._settings.resources),
@@ -48,14 +49,14 @@ class RayProgram:
 
     @property
     def capacity(self) -> int:
-        """Programs that the cluster has room for at once."""
+        """Number of programs that the cluster can run simultaneously."""
         return sum(node.capacity for node in self._nodes)
 
     async def look(self, invited: Invitation, model: str) -> dict[str, float]:
-        """Return the seconds that one request to the address takes from each node.
+        """Return how many seconds a request to the address takes from each node.
 
         Raises:
-            ConfigError: A node cannot have the program, or does not reach the address.
+            ConfigError: A node cannot load the program or does not reach the address.
         """
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
@@ -93,11 +94,11 @@ class RayProgram:
         try:
             answered, text = await asyncio.wrap_future(ref.future())
         except asyncio.CancelledError:
-            # Whether it is heard depends on the node: one that is gone hears nothing, and what
-            # runs there finds its address gone.
+            # The node may not receive this: if it is gone, a program still running there finds
+            # that its address no longer exists.
             start_thread(partial(ray.cancel, ref, force=True))
             ended = asyncio.wrap_future(ref.future())
-            # Looked at, whenever it comes: asyncio would print that nobody did.
+            # Read the exception, or asyncio prints that it was never retrieved.
             ended.add_done_callback(lambda f: f.cancelled() or f.exception())
             await asyncio.wait((ended,), timeout=GRACE_S / 2)
             raise
@@ -109,6 +110,6 @@ class RayProgram:
 
 
 def _said(error: BaseException) -> str:
-    """Return the beginning of what Ray says, which goes on for a page."""
+    """Return the beginning of Ray's error message, which is a page long."""
     text = " ".join(str(error).split()) or "no answer"
     return text.partition(". ")[0]

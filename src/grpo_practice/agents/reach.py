@@ -1,4 +1,4 @@
-"""A request to a rollout's address from where its program runs: does it lead there?"""
+"""Checks, from the machine that runs a program, that the rollout's address is reachable."""
 
 import json
 from http.client import HTTPException
@@ -11,17 +11,17 @@ from grpo_practice.errors import AgentError
 
 _LIMIT_S = 10.0
 _direct = build_opener(ProxyHandler({}))
-"""Opener without the proxies of the environment, which programs are not given either."""
+"""Opener without the environment's proxies, which programs do not receive either."""
 
 
 def begin(context: ProgramContext) -> None:
-    """Say that the program begins: until then its time stands still.
+    """Report that the program begins, which starts the rollout's clock.
 
-    A process that loads the program first, and one that waits for its turn on a cluster, take no
-    time of the rollout's.
+    The time a process needs to load the program, or to wait for its turn on a cluster, is not
+    charged to the rollout.
 
     Raises:
-        AgentError: The address is not reached.
+        AgentError: The address is not reachable.
     """
     look(context.base_url, context.api_key, context.model)
 
@@ -30,7 +30,7 @@ def look(base_url: str, api_key: str, model: str) -> float:
     """Return the seconds that one request to `models` took.
 
     Raises:
-        AgentError: Nobody answers there, or somebody else.
+        AgentError: No server answers there, or a different one does.
     """
     start = perf_counter()
     request = Request(f"{base_url}/models", headers={"Authorization": f"Bearer {api_key}"})

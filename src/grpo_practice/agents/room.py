@@ -1,4 +1,4 @@
-"""Room for the user's programs: how many are there at once, and how many of these compute."""
+"""Limits the user's programs: how many run simultaneously, and how many of these compute."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager, nullcontext
 from time import monotonic
 
 STUCK_S = 60.0
-"""Seconds in which no program leaves its room to one that waits, from which a person is told."""
+"""Seconds without any program yielding its turn to a waiting one after which a notice is shown."""
 
 
 class Room:
-    """Room for programs: how many may be there, and how many of these may compute.
+    """Limits how many programs may run, and how many of these may compute.
 
-    A program computes unless it waits for its model. More of them than there are cores would only
-    make each other late.
+    A program computes unless it waits for its model. More computing programs than cores would only
+    delay each other.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Room:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator["Place"]:
-        """Wait for a place, in which a program may compute, for the block."""
+        """Wait for a place, in which a program may compute, and hold it during the block."""
         async with self._places or nullcontext():
             place = Place(self)
             try:
@@ -39,10 +39,11 @@ class Room:
                 place.end()
 
     async def take(self, *, again: bool) -> None:
-        """Wait for leave to compute.
+        """Wait for a turn to compute.
 
-        A person is told, once, where for long no program leaves its room to one that would go on.
-        They may hold what the others wait for, a place in a queue or a lock: then all stand still.
+        A notice is shown once if no program yields its turn for a long time to one that wants to
+        continue. The running programs may then be waiting for something the others hold, such as a
+        place in a queue or a lock, so that none of them can proceed.
         """
         if self._computing is None:
             return
@@ -54,14 +55,14 @@ class Room:
                 watch.cancel()
 
     def leave(self) -> None:
-        """Give that leave to another program."""
+        """Yield the turn to another program."""
         self._left_at = monotonic()
         if self._computing is not None:
             self._computing.release()
 
     async def _watch(self) -> None:
         began = monotonic()
-        # No event: what is waited for is that nothing happens.
+        # Not an event: this waits for the absence of one.
         while (stuck_s := monotonic() - max(began, self._left_at)) < STUCK_S:  # noqa: ASYNC110
             await asyncio.sleep(STUCK_S - stuck_s)
         if not self._told:
@@ -75,20 +76,21 @@ class Room:
 
 
 class Place:
-    """Place of one program, which gives its leave to compute to others while it waits."""
+    """The place of one program, which lets others compute while it waits."""
 
     def __init__(self, room: Room) -> None:
         self._room, self._computes, self._ended = room, False, False
         self._taking = asyncio.Lock()
 
     async def take(self, *, again: bool = False) -> None:
-        """Wait until the program may compute, or may do so again."""
-        async with self._taking:  # of several replies at once, the first one waits
+        """Wait until the program may compute, for the first time or after a wait."""
+        async with self._taking:  # of several simultaneous replies, only the first one waits
             if self._computes or self._ended:
                 return
             await self._room.take(again=again)
             self._computes = True
-            if self._ended:  # meanwhile: a request of a program that is gone was still on its way
+            # A late request of a program that has ended may have got here.
+            if self._ended:
                 self.leave()
 
     def leave(self) -> None:
@@ -98,13 +100,13 @@ class Place:
             self._room.leave()
 
     def end(self) -> None:
-        """Let another program compute: this one has ended."""
+        """Let another program compute, because this one has ended."""
         self._ended = True
         self.leave()
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
-        """Let others compute during the block, a request; wait until this one may again."""
+        """Let others compute during a request; afterwards, wait until this program may again."""
         self.leave()
         try:
             yield

@@ -10,7 +10,7 @@ from grpo_practice.types import Outcome, Trajectory
 
 
 async def play_simple(question: str, system: str, context: RolloutContext) -> Trajectory:
-    """Ask once; an empty answer is asked for once more, as a deliberate resample."""
+    """Ask once; after an empty answer, ask once more, as a deliberate resample."""
     messages, replies = opening_messages(question, system), list[Reply]()
     try:
         replies.append(await context.chat(messages, limit_s=context.limit_s))
@@ -35,7 +35,7 @@ def failed_trajectory(
     messages: Sequence[Message],
     replies: Sequence[Reply],
 ) -> Trajectory:
-    """Return the trajectory that an error ended without an answer."""
+    """Return the trajectory of a rollout that an error ended without an answer."""
     match error:
         case TimeoutError():
             spent = f"no answer within {limit_s:g} s of the rollout's own time"
@@ -57,7 +57,7 @@ def trajectory(
     reason: str | None = None,
     error: str | None = None,
 ) -> Trajectory:
-    """Return the trajectory as it ended, with the text of the last reply if that is an answer."""
+    """Return the finished trajectory, with the text of the last reply if that is an answer."""
     last = [replies[-1].message] if replies else []
     answered = outcome in ("ok", "truncated", "content_filter")
     return Trajectory(
@@ -73,7 +73,7 @@ def trajectory(
 
 
 def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
-    """Return what kind of answer a reply is, and why when it is not a plain one."""
+    """Return the outcome of a reply, and the reason if it is not a normal answer."""
     refusal = reply.message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         return "refused", refusal
@@ -86,5 +86,5 @@ def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
 
 
 def answer_of(text: str) -> str:
-    """Return the text outside of `<think>` blocks; '' when one is never closed."""
+    """Return the text outside `<think>` blocks; '' if a block is never closed."""
     return (strip_think(text) or "").strip()

@@ -27,10 +27,9 @@ Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]
 class ToolAgent:
     """An `Agent` that calls tools, turn by turn.
 
-    Every tool call of a turn is made, all at once, and has exactly one result, in order. At
-    `max_turns` the model is asked for its answer once, without tools, and the outcome is `limit`.
-
-    The result of a tool named in `stop_at` is the answer.
+    All tool calls of a turn run concurrently, and each has exactly one result, in the order of the
+    calls. After `max_turns`, the model is asked once for its answer, without tools, and the outcome
+    is `limit`. If a tool is named in `stop_at`, its result is the answer.
     """
 
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
@@ -61,7 +60,9 @@ class _Game:
         self.messages = messages
         """Messages of the next request."""
         self._answered = 0
-        """Number of messages that the last reply answers; with it they are the transcript."""
+        """Number of messages that the last reply answers; these and the reply are the
+        transcript.
+        """
         self.replies = list[Reply]()
         self._results = list[ToolResult]()
         self._turns = 0
@@ -73,8 +74,9 @@ class _Game:
         return self._context.limit_s - sum(r.seconds for r in self.replies) - self._tools_s
 
     async def ask(self) -> bool:
-        """Ask the model, twice if the reply is empty; return True when it calls tools."""
-        # `r` gives the second request another seed: the same one would be answered as before.
+        """Ask the model, again if the reply is empty; return True if it calls tools."""
+        # `r` gives the second request another seed; an identical one would return the stored
+        # reply.
         for r in range(2):
             reply = await self._context.chat(
                 self.messages, tools=self._tools.schemas, r=r, limit_s=self._left_s
@@ -94,22 +96,23 @@ class _Game:
         functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]
         names = [str(function.get("name") or "") for function in functions]
         given: list[object] = [function.get("arguments", "") for function in functions]
-        # Some endpoints send them parsed.
+        # Some endpoints send the arguments as parsed JSON.
         texts = [a if isinstance(a, str) else "" if a is None else json.dumps(a) for a in given]
-        # Once for all of them: they run at the same time.
+        # Read the time left once, since all calls run concurrently.
         left = self._left_s
         outcomes = await asyncio.gather(
             *(
                 self._tools(name, arguments, limit_s=left)
                 for name, arguments in zip(names, texts, strict=True)
             ),
-            return_exceptions=True,  # whatever one comes to, the others may have been paid
+            return_exceptions=True,  # one failure must not discard the others, which may be billed
         )
         results = [result for result in outcomes if isinstance(result, ToolResult)]
         self._results += results
         self._tools_s += max((r.seconds for r in results), default=0.0)
         errors = [e for e in outcomes if isinstance(e, BaseException)]
-        if errors:  # one that stops the run comes before one that ends the rollout
+        # Prefer an error that stops the run to one that ends only the rollout.
+        if errors:
             raise min(errors, key=lambda e: isinstance(e, TimeoutError | StepError))
         self.messages.append(message)
         for call, result in zip(calls, results, strict=True):
@@ -119,7 +122,7 @@ class _Game:
         return list(zip(names, results, strict=True))
 
     async def forced(self) -> Trajectory:
-        """Ask the model for its answer once, without tools."""
+        """Ask the model once for its answer, without tools."""
         self.messages.append({"role": "user", "content": FINAL})
         self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
         turns = f"it had called tools in each of its {self._turns} turns"
@@ -144,7 +147,7 @@ class _Game:
         return self._with_tools(ended)
 
     def _with_tools(self, ended: Trajectory) -> Trajectory:
-        """Return the trajectory with the time and cost of its tool calls."""
+        """Add the time and cost of the tool calls to the trajectory."""
         return replace(
             ended,
             tool_calls=len(self._results),
@@ -160,7 +163,7 @@ def calls_in(message: Mapping[str, Any]) -> list[Message]:
 
 
 def with_call_ids(message: Message) -> tuple[Message, list[Message]]:
-    """Return a message and its calls, with ids of our own where they are missing or doubled."""
+    """Return a message and its calls, replacing missing or duplicate ids with our own."""
     calls = calls_in(message)
     ids = [call.get("id") for call in calls]
     if all(isinstance(i, str) and i for i in ids) and len(set(ids)) == len(ids):

@@ -1,4 +1,4 @@
-"""Worker process of `type: python`: a function of the user's plays one rollout at a time in it."""
+"""Worker process of `type: python`: the user's function plays one rollout at a time in it."""
 
 import asyncio
 import inspect
@@ -31,10 +31,10 @@ _source: "FunctionSource | None" = None
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """A function as a worker finds it: in a file, as it was read, or in a module."""
+    """A function as sent to a worker: a file's content when read, or a module."""
 
     name: str
-    """Name of it in the config."""
+    """Name of the function in the config."""
     file: UserFunction | None
     module: str
     attribute: str
@@ -42,8 +42,9 @@ class FunctionSource:
     """Folder whose modules it may import."""
 
     def load(self) -> Callable[..., Any]:
-        """Return the function; whatever its file raises passes through."""
-        sys.path.append(str(self.folder))  # last, so that none takes the place of an installed one
+        """Return the function; errors raised by its file are passed on."""
+        # Append, so that none of its modules shadows an installed one.
+        sys.path.append(str(self.folder))
         if self.file is not None:
             return self.file.load()
         function: Callable[..., Any] = getattr(import_module(self.module), self.attribute)
@@ -51,7 +52,7 @@ class FunctionSource:
 
 
 def start(secrets: frozenset[str], source: FunctionSource) -> None:
-    """Make a fresh process ready; all that it starts ends with it."""
+    """Prepare a fresh process; every process it starts ends with it."""
     global _source
     isolate(secrets)
     end_together()
@@ -59,7 +60,7 @@ def start(secrets: frozenset[str], source: FunctionSource) -> None:
 
 
 def load() -> str:
-    """Load the function, unless this process has; return why it cannot be had, or ''."""
+    """Load the function, unless already loaded; return why it cannot be loaded, or ''."""
     assert _source is not None, "start() knows it"
     try:
         loaded(_source)
@@ -69,12 +70,12 @@ def load() -> str:
 
 
 def play(question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
-    """Return whether the function has an answer, and the answer, else why there is none."""
+    """Return (True, answer), or (False, reason) if the function gives no answer."""
     assert _source is not None, "start() knows it"
-    # Here as well: a process that hangs as it loads is ended only with what it was given to do.
+    # Load here as well: a process that hangs while loading is killed only if it has a task.
     if why := load():
         return False, f"{_source.name} cannot be loaded: {why}"
-    with suppress(AgentError):  # nobody is there any more
+    with suppress(AgentError):  # the rollout may already be over
         begin(context)
     return call(loaded(_source), _source.name, question, system, context)
 
@@ -88,7 +89,7 @@ def loaded(source: FunctionSource) -> Callable[..., Any]:
 def call(
     function: Callable[..., Any], name: str, question: str, system: str, context: ProgramContext
 ) -> tuple[bool, str]:
-    """Call a function in this process, which plays nothing else; return as `play` does."""
+    """Call a function in this process, which plays nothing else; the result is as for `play`."""
     process = os.getpid()
     os.environ.update(command_environment(context, os.environ))
     try:
@@ -102,7 +103,7 @@ def call(
     except BaseException as e:  # noqa: BLE001 - sys.exit() of the user's code ends its rollout only
         return False, exactly(str(raised(name, e)))
     finally:
-        if os.getpid() != process:  # a fork of the function's: the rollout is its parent's
+        if os.getpid() != process:  # a fork made by the function; its parent plays the rollout
             os._exit(0)
 
 
@@ -111,7 +112,7 @@ async def _awaited(result: Any) -> Any:
 
 
 class _Limited:
-    """Output of the function, which goes to stderr as far as a person may want to read it."""
+    """Output stream of the function, passed on to stderr up to a limit."""
 
     def __init__(self, name: str, behind: Any) -> None:
         self._name, self._behind, self._left = name, behind, MAX_OUTPUT
@@ -121,7 +122,7 @@ class _Limited:
         self._left -= len(text)
         if self._left < 0:
             raise AgentError(f"{self._name} printed more than {MAX_OUTPUT // 1024:,} KiB")
-        self._behind.write(text)  # whatever it returns: some streams return None
+        self._behind.write(text)  # ignore the result: some streams return None
         return len(text)
 
     def __getattr__(self, name: str) -> Any:

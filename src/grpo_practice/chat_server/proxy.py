@@ -1,4 +1,4 @@
-"""The chat API for programs inside rollouts: an address for each rollout, while it lasts."""
+"""The chat API for programs in rollouts: gives each rollout an address while it is being played."""
 
 import asyncio
 import secrets
@@ -19,10 +19,10 @@ from grpo_practice.text import LOOPBACK
 
 ROOT = "/r/{token}/v1"
 FREE_GUESSES = 20
-"""Unknown tokens that an address may ask with before each one costs it time."""
+"""Number of unknown tokens that a client may try before each further one is delayed."""
 GUESS_S = 1.0
 _MOST_ADDRESSES = 10_000
-"""Addresses whose guesses are counted."""
+"""Maximum number of clients whose guesses are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +31,32 @@ class Guest:
 
     model: str
     ask: Callable[[ChatRequest], Awaitable[Reply]]
-    """Function that answers; it may raise `RequestError`."""
+    """Function that answers a request; it may raise `RequestError`."""
     begins: Callable[[], None] = lambda: None
-    """Function that is called with each request: its program runs."""
+    """Function called on each request, which shows that the program is running."""
 
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """The way to one guest's model, which ends with its rollout."""
+    """Access to one guest's model, which ends with its rollout."""
 
     base_url: str
     token: str
-    """Key that the address has in it, and that opens the one without it, too."""
+    """Key that is part of the address; sent as a bearer token, it also opens plain `/v1`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The place where a proxy listens, and the address by which it is asked."""
+    """The interface and port a proxy listens on, and the URL under which programs reach it."""
 
     host: str = LOOPBACK
     port: int = 0
     url: str | None = None
-    """Address in front of it; None where it is asked at its own."""
+    """URL of a server in front of it; None if programs reach it directly."""
     tls: SSLContext | None = None
 
     def url_at(self, port: int) -> str:
-        """Return the address by which it is asked, once it listens at that port."""
+        """Return the URL under which programs reach it once it listens on that port."""
         if self.url is not None:
             return self.url.rstrip("/")
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -64,9 +64,9 @@ class Listening:
 
 
 class Proxy:
-    """The server at which the programs of a run ask their model.
+    """The server that gives the programs of a run access to their models.
 
-    Each rollout has an address that nobody can guess, and that answers nobody once it has ended.
+    Each rollout has an address that nobody can guess and that stops answering once it has ended.
     """
 
     def __init__(self, listening: Listening | None = None) -> None:
@@ -75,11 +75,11 @@ class Proxy:
         self._guesses = Counter[str]()
         self._url = ""
         self.port = 0
-        """Port that it listens at."""
+        """Port it listens on."""
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """Answer for the block; raise OSError where the port is taken."""
+        """Serve during the block; raise OSError if the port is taken."""
         place = self._listening
         app = server.application(
             *(web.post(f"{root}/chat/completions", self._chat) for root in (ROOT, "/v1")),
@@ -92,7 +92,7 @@ class Proxy:
 
     @contextmanager
     def address(self, guest: Guest) -> Iterator[Invitation]:
-        """Let the guest's program ask for the block."""
+        """Accept requests of the guest's program during the block."""
         token = ROLLOUT_TOKEN + secrets.token_urlsafe(32)
         self._guests[token] = guest
         try:
@@ -114,7 +114,7 @@ class Proxy:
         return guest
 
     async def _delay(self, asker: str) -> None:
-        """Wait before an answer to one who has asked with many unknown tokens."""
+        """Wait before answering a client that has tried many unknown tokens."""
         if len(self._guesses) >= _MOST_ADDRESSES and asker not in self._guesses:
             self._guesses.clear()
         self._guesses[asker] += 1

@@ -1,4 +1,4 @@
-"""Requests of a program in its own words, made through the ledger."""
+"""Sends a program's own requests through the ledger."""
 
 import asyncio
 import hashlib
@@ -21,20 +21,20 @@ from grpo_practice.text import strip_think
 
 @dataclass(slots=True)
 class _Repeats:
-    """The samples of one and the same request."""
+    """The samples of identical requests."""
 
     taken: set[int] = field(default_factory=set)
-    """Numbers of the resamples that were answered or are being."""
+    """Numbers of the resamples that are answered or in flight."""
     abandoned: dict[int, asyncio.Task[Reply]] = field(default_factory=dict)
-    """Those in flight whose caller is gone."""
+    """Resamples in flight whose caller is gone."""
 
 
 class Relay:
     """The requests that a program makes in one play of a scope.
 
-    The program's settings go before the configured ones, but the seed is always the scope's;
-    where it repeats a request, it gets another sample. A request that it gave up and makes again
-    is the same one, and is paid once.
+    The program's settings override the configured ones, but the seed is always the scope's. A
+    repeated request gets another sample. If a program abandons a request and repeats it, this is
+    the same request and is paid for once.
     """
 
     def __init__(self, chat: AgentChat) -> None:
@@ -42,17 +42,17 @@ class Relay:
         self._repeats = defaultdict[bytes, _Repeats](_Repeats)
         self._tasks = set[asyncio.Task[Reply]]()
         self.replies = list[Reply]()
-        """Replies in the order they came."""
+        """Replies in the order of their arrival."""
         self.overrides = dict[str, tuple[object, object]]()
-        """Key that the program sent in place of a configured one → first value, configured one."""
+        """Key that the program overrides → its first value, and the configured one."""
 
     async def __call__(self, request: ChatRequest, *, limit_s: float | None = None) -> Reply:
-        """Return the stored reply, or a new one that is committed.
+        """Return the stored reply, or request a new one and commit it.
 
-        If the caller is cancelled, the request goes on and its reply is kept.
+        If the caller is cancelled, the request continues and its reply is kept.
 
         Raises:
-            RequestError: The request cannot be asked as it is written.
+            RequestError: The request is invalid.
             TimeoutError: `limit_s` was reached.
             EndpointError, EndpointRefusedError, PausedError: As from any `Chat`.
         """
@@ -60,10 +60,11 @@ class Relay:
         name, params = request.model or self._chat.model, self._params(request.settings)
         for key, value, configured in self._overridden(name, params):
             self.overrides.setdefault(key, (value, configured))
-        # Without a seed: a repeated request is known by what is asked.
+        # Exclude the seed: a repeated request is identified by its content.
         same = canon([name, params, request.tools, request.messages])
         repeats = self._repeats[hashlib.sha256(same).digest()]
-        # First what was given up: it may be paid, and whoever asks again wants that reply.
+        # Reuse an abandoned request first: it may be billed, and a caller that repeats it wants
+        # that reply.
         if repeats.abandoned:
             r, task = repeats.abandoned.popitem()
         else:
@@ -71,21 +72,22 @@ class Relay:
             repeats.taken.add(r)
             chat = self._chat.with_model(name, params, self._play)
             task = asyncio.create_task(self._ask(chat, request, r, limit_s))
-            # Kept, since the loop refers to its tasks weakly.
+            # Keep a reference, because the event loop holds its tasks only weakly.
             self._tasks.add(task)
 
             def done(task: asyncio.Task[Reply]) -> None:
                 self._tasks.discard(task)
                 if task.cancelled() or task.exception() is not None:
-                    # A request that failed and is made again is the one it was.
+                    # A failed request that is repeated counts as the same request.
                     repeats.taken.discard(r)
                     repeats.abandoned.pop(r, None)
 
             task.add_done_callback(done)
         try:
-            return await asyncio.shield(task)  # a caller that goes must not take a paid reply along
+            # A caller that leaves must not cancel a request that may be billed.
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Also if it has just ended: the next one to ask gets its reply.
+            # Even if it has just ended: the next caller gets its reply.
             if not task.cancelled():
                 repeats.abandoned[r] = task
             raise
@@ -96,7 +98,7 @@ class Relay:
         return reply
 
     def _params(self, settings: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the configured params, overridden by those of the program."""
+        """Return the configured params, overridden by the program's own."""
         own = {key: value for key, value in settings.items() if key != "seed"}
         try:
             params, _ = canonical_params({"extra_body": own})
@@ -117,27 +119,27 @@ class Relay:
 
     @property
     def transcript(self) -> list[Message]:
-        """All messages, as they are read back from the store."""
+        """All messages, as they would be loaded from the store."""
         stored = canon(conversations(self._play.turns)).decode()
         messages: list[Message] = json.loads(redactor.text(stored))
         return messages
 
     async def aclose(self) -> None:
-        """Cancel what is still in flight."""
+        """Cancel the requests still in flight."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         if tasks:
-            # Waited for: each puts its failure on record before the rollout is saved.
+            # Wait for them: each records its failure before the rollout is saved.
             await asyncio.wait(tasks)
 
 
 def program_mark(before: bytes, message: Message) -> bytes:
-    """Return the mark after a message: equal for conversations in which the same was said.
+    """Return the mark after a message; equal for conversations with equal content.
 
-    Programs send replies back in their own form: without keys that they do not know, without the
-    reasoning, with other settings. The conversation goes on all the same, so only an assistant's
-    text and calls count.
+    Programs send replies back in their own form: without keys they do not know, without the
+    reasoning, with other settings. This is still the same conversation, so only the text and calls
+    of an assistant are compared.
     """
     if message.get("role") != "assistant":
         return hashlib.sha256(before + canon(hashable(message))).digest()

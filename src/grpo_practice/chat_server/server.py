@@ -1,4 +1,4 @@
-"""The server side of the chat API: requests are checked, replies encoded."""
+"""The server side of the chat API: validates requests and encodes replies."""
 
 import asyncio
 import json
@@ -22,12 +22,12 @@ from grpo_practice.redact import redactor
 from grpo_practice.text import LOOPBACK, is_loopback
 
 MAX_BODY = 64 * 2**20
-"""Largest size of a request in bytes."""
+"""Maximum size of a request in bytes."""
 PIECE = 256
-"""Characters of a streamed piece."""
+"""Length of a streamed piece, in characters."""
 DONE = b"data: [DONE]\n\n"
 SHUTDOWN_S = 1.0
-"""Longest wait for clients still connected when a server ends."""
+"""Maximum wait in seconds for clients still connected when a server ends."""
 
 _SPOKEN = "only POST chat/completions and GET models are spoken here"
 
@@ -35,8 +35,8 @@ _SPOKEN = "only POST chat/completions and GET models are spoken here"
 class RequestError(Exception):
     """An error answer in the form of the OpenAI API.
 
-    Secrets in the message are replaced; `kind` is sent as `type`, and `param` names the body key
-    that is wrong.
+    Secrets in the message are redacted; `kind` is sent as `type`, and `param` names the invalid
+    body key.
     """
 
     def __init__(
@@ -58,32 +58,32 @@ class RequestError(Exception):
         return {"error": error}
 
     def response(self) -> web.Response:
-        """Return the HTTP answer, which tells the client's library not to try again."""
+        """Return the HTTP answer, which tells the client library not to retry."""
         return web.json_response(self.body, status=self.status, headers={"x-should-retry": "false"})
 
 
 @dataclass(frozen=True, slots=True)
 class ChatRequest:
-    """A chat completion that a program asks for."""
+    """A chat completion requested by a program."""
 
     model: str
-    """Name of the model; '' where the body has none."""
+    """Name of the model; '' if the body does not name one."""
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
-    """Other keys of the body, those that are null left out."""
+    """Other keys of the body, without null values."""
     stream: bool = False
     stream_usage: bool = False
-    """Whether the stream ends with a piece that holds the usage."""
+    """Whether the stream ends with a chunk that contains the usage."""
 
 
 def read_request(raw: bytes) -> ChatRequest:
-    """Return what the body of a chat completion asks for; see `read_body` and `chat_request`."""
+    """Parse the body of a chat completion; see `read_body` and `chat_request`."""
     return chat_request(read_body(raw))
 
 
 def chat_request(given: Mapping[str, Any]) -> ChatRequest:
-    """Return what the body of a chat completion asks for; raise RequestError with the wrong key."""
+    """Convert the body of a chat completion; raise RequestError naming an invalid key."""
     body = dict(given)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
     if not isinstance(stream, bool | None):
@@ -107,10 +107,10 @@ def chat_request(given: Mapping[str, Any]) -> ChatRequest:
 
 
 def one_reply(request: ChatRequest) -> ChatRequest:
-    """Return the request without `n` and `logprobs`, where it asks for one plain reply.
+    """Return the request without `n` and `logprobs` if it asks for one plain reply.
 
     Raises:
-        RequestError: Several choices are asked for, or log-probabilities, which are not kept.
+        RequestError: It asks for several choices, or for log-probabilities, which are not stored.
     """
     n = request.settings.get("n", 1)
     if n != 1 or isinstance(n, bool):
@@ -122,11 +122,11 @@ def one_reply(request: ChatRequest) -> ChatRequest:
 
 
 def read_body(raw: bytes) -> dict[str, Any]:
-    """Return the JSON of a request, lone surrogates replaced; raise RequestError without one."""
+    """Return a request's JSON without lone surrogates; raise RequestError if it is invalid."""
     try:
-        # 1e999 is inf to Python, which has no canonical JSON and so no hash.
+        # Python reads 1e999 as inf, which has no canonical JSON and so no hash.
         body = json.loads(raw.decode(), parse_constant=finite_number, parse_float=finite_number)
-        # Valid UTF-8 holds no lone surrogate but by an escape: else the walk is spared.
+        # Valid UTF-8 contains a lone surrogate only as an escape; otherwise skip the traversal.
         if b"\\u" in raw:
             body = clean_json(body)
     except (ValueError, RecursionError) as e:
@@ -156,7 +156,7 @@ def completion(request: ChatRequest, reply: Reply) -> dict[str, Any]:
 
 
 def pieces(request: ChatRequest, reply: Reply) -> Iterator[bytes]:
-    """Yield the reply as the events of a stream, the last one `[DONE]`."""
+    """Yield the reply as the events of a stream, ending with `[DONE]`."""
     head = _head(request, reply, "chat.completion.chunk")
     if request.stream_usage:
         head["usage"] = None
@@ -172,7 +172,7 @@ def event(value: Mapping[str, Any]) -> bytes:
 
 
 def usage_json(usage: Usage) -> dict[str, Any] | None:
-    """Return the tokens in the form of the API; None when they are unknown."""
+    """Return the token counts in the form of the API; None if they are unknown."""
     if usage.tokens_in is None and usage.tokens_out is None:
         return None
     tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
@@ -211,7 +211,7 @@ def _finish(reply: Reply) -> str:
 async def respond(
     http_request: web.Request, request: ChatRequest, reply: Reply
 ) -> web.StreamResponse:
-    """Send the reply, in one piece or as a stream."""
+    """Send the reply, as one body or as a stream."""
     if not request.stream:
         return web.json_response(completion(request, reply))
     response = web.StreamResponse(headers=STREAM)
@@ -230,10 +230,11 @@ def application(
     unexpected: Callable[[Exception], None] = lambda _: None,
     names: Collection[str] = (),
 ) -> web.Application:
-    """Return an application with these routes; errors are JSON.
+    """Return an application with these routes; errors are returned as JSON.
 
-    Callers are on this machine, or call the server by one of the names. Handlers may raise
-    `RequestError`; with any other error, `unexpected` is called and the program gets a 500.
+    Only callers on this machine, or that address the server by one of `names`, are accepted.
+    Handlers may raise `RequestError`; any other error is passed to `unexpected`, and the program
+    gets a 500.
     """
 
     @web.middleware
@@ -247,7 +248,7 @@ def application(
         except web.HTTPException as e:
             return _request_error(e, request).response()
         except ConnectionError:
-            raise  # the client is gone
+            raise  # the client has disconnected
         except Exception as e:  # noqa: BLE001 - a program must not wait for ever
             unexpected(e)
             what = f"{type(e).__name__} while the request was answered"
@@ -259,10 +260,10 @@ def application(
 
 
 def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> None:
-    """Raise RequestError unless the request was meant for this server, by one of its names.
+    """Raise RequestError unless the request addresses this server, by one of its names.
 
-    A page in a browser reaches any local port, also under a name of its own that it had resolved
-    to this machine; `Host` and `Origin` give it away.
+    A page in a browser can reach any local port, even under its own name if that resolves to this
+    machine; `Host` and `Origin` reveal it.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     called = _HOST.fullmatch(host)
@@ -274,12 +275,12 @@ def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> Non
         raise RequestError("a page of another origin may not ask here", status=403)
 
 
-# Not urlsplit, which reads the host `::1` in `[::1].evil.example`.
+# Not urlsplit, which parses the host `::1` out of `[::1].evil.example`.
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\[\]/?#@:\s]+))(?::[0-9]{1,5})?")
 
 
 def _request_error(error: web.HTTPException, request: web.Request) -> RequestError:
-    """Return the framework's error in the words of the API."""
+    """Translate the framework's error into the terms of the API."""
     match error.status:
         case 404 if "/v1/" not in request.path:
             text = "there is nothing here: ask POST /v1/chat/completions (base_url ends in /v1)"
@@ -303,25 +304,25 @@ _SILENT.propagate = False
 async def listening(
     app: web.Application, port: int = 0, host: str = LOOPBACK, tls: SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """Serve the application for the block, and give the port; raise OSError for a taken one."""
+    """Serve the application during the block and yield the port; raise OSError if it is taken."""
     runner = web.AppRunner(
         app,
         access_log=None,
-        logger=_SILENT,  # else it prints pieces of malformed requests
+        logger=_SILENT,  # aiohttp would print pieces of malformed requests
         shutdown_timeout=SHUTDOWN_S,
         keepalive_timeout=unfinished.IDLE_S,
-        # Off by default: the request of a sender that is gone would go on, and be paid.
+        # Off by default: the request of a disconnected client would continue and be billed.
         handler_cancellation=True,
     )
-    # Last, so that who may not ask is answered before anything is read.
+    # Append it last, so that unauthorised callers are rejected before anything is read.
     app.middlewares.append(unfinished.whole_requests)
     await runner.setup()
     http, owing = runner.server, unfinished.Unfinished()
     assert http is not None, "the runner has been set up"
     listener: asyncio.Server | None = None
     try:
-        # Not a TCPSite: the connections are watched. A run may begin a thousand rollouts at once;
-        # asyncio's own backlog is 100.
+        # Not a TCPSite, because connections are wrapped. A run may begin a thousand rollouts
+        # together, while asyncio's default backlog is 100.
         listener = await asyncio.get_running_loop().create_server(
             lambda: unfinished.Connection(http(), owing), host, port, backlog=1024, ssl=tls
         )

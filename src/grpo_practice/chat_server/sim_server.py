@@ -1,4 +1,4 @@
-"""The simulated endpoint as an HTTP server, so that any client can be pointed at it."""
+"""The simulated endpoint as an HTTP server that any client can use."""
 
 import asyncio
 import json
@@ -18,10 +18,10 @@ async def serve(
 ) -> None:
     """Serve the world under `http://127.0.0.1:port/v1` until this call is cancelled.
 
-    `GET /stats` gives the number of answered chat requests, in all and by stage.
+    `GET /stats` returns the number of answered chat requests, in total and by stage.
 
-    Port 0 is any free one; `on_ready` is called once with the port, and each chat request takes
-    `latency_s`.
+    Port 0 selects any free port; `on_ready` is called once with the port, and each chat request
+    takes `latency_s`.
 
     Raises:
         OSError: The port cannot be listened on.

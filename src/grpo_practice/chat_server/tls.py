@@ -1,4 +1,4 @@
-"""The certificate of a server of ours: what is wrong with it is said before anybody connects."""
+"""The certificate of our own server, checked before any client connects."""
 
 import ssl
 from pathlib import Path
@@ -6,20 +6,20 @@ from pathlib import Path
 from grpo_practice.errors import ConfigError
 
 _MOST_TURNS = 20
-"""Exchanges after which a handshake in memory would be over twice."""
+"""Limit of exchanges, twice as many as a handshake in memory needs."""
 
 
 def server_context(cert: Path, key: Path, name: str | None) -> ssl.SSLContext:
-    """Return the context of a server with that certificate.
+    """Return the TLS context of a server with that certificate.
 
     Args:
-        cert: The certificate, and those that lead to its authority (PEM).
+        cert: The certificate, followed by those leading to its authority (PEM).
         key: Its key (PEM).
-        name: Host by which the server is asked; None where something in front has it.
+        name: Host name that clients use; None if a server in front owns it.
 
     Raises:
-        ConfigError: The files cannot be used, or a client would refuse the certificate whoever has
-            signed it: it has expired, or is for another name.
+        ConfigError: The files cannot be used, or clients would reject the certificate no matter who
+            signed it: it has expired or is for another name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for what, path in (("tls_cert", cert), ("tls_key", key)):
@@ -41,12 +41,12 @@ def server_context(cert: Path, key: Path, name: str | None) -> ssl.SSLContext:
 
 
 def _no_passphrase() -> str:
-    # Without it, the library would ask for one at the terminal.
+    # Without this callback, the library would prompt at the terminal.
     raise ValueError("the key has a passphrase")
 
 
 def _client_of(cert: Path, name: str | None) -> ssl.SSLContext:
-    """Return the context of a client that trusts the certificate's signer, and checks all else."""
+    """Return the context of a client that trusts the certificate's signer and checks the rest."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = name is not None
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -55,7 +55,7 @@ def _client_of(cert: Path, name: str | None) -> ssl.SSLContext:
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> None:
-    """Let both connect in memory; raise SSLError where the client refuses."""
+    """Connect both in memory; raise SSLError if the client rejects the certificate."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(down, up, server_hostname=name),
@@ -76,6 +76,6 @@ def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return str(error.verify_message).rstrip(".")
     if isinstance(error, ssl.SSLError):
-        # The library names no reason where a file is no PEM at all.
+        # The library gives no reason if a file is not PEM at all.
         return (error.reason or "not both can be read").replace("_", " ").lower()
     return str(error) or type(error).__name__

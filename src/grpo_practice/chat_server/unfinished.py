@@ -1,6 +1,6 @@
-"""Requests that begin and do not end: closed after a time, which is shorter in a crowd.
+"""Closes connections whose request does not end within a time limit, which is shorter in a crowd.
 
-aiohttp waits for ever for the rest of a request, and each one costs an open file.
+aiohttp waits indefinitely for the rest of a request, and each connection costs an open file.
 """
 
 import asyncio
@@ -11,18 +11,18 @@ from aiohttp import web
 from typing_extensions import override
 
 RECEIVE_S = 300.0
-"""Seconds in which a request has to come whole; a slow client may take them all."""
+"""Seconds within which a request must arrive completely; a slow client may use them all."""
 CROWD = 256
 """Number of unfinished requests beyond which the oldest get only `CROWDED_S`."""
 CROWDED_S = 10.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 IDLE_S = 300.0
-"""Seconds for which a connection is kept after an answer."""
+"""Seconds for which a connection is kept open after an answer."""
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
 class Unfinished:
-    """The connections of one server that owe it a request, the oldest first."""
+    """The connections of a server that have not yet sent a complete request, oldest first."""
 
     def __init__(self) -> None:
         self._since = dict[Connection, float]()
@@ -32,23 +32,23 @@ class Unfinished:
         return len(self._since)
 
     def add(self, connection: "Connection") -> None:
-        """Let the connection's time begin, unless it has."""
+        """Start the connection's time, unless already started."""
         if connection not in self._since:
             self._since[connection] = asyncio.get_running_loop().time()
             if len(self) in (1, CROWD + 1):
                 self._close_overdue()
 
     def discard(self, connection: "Connection") -> None:
-        """Forget the connection: its request has come, or it is closed."""
+        """Forget the connection: its request is complete, or it is closed."""
         self._since.pop(connection, None)
 
     def stop(self) -> None:
-        """Close nothing any more."""
+        """Stop closing connections."""
         if self._timer is not None:
             self._timer.cancel()
 
     def _close_overdue(self) -> None:
-        """Close what is overdue, and come back when the next one is."""
+        """Close overdue connections, and schedule the next check."""
         self.stop()
         self._timer = None
         loop = asyncio.get_running_loop()
@@ -63,7 +63,7 @@ class Unfinished:
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection, watched from outside: aiohttp tells nobody that bytes come."""
+    """A client's connection, observed from outside, as aiohttp does not report incoming bytes."""
 
     def __init__(self, http: asyncio.Protocol, unfinished: Unfinished) -> None:
         self._http, self._unfinished = http, unfinished
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Wait for nothing from the client in the block: its request has come whole."""
+        """Suspend the time limit during the block: the request has arrived completely."""
         self._unfinished.discard(self)
         self._answering = True
         try:
@@ -101,7 +101,8 @@ class Connection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        # What came too early for its answer is no new request: aiohttp holds it, as idle.
+        # Data that arrives before the answer is not a new request: aiohttp buffers it while
+        # idle.
         if not self._answering:
             self._unfinished.add(self)
         self._http.data_received(data)
@@ -121,7 +122,7 @@ class Connection(asyncio.Protocol):
 
 @web.middleware
 async def whole_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Wait for the whole body, under the time of its connection, and then answer."""
+    """Read the whole body within the connection's time limit, then answer."""
     await request.read()
     connection = request.transport.get_protocol() if request.transport is not None else None
     if not isinstance(connection, Connection):

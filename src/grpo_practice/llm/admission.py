@@ -45,8 +45,8 @@ class Admission:
 
     A try is admitted if the amount spent, the amount reserved for the tries in flight, and its own
     estimate together stay within the caps. Otherwise it waits for those in flight, which may cost
-    less
-    than reserved. If there are no tries in flight, nothing can free any budget, and the try fails.
+    less than reserved. If there are no tries in flight, nothing can free any budget, and the try
+    fails.
 
     After `stop`, no further try is sent: callers wait until they are cancelled, while the tries in
     flight may finish.

@@ -73,10 +73,8 @@ class Client:
     """A client of one endpoint, with as many requests in flight as `limit` allows.
 
     All retries happen here and nowhere else. Once the endpoint has rejected us for good, every
-    further
-    `send` raises immediately, including those waiting for a slot or for their next try: a rejected
-    key
-    costs no more than the requests in flight.
+    further `send` raises immediately, including those waiting for a slot or for their next try: a
+    rejected key costs no more than the requests in flight.
 
     Args:
         endpoint: Address, and settings sent with each request.
@@ -145,8 +143,7 @@ class Client:
             EndpointRefusedError: The endpoint rejects all requests.
 
         If any error other than an `EndpointError`, including a cancellation, ends a request that
-        was sent,
-        its cause is an `EndpointError` with the facts known about the tries.
+        was sent, its cause is an `EndpointError` with the facts known about the tries.
         """
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a request")

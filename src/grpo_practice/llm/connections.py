@@ -22,8 +22,7 @@ REST_S = 0.25
 """Seconds between the end of an answer and the next request on its connection."""
 MOST_RESTING = 32
 """Maximum number of resting TLS connections, each of which is an open file; beyond it, the oldest
-is
-used.
+is used.
 """
 
 
@@ -59,9 +58,8 @@ class QuietConnector(aiohttp.TCPConnector):
     """A pool that reuses a connection only if nothing has arrived on it since its last use.
 
     Once a server has sent an unrequested reply, no connection is used twice. Without TLS, the
-    number
-    of connections never exceeds that of concurrent requests, since a server may have a thread for
-    each.
+    number of connections never exceeds that of concurrent requests, since a server may have a
+    thread for each.
     """
 
     def __init__(self, ssl: "SSLContext", kept_s: float) -> None:

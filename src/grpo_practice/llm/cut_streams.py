@@ -14,9 +14,8 @@ class CutStreams:
 
     Some servers cut off a reply when another request arrives. If a reply has content but no finish
     reason, and no other request was sent in the meantime, none of our requests cut it off: the
-    endpoint
-    sends no reasons, unless it does so later. To find out, requests are sent one at a time if
-    necessary.
+    endpoint sends no reasons, unless it does so later. To find out, requests are sent one at a time
+    if necessary.
     """
 
     def __init__(self) -> None:

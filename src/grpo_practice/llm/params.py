@@ -46,10 +46,8 @@ def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]
 
     Params have one name and one type each: `max_completion_tokens` becomes `max_tokens`,
     `reasoning.effort` becomes `reasoning_effort`, sampling numbers become floats, and null is
-    dropped.
-    `extra_body` and then `extra_args` override the rest. The seed is not included, because it
-    differs
-    from request to request.
+    dropped. `extra_body` and then `extra_args` override the rest. The seed is not included, because
+    it differs from request to request.
 
     Raises:
         ConfigError: A key is unknown, reserved or duplicated, or has an invalid value.

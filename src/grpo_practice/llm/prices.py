@@ -48,8 +48,7 @@ class Prices:
 
     The user's own prices take precedence, by the model's name in the config. The published list
     applies if it has the model under exactly this name, or this name plus a date, at the provider
-    that
-    owns the endpoint's address; other names and hosts do not match. Nothing is downloaded: the
+    that owns the endpoint's address; other names and hosts do not match. Nothing is downloaded: the
     installed list is used.
     """
 

@@ -1,6 +1,6 @@
 """Schedules requests so that they respect requested waits and configured rates.
 
-Times are those of the running event loop, in seconds.
+Times are in seconds, on the clock of the running event loop.
 """
 
 import asyncio

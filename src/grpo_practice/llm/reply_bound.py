@@ -13,8 +13,7 @@ class ReplyBound:
     """Keeps the replies of a model from filling its whole context.
 
     A teacher's replies have a known form, but thinking does not, so a model that thinks has no
-    bound.
-    A model whose context is too small for prompt and bound has no bound either.
+    bound. A model whose context is too small for prompt and bound has no bound either.
     """
 
     def __init__(self) -> None:

@@ -24,8 +24,7 @@ def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float |
     `x-ratelimit-reset-*`. These resets are considered only with a 429, since they come with every
     answer, and for at most `LONGEST_WAIT_S`, since they give the time when everything is free again
     and a part is free earlier. Zero, negative and past times are ignored, and so are waits of more
-    than
-    a year.
+    than a year.
 
     The header names are in lower case; `now` is in seconds since the epoch.
     """

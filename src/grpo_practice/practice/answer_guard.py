@@ -50,8 +50,7 @@ much.
 """
 DIGITS = 3
 """Number of significant digits from which an answer reveals too much: 714 and 3/16 do, 180 and 1/2
-do
-not.
+do not.
 """
 SYMBOLS = 6
 """Number of symbols from which a formula reveals too much."""

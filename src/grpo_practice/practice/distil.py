@@ -324,8 +324,8 @@ def judgement(rollout: Rollout) -> str | None:
     """Explain the reward of an attempt, if the verify function gave a critique.
 
     An attempt that was cut off before it answered was never passed to a verify function. The
-    recorded
-    reason is addressed to the user and may name settings, so the teacher is given another text.
+    recorded reason is addressed to the user and may name settings, so the teacher is given another
+    text.
     """
     if not rollout.played.answered:
         return f"There is no answer: {how_it_ended(rollout.played) or rollout.played.outcome}."

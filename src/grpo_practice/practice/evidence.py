@@ -68,10 +68,8 @@ def evidence_on(
     """Return the evidence on each experience of a library, by its id.
 
     `past` is the evidence stored in closed steps. `cast` are the proposals of the step that is
-    being
-    closed, each with its sample id, and `plays` are that step's groups. Set `rewards` to False if
-    the
-    run must learn without ground truth.
+    being closed, each with its sample id, and `plays` are that step's groups. Set `rewards` to
+    False if the run must learn without ground truth.
     """
     votes = {e.id: Counter(past.votes.get(e.id, {})) for e in library.experiences}
     said = {e.id: Counter[int]() for e in library.experiences}

@@ -230,8 +230,7 @@ def _hidden(text: str, i: int) -> bool:
     """Return True for a character that is invisible or changes how others are displayed.
 
     Joiners are part of the spelling in Persian, in Indian languages and in emoji, so one between
-    two
-    non-Latin characters is allowed, and so is one variation selector after such a character.
+    two non-Latin characters is allowed, and so is one variation selector after such a character.
     """
     char, before, after = text[i], text[i - 1 : i], text[i + 1 : i + 2]
     if char in "\u200c\u200d":

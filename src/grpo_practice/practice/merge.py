@@ -98,8 +98,7 @@ def _with_sources(op: Operation, proposed: Sequence[Proposal]) -> Operation:
 
     These are all proposals about the same experience. For an addition, they are only the proposals
     with the same words, or else the most similar one: taking all additions would credit it with
-    votes
-    that are about other things.
+    votes that are about other things.
     """
     if op.from_ops or op.op == "NONE":
         return op
@@ -124,8 +123,7 @@ def _by_experience(
     """Group the numbered proposals (`P1` …) by the experience they concern, new experiences first.
 
     An experience that the evidence removes is listed even without a proposal, so that the model
-    does
-    not reject a new one as its duplicate.
+    does not reject a new one as its duplicate.
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -153,9 +151,8 @@ def without_outvoted(
 
     An experience that the evidence supports may only be made clearer or wider; any other may be
     replaced or removed. An update that is based only on proposals of new experiences might reverse
-    the
-    meaning of its target, so the questions behind these count against the target. An addition based
-    only on proposals against a supported experience is refused as well.
+    the meaning of its target, so the questions behind these count against the target. An addition
+    based only on proposals against a supported experience is refused as well.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)

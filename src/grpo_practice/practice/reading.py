@@ -24,8 +24,7 @@ def room_of(context: int, reply: int | None) -> int:
     """Return the UTF-8 bytes that a prompt may have.
 
     Prompt and reply share the tokens of the `context`. If no `reply` limit is configured, a quarter
-    is
-    reserved for the reply.
+    is reserved for the reply.
     """
     kept = context // 4 if reply is None else min(reply, 3 * context // 4)
     return (context - kept) * DENSE_CHARS_PER_TOKEN

@@ -40,8 +40,8 @@ def without_repeated(
     """Quarantine texts with a sentence from an attempt that no independent comparison proposed.
 
     `attempts` and `proposed` are texts by slot. Texts in `own` (questions, instructions, the
-    library)
-    may be repeated. With `hold`, the reason is recorded but the operation is not quarantined.
+    library) may be repeated. With `hold`, the reason is recorded but the operation is not
+    quarantined.
     """
     runs = {op.text: _runs(op.text) for op in merged if op.text and op.refused is None}
     wanted = set[Phrase]().union(*runs.values())

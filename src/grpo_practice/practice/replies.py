@@ -28,8 +28,8 @@ BEYOND = 50
 """Number of operations beyond the limit that are recorded as refused; the rest are dropped."""
 LIBRARY_SIZE = 200
 """Maximum number of experiences in a library: about 10,000 tokens in the prompt of every rollout,
-and
-several times the size of published libraries. A full library accepts additions only after removals.
+and several times the size of published libraries. A full library accepts additions only after
+removals.
 """
 FULL = f"the library is full ({LIBRARY_SIZE} experiences)"
 """Reason for refusing an addition to a full library."""
@@ -110,10 +110,8 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
     """Return at most `limit` lessons, strongest first, each on one line, dropping long ones.
 
     Confirmations do not count towards `limit`; there is at most one per experience. A lesson about
-    an
-    unknown experience is treated as a general one. A lesson that names an experience with an
-    unknown
-    finding keeps only the experience.
+    an unknown experience is treated as a general one. A lesson that names an experience with an
+    unknown finding keeps only the experience.
 
     Raises:
         ReplyError: The reply cannot be parsed, or every lesson is too long.
@@ -170,8 +168,7 @@ def read_operations(
 
     An UPDATE of an unknown experience becomes an ADD, since its text is complete. A DELETE of an
     unknown experience is refused, and a NONE about one confirms nothing. Operations beyond `limit`
-    are
-    refused. `from` may name up to `proposals` proposals (`P1` …).
+    are refused. `from` may name up to `proposals` proposals (`P1` …).
 
     Raises:
         ReplyError: The reply cannot be parsed.

@@ -131,8 +131,7 @@ def _unescaped(text: str) -> str:
     """Unescape the entities in a text once: `&amp;lt;` becomes `&lt;`.
 
     A text with a literal `<` or `&` was not escaped, so its entities are left alone: they are part
-    of
-    its subject.
+    of its subject.
     """
     if "<" in text or "&" in _ENTITY.sub("", text):
         return text

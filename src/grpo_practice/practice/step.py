@@ -92,8 +92,7 @@ class PracticeStep:
         """Play, distil, merge, apply the gates and close; return the id of the next library.
 
         Until the step is closed, the step ahead may begin to play its early groups; after that it
-        begins
-        no others until it is opened.
+        begins no others until it is opened.
 
         Raises:
             PausedError: All comparisons were useless.

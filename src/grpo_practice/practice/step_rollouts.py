@@ -104,8 +104,7 @@ class StepRollouts:
         """Play all groups, or only the first `most` of them, and wait until they have ended.
 
         A worker with no group left to start here begins the early groups of the step `ahead`; these
-        may
-        still be running when this method returns.
+        may still be running when this method returns.
         """
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)

@@ -23,8 +23,7 @@ def distillation(
     """Return the counts of a closed step.
 
     `distilled` is in slot order; `removed` are removals added by a gate, and `experiences` is the
-    size
-    of the library that the step produced.
+    size of the library that the step produced.
     """
     groups = list(distilled)
     asked = [op for done in groups for op in done.operations]

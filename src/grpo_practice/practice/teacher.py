@@ -97,12 +97,9 @@ class Teacher:
         """Request a reply and parse it with `read`; request it again if that fails.
 
         In a repeated request, the model sees its reply (unless it was cut off), the problem and the
-        form
-        asked for, and the seed is new. At temperature 0, only the added messages make a different
-        answer
-        likely: the temperature belongs to the model's settings, which are fixed for the run. With
-        `keep`,
-        a readable reply of an earlier round is reused.
+        form asked for, and the seed is new. At temperature 0, only the added messages make a
+        different answer likely: the temperature belongs to the model's settings, which are fixed
+        for the run. With `keep`, a readable reply of an earlier round is reused.
 
         Raises:
             ReplyError: No reply of `ASKS` requests could be parsed.

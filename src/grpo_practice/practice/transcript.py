@@ -159,8 +159,7 @@ def transcript_of(rollout: Rollout) -> Transcript:
     """Return the transcript of a rollout that a teacher reads.
 
     The system prompt with the experiences, and the question, are left out: the teacher's prompts
-    show
-    them separately.
+    show them separately.
     """
     told = [s for s in sections(rollout.played) if s.heading != "[system]"]
     question = Section("[user]", (Piece("told", rollout.sample.question),))

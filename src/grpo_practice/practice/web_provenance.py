@@ -120,9 +120,8 @@ def supported(
     quarantined, since a person decides on it.
 
     Takes a second for each 20 MB of pages. Any group whose proposals the merge saw may be the
-    source
-    of an operation. Texts in `own` (questions, instructions, the library) are not attributed to a
-    page.
+    source of an operation. Texts in `own` (questions, instructions, the library) are not attributed
+    to a page.
     """
     if not any(group.pages for group in groups):
         return tuple(merged)
@@ -149,10 +148,8 @@ class _Step:
         """Return the groups that a merged text comes from, judged by its words.
 
         Each word counts one, divided among the groups that proposed it. A group below a certain
-        share of
-        the leading group's count merely uses the same language. If no group has any of the words,
-        all
-        groups are returned.
+        share of the leading group's count merely uses the same language. If no group has any of the
+        words, all groups are returned.
         """
         words = [set(words_of(" ".join(group.texts))) for group in self.groups]
         counts = [0.0] * len(words)
@@ -167,8 +164,7 @@ class _Step:
         """Return the only site that contains the phrase; None if it has other support.
 
         Several sites support each other. A group that proposed the phrase without reading the site
-        is
-        independent support as well.
+        is independent support as well.
         """
         sites = {
             site

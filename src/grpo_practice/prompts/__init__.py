@@ -1,7 +1,7 @@
-"""Prompt files: one Markdown file each, its system part divided from its user part.
+"""Prompts: one Markdown file each, with a system part and a user part.
 
 Slots are strict (a missing or unknown one is an error at load, not in the third hour of a run),
-values are never parsed again, and text from outside stands in a fence it cannot close.
+values are never parsed as templates, and text from outside is put in a fence that it cannot close.
 """
 
 from collections.abc import Iterable, Mapping
@@ -23,11 +23,13 @@ SLOTS: Mapping[str, frozenset[str]] = {
     **{stage: STAGES[stage].slots for stage in distillation() if STAGES[stage].slots},
     "reask": frozenset(["error"]),
 }
-"""The prompts of distillation, and the values the code fills in each."""
+"""The prompts of distillation, and the values that the code fills into each."""
 DIRECT = STAGES["direct"].slots
-"""Values of the prompt that no practice has: see `practice/untaught.py`."""
+"""Values of a prompt that is not part of practice: see `practice/untaught.py`."""
 OPTIONAL = frozenset({"votes", "size", "reward", "words", "instructions"})
-"""Values that a prompt need not show: one of the user's own may be older than they are."""
+"""Values that a prompt need not use: a user's own prompt may have been written before they
+existed.
+"""
 
 STORED_HINT = (
     "a run keeps the prompts of its start: it takes up those of prompts_dir, or the shipped ones,"
@@ -66,15 +68,15 @@ _TRIAL: Mapping[str, object] = {
         }
     },
 }
-"""Values of the shape the code fills in: a prompt that uses any other name fails at load."""
+"""Sample values with the real structure; a prompt that uses any other name fails at load."""
 
 
 _FENCES: ContextVar[Fences] = ContextVar("fences")
-"""Fences of the prompt that is being rendered; unset outside of `Prompt.render`."""
+"""Fences of the prompt that is being rendered; unset outside `Prompt.render`."""
 
 
 def fenced(text: object, label: str = "text") -> str:
-    """Fence a text, as a filter of prompts."""
+    """Fence a text; available to prompts as a filter."""
     return _FENCES.get().around(text, label)
 
 
@@ -83,21 +85,22 @@ _ENVIRONMENT = TemplateEnvironment({"fenced": fenced})
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """One prompt, checked and compiled."""
+    """A prompt, checked and compiled."""
 
     name: str
     text: str
-    """The file as it is, as stored with the run."""
+    """Content of the file, as stored with the run."""
     system: Template
     user: Template
 
     def render(self, fences: Fences, /, **slots: object) -> list[Message]:
-        """Fill the slots; return the messages: system (when the file has that part) and user.
+        """Fill the slots; return the user message, after the system message if there is one.
 
         Raises:
-            TemplateFault: It cannot be filled with these values.
+            TemplateFault: The prompt cannot be filled with these values.
         """
-        # Compiled prompts are shared by runs, and their fences are not.
+        # Pass the fences in a context variable: compiled prompts are shared by runs, fences are
+        # not.
         token = _FENCES.set(fences)
         try:
             system = self.system.render(slots).strip()
@@ -110,13 +113,12 @@ class Prompt:
 def compile_prompt(
     name: str, text: str, slots: Iterable[str], *, where: str, hint: str | None = None
 ) -> Prompt:
-    """Compile the prompt in `text`, whose slots are exactly `slots`, but for optional ones.
+    """Compile the prompt in `text`, whose slots must be exactly `slots`, except for optional ones.
 
-    Messages say `where` the text is from; without a hint of its own, the way out is what a prompt
-    may have.
+    Messages give `where` as the source of the text; the default hint lists the permitted syntax.
 
     Raises:
-        ConfigError: It is not a template, or its slots differ; the message names them.
+        ConfigError: The text is not a template, or its slots differ; the message names them.
     """
     wanted = frozenset(slots)
     text = text.replace("\r\n", "\n")
@@ -139,9 +141,9 @@ def compile_prompt(
     return Prompt(name, text, system, user)
 
 
-@lru_cache(maxsize=32)  # each new text takes 10 ms
+@lru_cache(maxsize=32)  # compiling a new text takes 10 ms
 def _compiled(text: str) -> tuple[Template, Template]:
-    """Return a prompt's system part and its user part."""
+    """Compile a prompt's system part and its user part."""
     system, divider, user = text.partition(DIVIDER)
     if not divider:
         return _ENVIRONMENT.compiled(""), _ENVIRONMENT.compiled(text)
@@ -150,7 +152,7 @@ def _compiled(text: str) -> tuple[Template, Template]:
 
 
 def template_fault(text: str) -> str | None:
-    """Return why a text is no prompt template, whatever its slots are; None where it is one."""
+    """Return why a text is not a prompt template, whatever its slots; None if it is one."""
     try:
         _compiled(text)
     except TemplateFault as e:
@@ -159,7 +161,7 @@ def template_fault(text: str) -> str | None:
 
 
 def template_slots(text: str) -> frozenset[str] | None:
-    """Return the slots that a text uses; None where it is no prompt template."""
+    """Return the slots that a text uses; None if it is not a prompt template."""
     try:
         system, user = _compiled(text)
     except TemplateFault:
@@ -170,7 +172,7 @@ def template_slots(text: str) -> frozenset[str] | None:
 def try_out(
     prompt: Prompt, values: Mapping[str, object], *, where: str, hint: str | None = None
 ) -> None:
-    """Fill a prompt with made-up values of the real shape; raise ConfigError if it fails."""
+    """Fill a prompt with sample values of the real structure; raise ConfigError if that fails."""
     try:
         prompt.render(Fences.with_new_key(), **values)
     except TemplateFault as e:
@@ -178,7 +180,7 @@ def try_out(
 
 
 def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:
-    """Read the prompt in a file; raise ConfigError unless it is one that the code fills."""
+    """Read the prompt in a file; raise ConfigError unless it is valid and has these slots."""
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
@@ -190,7 +192,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
     """Read the prompts of distillation, by name; files in `folder` replace the shipped ones.
 
     Raises:
-        ConfigError: The folder is missing, holds an unknown prompt, or a prompt does not fit.
+        ConfigError: The folder is missing or contains an unknown prompt, or a prompt is invalid.
     """
     if folder is not None:
         if not folder.is_dir():
@@ -211,7 +213,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
 
 
 def prompts_from(texts: Mapping[str, str], run: str) -> dict[str, Prompt]:
-    """Compile the prompts stored with a run; raise ConfigError where one cannot be used."""
+    """Compile the prompts stored with a run; raise ConfigError if one cannot be used."""
     loaded = {}
     for name, slots in SLOTS.items():
         where = f"the prompt {name!r} stored with run {run}"

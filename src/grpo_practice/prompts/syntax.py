@@ -1,4 +1,4 @@
-"""The syntax of prompt templates: the list of what one may have, and the check of its tree."""
+"""The syntax of prompt templates: lists the permitted elements and checks a syntax tree."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Set
@@ -8,19 +8,21 @@ from typing import Any
 from jinja2 import Environment, TemplateSyntaxError, nodes
 
 NODES = 10_000
-"""Elements of the largest template."""
+"""Maximum number of elements in a template."""
 DEPTH = 50
-"""The most elements inside each other."""
+"""Maximum nesting of elements."""
 LOOPS = 5
-"""The most loops inside each other."""
+"""Maximum nesting of loops."""
 _NODE_WORK = 40
-"""Units of work for one element, each time that a loop comes to it."""
+"""Units of work for one element, each time a loop reaches it."""
 
 TESTS = frozenset({"defined", "undefined", "none", "true", "false", "string", "number"})
-"""Words after `is`. Not `odd`: it formats a text, and `%999999999d` has that many characters."""
+"""Words allowed after `is`. `odd` is excluded because it formats text: `%999999999d` would produce
+that many characters.
+"""
 LOOP_FIELDS = frozenset({"index", "index0", "revindex", "revindex0", "first", "last", "length"})
 
-# No template can write these names: they have a space.
+# A template cannot write these names, since they contain a space.
 EACH, WEIGHED = "each item", "weighed operand"
 _TARGET = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _SPECIAL = frozenset({"loop", "self", "super", "caller", "varargs", "kwargs"})
@@ -51,30 +53,30 @@ _WORDS: Mapping[type[nodes.Node], str] = {
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """Surroundings of a node."""
+    """Context of a node."""
 
     bound: frozenset[str] = frozenset()
     """Names that stand for a loop's items."""
     depth: int = 0
-    """Nodes above it."""
+    """Number of nodes above it."""
     loops: int = 0
-    """Loops above it."""
+    """Number of loops above it."""
 
     def below(self, depth: int = 1) -> "Scope":
-        """Return the surroundings of what stands inside."""
+        """Return the context of a child node."""
         return Scope(self.bound, self.depth + depth, self.loops)
 
     def within_loop(self, *names: str) -> "Scope":
-        """Return the surroundings inside a loop that gives its items these names."""
+        """Return the context inside a loop that gives its items these names."""
         return Scope(self.bound.union(names), self.depth + 1, self.loops + 1)
 
 
 _Below = Iterator[tuple[nodes.Node, Scope]]
-"""Nodes that are still to be checked; each is, before the next one is asked for."""
+"""Nodes still to be checked; each is checked before the next one is requested."""
 
 
 class Checker:
-    """Walks a tree, refuses what is not allowed, and builds in what bounds its work."""
+    """Walks a syntax tree, rejects forbidden elements and inserts filters that limit its work."""
 
     def __init__(self, environment: Environment, filters: Set[str]) -> None:
         self._environment, self._allowed = environment, filters
@@ -82,7 +84,7 @@ class Checker:
         self.slots = set[str]()
 
     def check(self, node: nodes.Node, scope: Scope = Scope()) -> None:
-        """Check a node and all below it; raise TemplateSyntaxError for what is not allowed."""
+        """Check a node and its descendants; raise TemplateSyntaxError for a forbidden one."""
         self._nodes += 1
         if scope.depth > DEPTH:
             raise TemplateSyntaxError("it is nested too deeply", node.lineno)
@@ -95,7 +97,7 @@ class Checker:
                 self.check(below, its_scope)
 
     def all(self, node: nodes.Node, scope: Scope) -> _Below:
-        """Allow it if all below it is allowed."""
+        """Allow the node if all its children are allowed."""
         return ((below, scope.below()) for below in node.iter_child_nodes())
 
     def name(self, node: nodes.Name, scope: Scope) -> _Below:
@@ -105,14 +107,14 @@ class Checker:
         return iter(())
 
     def constant(self, node: nodes.Const, _: Scope) -> _Below:
-        """Allow a text, a truth value, None, or a number of a usual size."""
+        """Allow a text, a truth value, None, or a number of ordinary size."""
         value = node.value
         usual = not isinstance(value, int | float) or abs(value) < 1e15
         _require(usual, "so large a number", node)
         return iter(())
 
     def field(self, node: nodes.Getattr, scope: Scope) -> _Below:
-        """Allow the field of a slot, or of the loop."""
+        """Allow a field of a slot or of `loop`."""
         name = node.attr
         if "loop" in scope.bound and node.node == nodes.Name("loop", "load"):
             _require(name in LOOP_FIELDS, f"`loop.{name}`", node)
@@ -121,7 +123,7 @@ class Checker:
         yield _path(node.node), scope.below()
 
     def item(self, node: nodes.Getitem, scope: Scope) -> _Below:
-        """Allow the item of a slot: by a constant, or by another slot."""
+        """Allow an item of a slot, selected by a constant or by another slot."""
         yield _path(node.node), scope.below()
         key = node.arg.node if isinstance(node.arg, nodes.Neg) else node.arg
         if isinstance(key, nodes.Const):
@@ -131,7 +133,7 @@ class Checker:
             yield _path(node.arg), scope.below()
 
     def comparison(self, node: nodes.Compare, scope: Scope) -> _Below:
-        """Allow it between values, and lists of constants after `in`; make it cost work."""
+        """Allow a comparison of values, or `in` a list of constants; make it cost work."""
         yield node.expr, scope.below()
         node.expr = self._filter(WEIGHED, node.expr)
         for operand in node.ops:
@@ -143,22 +145,22 @@ class Checker:
             operand.expr = self._filter(WEIGHED, operand.expr)
 
     def filter(self, node: nodes.Filter, scope: Scope) -> _Below:
-        """Allow the filters of the list."""
+        """Allow the listed filters."""
         _require(node.name in self._allowed, f"the filter `{node.name}`", node)
         return _arguments(node, scope)
 
     def test(self, node: nodes.Test, scope: Scope) -> _Below:
-        """Allow the tests of the list."""
+        """Allow the listed tests."""
         _require(node.name in TESTS, f"the test `{node.name}`", node)
         return _arguments(node, scope)
 
     def condition(self, node: nodes.If, scope: Scope) -> _Below:
-        """Allow it; each `elif` is one deeper, as it is in the code that Jinja makes."""
+        """Allow a condition; each `elif` is one level deeper, as in Jinja's generated code."""
         yield from ((below, scope.below()) for below in [node.test, *node.body, *node.else_])
         yield from ((branch, scope.below(i)) for i, branch in enumerate(node.elif_, 1))
 
     def loop(self, node: nodes.For, scope: Scope) -> _Below:
-        """Allow it over the items of a slot; make each of them cost work."""
+        """Allow a loop over the items of a slot; make each iteration cost work."""
         _require(scope.loops < LOOPS, f"more than {LOOPS} loops inside each other", node)
         _require(not node.recursive, "`recursive`", node)
         yield _path(node.iter), scope.below()
@@ -181,7 +183,7 @@ _RULES: Mapping[type[nodes.Node], Callable[[Checker, Any, Scope], _Below]] = {
     nodes.Template: Checker.all,
     nodes.Output: Checker.all,
     nodes.TemplateData: Checker.all,
-    nodes.Scope: Checker.all,  # what it holds is refused, and has a line
+    nodes.Scope: Checker.all,  # its content is rejected with a line number
     nodes.If: Checker.condition,
     nodes.For: Checker.loop,
     nodes.Name: Checker.name,
@@ -196,7 +198,7 @@ _RULES: Mapping[type[nodes.Node], Callable[[Checker, Any, Scope], _Below]] = {
     nodes.Or: Checker.all,
     nodes.Not: Checker.all,
 }
-"""All that a template may have."""
+"""All elements that a template may contain, with the method that checks each."""
 
 
 def _require(allowed: bool, what: str, node: nodes.Node) -> None:
@@ -209,7 +211,7 @@ def _name_of(node: nodes.Node) -> str:
 
 
 def _path(node: nodes.Node) -> nodes.Node:
-    """Return the node, which has to be a name, or a field or item of one."""
+    """Return the node if it is a name, or a field or item of a name; raise otherwise."""
     start = node
     while isinstance(start, nodes.Getattr | nodes.Getitem):
         start = start.node

@@ -1,7 +1,8 @@
-"""The system prompt of an agent: instructions and library, joined in one place.
+"""The system prompt of an agent: the only place where instructions and library are joined.
 
-The same function serves practice, eval and export, so that the exported text is byte for byte the
-measured one. Texts are concatenated: instructions may contain `{{`, `%s` or anything else.
+The same function serves practice, evaluation and export, so that the exported text equals the
+measured one byte for byte. Texts are concatenated: instructions may contain `{{`, `%s` or anything
+else.
 """
 
 from grpo_practice.canonical import text_sha
@@ -15,46 +16,46 @@ Learnt from earlier attempts at tasks like this one. Follow each entry where it 
 
 
 def render_library(library: Library) -> str:
-    """Return the library as a block of text; '' when it is empty."""
+    """Return the library as a block of text; '' if it is empty."""
     if not library.experiences:
         return ""
     return f"{HEADING}\n\n{experience_lines(library)}"
 
 
 def experience_lines(library: Library) -> str:
-    """Return one line per experience, `[E12] Name: sentence`; '' when there are none."""
+    """Return one line per experience, `[E12] Name: sentence`; '' for an empty library."""
     return "\n".join(f"[{e.id}] {e.text}" for e in library.experiences)
 
 
 def library_tokens(library: Library) -> int:
-    """Return about how many tokens the rendered block takes: its UTF-8 bytes / 4, rounded up.
+    """Estimate the tokens of the rendered block: its UTF-8 bytes / 4, rounded up.
 
-    The text alone decides, so that each machine comes to the same number.
+    The estimate depends only on the text, so that every machine computes the same number.
     """
     return -(-len(render_library(library).encode()) // CHARS_PER_TOKEN)
 
 
 def library_sha(library: Library) -> bytes:
-    """Hash the rendered block, so that equal text is equal. Shape: [32] bytes."""
+    """Hash the rendered block, so that equal texts have equal hashes. Shape: [32] bytes."""
     return text_sha(render_library(library))
 
 
 def block_sha(instructions: str) -> bytes | None:
-    """Hash the library that instructions end with, an exported agent's; None where there is none.
+    """Hash the library at the end of an exported agent's instructions; None if there is no library.
 
-    Equal to `library_sha` of that library.
+    The result equals `library_sha` of that library.
     """
     start = instructions.rfind(HEADING)
     return text_sha(instructions[start:]) if start >= 0 else None
 
 
 def without_block(instructions: str) -> str:
-    """Return instructions without the library that they end with, and without space at the end."""
+    """Return the instructions without the library at their end and without trailing space."""
     return instructions.rsplit(HEADING, 1)[0].rstrip()
 
 
 def system_prompt(instructions: str, library: Library) -> str:
-    """Join the instructions and the library, where there is one."""
+    """Join the instructions and the library, if it is not empty."""
     block = render_library(library)
     if not block:
         return instructions

@@ -1,8 +1,8 @@
-"""The language of prompt templates: slots, loops and conditions, and nothing that runs Python.
+"""The language of prompt templates: slots, loops and conditions, but nothing that runs Python.
 
-A template may be a stranger's: in a folder, or stored with a run in a database. So its syntax tree
-is checked against a list of what is allowed before Jinja compiles it, values give fields and items
-but none of their Python attributes, and what a template may cost is bounded.
+A template may come from a stranger: in a folder, or stored with a run in a database. Therefore the
+syntax tree is checked against a list of permitted elements before Jinja compiles it, values expose
+fields and items but no Python attributes, and the cost of a template is limited.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,17 +20,17 @@ from typing_extensions import override
 from grpo_practice.prompts.syntax import EACH, LOOP_FIELDS, TESTS, WEIGHED, Checker
 
 TEXT = 100_000
-"""Characters of the longest template."""
+"""Maximum length of a template, in characters."""
 OUTPUT = 10_000_000
-"""Characters of the longest text that a template may make."""
+"""Maximum length of a rendered text, in characters."""
 WORK = 50_000_000
-"""Work of one rendering: a unit for each character that is read or compared."""
+"""Maximum work of one rendering; each character read or compared is one unit."""
 _FILE = "<template>"
-"""Name that Jinja gives to a template from a text."""
+"""File name that Jinja gives to a template compiled from text."""
 
 
 class TemplateFault(ValueError):
-    """Reason why a template cannot be used, or not be filled with these values."""
+    """Reason why a template is invalid or cannot be filled with the given values."""
 
     def __init__(self, message: str, line: int | None) -> None:
         super().__init__(f"line {line}: {message}" if line is not None else message)
@@ -38,12 +38,12 @@ class TemplateFault(ValueError):
 
 
 class _TooMuchError(TemplateRuntimeError):
-    """The template makes too long a text, or takes too much work."""
+    """The template produces too long a text, or takes too much work."""
 
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """One template, checked and compiled."""
+    """A template, checked and compiled."""
 
     slots: frozenset[str]
     """Names of the values that it uses."""
@@ -53,7 +53,7 @@ class Template:
         """Fill the slots.
 
         Raises:
-            TemplateFault: It uses what these values have not, or makes too much of them.
+            TemplateFault: The template uses a missing value, or exceeds a limit.
         """
         pieces, length = list[str](), 0
         try:
@@ -61,13 +61,13 @@ class Template:
                 length += len(piece)
                 _check_length(length)
                 pieces.append(piece)
-        except Exception as e:  # a filter may raise anything of values that it was not made for
+        except Exception as e:  # a filter may raise anything for unsuitable values
             raise TemplateFault(str(e) or type(e).__name__, _line_of(e)) from e
         return "".join(pieces)
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja without globals, Python attributes and anything else that is not on the lists."""
+    """Jinja without globals, Python attributes and all else that is not explicitly allowed."""
 
     def __init__(self, filters: Mapping[str, Callable[..., object]]) -> None:
         super().__init__(
@@ -76,19 +76,19 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             trim_blocks=True,
             lstrip_blocks=True,
             keep_trailing_newline=False,
-            optimized=False,  # an optimizer computes constants while it compiles
+            optimized=False,  # the optimizer evaluates constants during compilation
         )
         self.context_class = _Rendering
         self.globals.clear()
         self.allowed = frozenset({*_FILTERS, *filters})
-        """Filters that a template may name."""
+        """Filters that a template may use."""
         known = {name: _metered(filter_) for name, filter_ in {**_FILTERS, **filters}.items()}
         self.filters = {**known, EACH: _each, WEIGHED: _weighed}
         self.tests = {name: self.tests[name] for name in TESTS}
 
     @property
     def language(self) -> str:
-        """Sentence about all that a template may have."""
+        """Sentence that lists everything a template may contain."""
         return (
             "a prompt may have {{ slot }}, {{ slot.field }}, {{ slot[key] }}, for, if, elif, else,"
             " comparisons, and, or, not, in, is, and the filters"
@@ -97,11 +97,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         )
 
     def compiled(self, text: str, line: int = 1) -> Template:
-        """Compile a text whose first line is the given one of its file, or raise TemplateFault."""
+        """Compile a text that starts at the given line of its file, or raise TemplateFault."""
         if len(text) > TEXT:
             raise TemplateFault(f"it has {len(text):,} characters; {TEXT:,} are allowed", None)
         try:
-            # Empty lines give Jinja the file's numbers; they are stripped from what it renders.
+            # Empty lines make Jinja report the file's line numbers; they are stripped when
+            # rendering.
             tree = self.parse("\n" * (line - 1) + text)
             checker = Checker(self, self.allowed)
             checker.check(tree)
@@ -110,12 +111,12 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             raise TemplateFault(e.message or "it is no template", e.lineno) from e
         except RecursionError as e:
             raise TemplateFault("it is nested too deeply", None) from e
-        except Exception as e:  # a number of 5,000 digits, a lone surrogate; nobody knows them all
+        except Exception as e:  # such as a number of 5,000 digits or a lone surrogate
             raise TemplateFault(str(e) or type(e).__name__, None) from e
 
     @override
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return a field of a mapping, or of the loop; no value gives a Python attribute."""
+        """Return a field of a mapping or of `loop`; Python attributes are not accessible."""
         if isinstance(obj, LoopContext) and attribute in LOOP_FIELDS:
             return getattr(obj, attribute)
         return self.getitem(obj, attribute)
@@ -130,19 +131,19 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
                 return obj[argument]
         except (TypeError, LookupError):
             pass
-        # What is undefined stays so, and raises where it is used.
+        # Keep an undefined value undefined; it raises when it is used.
         return obj if isinstance(obj, Undefined) else self.undefined(obj=obj, name=argument)
 
 
 class _Rendering(Context):
-    """Values of one rendering, and the work that is left for it."""
+    """Values of one rendering, and its remaining work."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._work = WORK
 
     def spend(self, units: int) -> None:
-        """Take units of work off what is left; raise when it has run out."""
+        """Subtract units from the remaining work; raise if it is used up."""
         self._work -= units
         if self._work < 0:
             raise _TooMuchError("its loops, comparisons and filters come to too much work")
@@ -171,9 +172,9 @@ def _weighed(rendering: _Rendering, value: object) -> object:
 
 
 def _metered(filter_: Callable[..., object]) -> Callable[..., object]:
-    """Return the filter as one that takes work, and makes no text that is too long."""
+    """Wrap the filter so that it costs work and cannot produce too long a text."""
 
-    # As it takes the context, nothing calls it while a template is compiled.
+    # Since it takes the context, it is never called while a template is compiled.
     @pass_context
     def metered(rendering: _Rendering, value: object, *args: object, **named: object) -> object:
         rendering.spend(_size(value))
@@ -186,7 +187,7 @@ def _metered(filter_: Callable[..., object]) -> Callable[..., object]:
 
 def _replace(value: object, old: object, new: object) -> str:
     text, was, now = str(value), str(old), str(new)
-    # Known before it is made: a chain of these would multiply.
+    # Check the length before building the text: a chain of these would multiply it.
     _check_length(len(text) + text.count(was) * (len(now) - len(was)))
     return text.replace(was, now)
 
@@ -215,6 +216,6 @@ _FILTERS: Mapping[str, Callable[..., object]] = {
 
 
 def _line_of(error: BaseException) -> int | None:
-    """Return the template's line that raised it; Jinja puts those into the traceback."""
+    """Return the template line that raised the error; Jinja puts these lines into the traceback."""
     lines = [at for frame, at in walk_tb(error.__traceback__) if frame.f_code.co_filename == _FILE]
     return lines[-1] if lines else None

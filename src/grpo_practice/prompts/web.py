@@ -1,4 +1,4 @@
-"""Text from the web in a prompt: fenced under its site's name, and found again by it."""
+"""Text from the web in a prompt: put in a fence that names its site, and extracted again."""
 
 import re
 from collections.abc import Iterator
@@ -9,13 +9,13 @@ _BEGIN = re.compile(rf"^<<<web (\S+) ({CODE})\n", re.MULTILINE)
 
 
 def web_fenced(fences: Fences, body: str, domain: str) -> str:
-    """Fence the text so that it cannot close the fence, under the site it is from."""
+    """Put the text in a fence that it cannot close and that names its site."""
     return fences.around(body, f"web {domain}")
 
 
 def web_texts(text: str) -> Iterator[tuple[str, str]]:
-    """Yield (site, text) for each fence in a tool's result; a cut-off one reaches to the end."""
-    # The search goes on behind a fence: one inside is a page that speaks for another site.
+    """Yield (site, text) for each fence in a tool's result; a truncated one extends to the end."""
+    # Continue after the fence: a fence inside it is a page that impersonates another site.
     at = 0
     while begin := _BEGIN.search(text, at):
         end = text.find(f"\n{begin[2]}>>>", begin.end())

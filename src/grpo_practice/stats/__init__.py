@@ -1,4 +1,4 @@
-"""Pure arithmetic over rewards: advantages, scores with honest intervals, Pass@k."""
+"""Pure arithmetic on rewards: advantages, scores with valid intervals, Pass@k."""
 
 from grpo_practice.stats.intervals import Interval, Method
 from grpo_practice.stats.rewards import advantages, correct

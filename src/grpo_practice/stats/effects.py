@@ -1,8 +1,8 @@
-"""Effect of each experience of a library, from rollouts that were shown half of it each.
+"""Estimates the effect of each experience from rollouts that were each shown half of the library.
 
-Each experience is in half of the rollouts, so that one run measures all of them as exactly as a run
-of its own would measure one. Questions differ far more than experiences do: what counts is how a
-question's rollouts with an experience differ from its rollouts without it.
+Each experience is shown in half of the rollouts, so one run measures all of them as precisely as a
+separate run would measure one. Since questions differ far more than experiences do, the comparison
+is made within a question: between its rollouts with an experience and its rollouts without it.
 """
 
 from __future__ import annotations
@@ -24,25 +24,27 @@ if TYPE_CHECKING:
     Bools = NDArray[np.bool_]
 
 FEWEST, MOST = 2, 63
-"""Numbers of experiences whose effects can be measured together."""
+"""Minimum and maximum number of experiences whose effects can be measured together."""
 LEAST_ROWS = 16
-"""Rows of the smallest design: with fewer, halves would be the same ones again and again."""
+"""Number of rows of the smallest design: with fewer, the same halves would repeat too often."""
 HARMFUL = 0.8
-"""Probability of harm above which an experience is taken out."""
+"""Probability of harm above which an experience is removed."""
 LEAST_TAU = 0.002
-"""Smallest standard deviation that true effects are taken to have."""
+"""Smallest standard deviation assumed for the true effects."""
 
 _ALONE = 1 - 1e-6
-"""Share of a parameter that the data have to determine for it to be estimated."""
+"""Share of a parameter that the data must determine for it to be estimated."""
 _SAME = 1e-9
-"""Standard error that is rounding: where no question's rewards differ, nothing is told."""
+"""Standard error that is only rounding: if all rewards of every question are equal, the effect is
+unknown.
+"""
 
 
 def halves(experiences: int) -> Bools:
-    """Return which experiences each half of the library shows; the complements are the others.
+    """Return which experiences each half of the library shows; complements are the other halves.
 
-    In rows and complements together, no main effect is mixed up with an effect of a pair. Shape:
-    [2^j, m].
+    In rows and complements together, no main effect is confounded with an interaction of two
+    experiences. Shape: [2^j, m].
     """
     import numpy as np
     from scipy.linalg import hadamard
@@ -58,11 +60,11 @@ def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
     """Return which experiences each attempt at each question is shown. Shape: [questions, k, m].
 
     A question's attempts are k / 2 rows of `halves`, each followed by its complement. Rows are
-    dealt from shuffled decks, so that each half is shown about equally often. More questions, or a
-    larger k, leave what is dealt already as it is.
+    dealt from shuffled decks, so that each half is shown about equally often. With more questions
+    or a larger k, the halves already dealt stay the same.
 
     Raises:
-        ValueError: k is odd, or there are under 2 or over 63 experiences.
+        ValueError: k is odd, or there are fewer than 2 or more than 63 experiences.
     """
     import numpy as np
 
@@ -71,8 +73,9 @@ def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
     rows = halves(experiences)
     shown = np.empty((questions, k, experiences), np.bool_)
     for pair in range(k // 2):
-        # Never to be dealt otherwise: a run that goes on would get halves that are no complements
-        # of those it has. So Python's generator, whose shuffle is the same in each version.
+        # The deal must never change: a resumed run would get halves that are not complements of
+        # those it has. Therefore use Python's generator, whose shuffle is the same in every
+        # version.
         rng, dealt = Random(f"{seed}|{pair}"), list[int]()
         while len(dealt) < questions:
             deck = [*range(len(rows))]
@@ -84,18 +87,18 @@ def design(experiences: int, questions: int, k: int, seed: int) -> Bools:
 
 
 def planned_se(sigma2: float, omega2: float, experiences: int, questions: int, k: int) -> float:
-    """Return the standard error that the effect of an experience will have.
+    """Return the expected standard error of an experience's effect.
 
-    For m experiences and N = questions * k rollouts, its square is
-    (4 σ² + ω² (k + 2 (m - 1))) / N: the noise of the rollouts, then the effects that differ between
-    questions, those of the other experiences too, which a random half of the rollouts is shown.
+    For m experiences and N = questions * k rollouts, its square is (4 σ² + ω² (k + 2 (m - 1))) / N:
+    the noise of the rollouts, plus the variation of effects between questions, including the other
+    experiences, of which each rollout is shown a random half.
 
     Args:
-        sigma2: Variance of the rewards within a question, where the same half is shown.
-        omega2: Variance of an effect between questions, the mean over the experiences.
-        experiences: Experiences of the library.
-        questions: Questions that are asked.
-        k: Rollouts of each question.
+        sigma2: Variance of the rewards within a question when the same half is shown.
+        omega2: Variance of an effect between questions, averaged over the experiences.
+        experiences: Number of experiences in the library.
+        questions: Number of questions.
+        k: Rollouts per question.
     """
     variance = 4 * sigma2 + omega2 * (k + 2 * (experiences - 1))
     return float((variance / (questions * k)) ** 0.5)
@@ -103,32 +106,36 @@ def planned_se(sigma2: float, omega2: float, experiences: int, questions: int, k
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """Effect of each experience on the score, where about half of the others are shown.
+    """Effect of each experience on the score when about half of the others are shown.
 
-    Arrays have nan for an experience that the rollouts do not tell from others. Shape: [m].
+    Arrays contain nan for an experience that the rollouts cannot separate from others. Shape: [m].
     """
 
     effect: Floats
-    """Score with it less score without it, unshrunk: shrunk ones have no honest interval."""
+    """Score with the experience minus score without it; not shrunk, because shrunk estimates have
+    no valid interval.
+    """
     se: Floats
     low: Floats
     high: Floats
     """Ends of the 95 % interval of each effect alone."""
     p_harm: Floats
-    """Probability that the effect is below 0, given those of the others."""
+    """Probability that the effect is below 0, given the effects of the others."""
     expected: Floats
-    """Mean of the effect, given those of the others."""
+    """Mean of the effect, given the effects of the others."""
     total: float
-    """Sum of the effects; nan where it is not determined."""
+    """Sum of the effects; nan if it is not determined."""
     total_se: float
     rollouts: int
-    """Scored rollouts that tell something: a question with one tells nothing."""
+    """Scored rollouts that carry information: a question with only one rollout has no
+    comparison.
+    """
     clusters: int
     effective_clusters: float
 
     @property
     def known(self) -> Bools:
-        """Whether the rollouts tell the effect, for each experience."""
+        """Whether the rollouts determine the effect, for each experience."""
         import numpy as np
 
         known: Bools = ~np.isnan(self.effect)
@@ -136,16 +143,16 @@ class Effects:
 
 
 def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Effects:
-    """Estimate by least squares within the question, with errors clustered.
+    """Estimate effects by least squares within each question, with clustered errors.
 
-    Rollouts may be missing, and any experiences may have been shown together; what cannot be told
-    apart is nan.
+    Rollouts may be missing, and any experiences may have been shown together; effects that cannot
+    be separated are nan.
 
     Args:
-        rewards: One for each scored rollout. Shape: [N].
-        shown: Which experiences it was shown. Shape: [N, m].
-        question: Its question. Shape: [N].
-        cluster: The cluster of its question. Shape: [N].
+        rewards: Reward of each scored rollout. Shape: [N].
+        shown: Whether the rollout was shown each experience. Shape: [N, m].
+        question: Question of the rollout. Shape: [N].
+        cluster: Cluster of that question. Shape: [N].
     """
     import numpy as np
     from scipy import special
@@ -155,7 +162,8 @@ def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Eff
     groups, effective = len(sizes), effective_clusters(sizes) if len(of) else 0.0
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
     effect, determined = inverse @ (x.T @ y), inverse @ (x.T @ x)
-    # Means of questions are fitted, too: with one pair each, half of the rollouts.
+    # The means of the questions are fitted too: with one pair each, that is half of the
+    # rollouts.
     free = len(y) - asked - round(float(np.trace(determined)))
     if effective <= 1 or free < 1:
         return _nothing(m, len(y), groups, effective)
@@ -191,14 +199,15 @@ def effects_in_each_case(
 ) -> list[Effects]:
     """Estimate the effects from the scored rollouts, then with failed ones as 0, and as 1.
 
-    An experience that makes wrong answers fail looks good among the scored ones; its effect is gone
-    once failed rollouts count as 0. Without failures, only the first estimate is returned.
+    An experience that turns wrong answers into failures looks good among the scored rollouts; its
+    effect disappears once failed rollouts count as 0. Without failures, only the first estimate is
+    returned.
 
     Args:
-        rewards: One for each rollout, nan if it failed. Shape: [N].
-        shown: See `effects`; so are the others.
-        question: Its question. Shape: [N].
-        cluster: The cluster of its question. Shape: [N].
+        rewards: Reward of each rollout, nan if it failed. Shape: [N].
+        shown: As for `effects`. Shape: [N, m].
+        question: Question of the rollout. Shape: [N].
+        cluster: Cluster of that question. Shape: [N].
     """
     import numpy as np
 
@@ -213,10 +222,10 @@ def effects_in_each_case(
 def _within(
     rewards: Floats, shown: Bools, question: Ints, cluster: Ints
 ) -> tuple[Floats, Floats, Ints, int]:
-    """Return what differs from the question's mean, of rewards and of what was shown.
+    """Return the deviations of rewards and of shown experiences from their mean in the question.
 
-    Questions with one rollout are left out; then follow the number of each rollout's cluster,
-    counted from 0, and the number of questions. Shapes: [N], [N, m], [N].
+    Questions with one rollout are left out. The other results are the number of each rollout's
+    cluster, counted from 0, and the number of questions. Shapes: [N], [N, m], [N].
     """
     import numpy as np
 
@@ -236,9 +245,9 @@ def _within(
 def _given_others(effect: Floats, covariance: Floats, told: Bools) -> tuple[Floats, Floats]:
     """Return the mean of each effect and the probability that it is below 0.
 
-    Normal-normal: true effects have a mean and a variance, by moments of those that are estimated.
-    The mean is uncertain, too: taken as known, it condemned all experiences of a library without
-    any effect. Shapes: [m], [m, m], [m].
+    The model is normal-normal: true effects have a mean and a variance, estimated by the method of
+    moments. The uncertainty of the mean is included: treating the mean as known condemned all
+    experiences of a library without any effect. Shapes: [m], [m, m], [m].
     """
     import numpy as np
     from scipy import special
@@ -272,19 +281,19 @@ def _nothing(m: int, rollouts: int, clusters: int, effective: float) -> Effects:
 
 
 def kept(found: Effects) -> list[int]:
-    """Return the places of the experiences that are not likely to do harm, in order."""
+    """Return the indices of the experiences that are not likely to be harmful, in order."""
     import numpy as np
 
     return [int(j) for j in np.flatnonzero(~(found.p_harm > HARMFUL))]
 
 
 def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list[int]:
-    """Return the places of the entries with the largest sum of worth that fit, at least one.
+    """Return the indices of the entries with the largest total worth that fit, at least one.
 
-    All where all fit: an effect that is not known to be good need not be bad.
+    If all entries fit, all are returned: an effect that is not known to be good need not be bad.
 
     Raises:
-        ValueError: Even the smallest does not fit.
+        ValueError: Even the smallest entry does not fit.
     """
     if sum(sizes) <= most:
         return [*range(len(sizes))]

@@ -1,4 +1,4 @@
-"""Intervals about questions like these: which questions were asked is what varies.
+"""Intervals for the population of questions: they account for the random choice of questions.
 
 Repeats of one question are not independent, so questions (or whole clusters of them) are
 resampled, never the rollouts of a question, which would bias Pass@k.
@@ -36,14 +36,14 @@ class Spread:
 
 
 def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread:
-    """Return how far `mean` may be from that of other questions like these.
+    """Return the uncertainty of `mean` as an estimate for all questions like these.
 
-    `clusters` has the mean rewards of each cluster's questions; `mean` is None without any.
+    `clusters` has the mean rewards of each cluster's questions; `mean` is None if it is empty.
     """
     size = len(clusters)
     if mean is None or size < 2:
         return Spread()
-    # A cluster's deviation is the sum of its questions': repeating one adds no certainty.
+    # A cluster's deviation is the sum over its questions: repeating one adds no certainty.
     deviations = [math.fsum(x - mean for x in xs) for xs in clusters]
     squares = math.fsum(d * d for d in deviations)
     se = math.sqrt(squares * size / (size - 1)) / sum(map(len, clusters))
@@ -68,10 +68,10 @@ def _t(size: int) -> float:
 
 
 def _clopper_pearson(mean: float, size: int) -> Interval:
-    """Return the exact binomial interval, for `size * mean` successes in `size`.
+    """Return the exact binomial interval for `size * mean` successes in `size`.
 
-    A mean of values in [0, 1] varies at most as that of zeros and ones, so where the values lie
-    in between the interval is too wide rather than too narrow.
+    A mean of values in [0, 1] varies at most as much as that of zeros and ones, so for values in
+    between the interval is too wide rather than too narrow.
     """
     from scipy import special
 
@@ -84,22 +84,22 @@ def _clopper_pearson(mean: float, size: int) -> Interval:
 def _bootstrap_t(deviations: Sequence[float], sizes: Sequence[int]) -> Interval | None:
     """Return the 2.5 % and 97.5 % points of (mean* - mean) / se* over resampled clusters.
 
-    A resample whose questions all agree has no standard error. These are left out; when they are as
-    many as a tail, that tail is unknown and the answer is None.
+    A resample whose questions all agree has no standard error and is left out. If such resamples
+    are as many as a tail contains, that tail is unknown and the result is None.
 
-    `deviations` are each cluster's summed deviation from the mean, `sizes` its questions. Shapes:
-    [C].
+    `deviations` are each cluster's summed deviation from the mean, `sizes` its number of questions.
+    Shapes: [C].
     """
     import numpy as np
 
     pairs = np.column_stack([deviations, sizes]).astype(np.float64)
-    # Drawing how often each different pair occurs is the same as drawing clusters, and for
-    # binary rewards there are only a few: 100,000 questions cost what 100 do.
+    # Drawing how often each distinct pair occurs is equivalent to drawing clusters, and binary
+    # rewards have only a few distinct pairs: 100,000 questions cost as much as 100.
     pairs, times = np.unique(pairs, axis=0, return_counts=True)
     d, m = pairs[:, 0], pairs[:, 1]
     sums = np.column_stack([d, m, d * d, d * m, m * m])
     rng = np.random.default_rng(0)
-    chunk = max(1, 2_000_000 // len(pairs))  # bounds the memory
+    chunk = max(1, 2_000_000 // len(pairs))  # limits the memory
     drawn = [
         rng.multinomial(times.sum(), times / times.sum(), min(chunk, RESAMPLES - i)) @ sums
         for i in range(0, RESAMPLES, chunk)
@@ -118,6 +118,6 @@ def _studentised(sums: Floats, size: int) -> Floats:
     d, m, dd, dm, mm = sums.T
     shift = d / m
     squares = dd - 2 * shift * dm + shift**2 * mm
-    usable = squares > 1e-9 * dd  # relative: what is left after cancellation is rounding
+    usable = squares > 1e-9 * dd  # relative: the remainder after cancellation is rounding
     se = np.sqrt(squares[usable] * size / (size - 1)) / m[usable]
     return np.asarray(shift[usable] / se)

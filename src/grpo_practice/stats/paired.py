@@ -1,8 +1,8 @@
-"""The difference of two evaluations on the same questions: how large, how sure, which way.
+"""The difference between two evaluations on the same questions: size, certainty and direction.
 
-Questions are what varies, as in `intervals`: a new question has another difference, so one number
-a question counts, and its standard error is over clusters of questions. The interval and p are one
-statistic, so that they never disagree.
+As in `intervals`, the questions are random: a new question has another difference, so each question
+contributes one number, and its standard error is over clusters of questions. The interval and p are
+based on the same statistic, so that they never disagree.
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 ALPHA = 2 * TAIL
-"""Chance of a verdict where there is no difference."""
+"""Probability of a verdict if there is no difference."""
 SURE = 0.84
-"""Standard errors by which one library beats another: the other is better in 1 case of 5 then."""
+"""Number of standard errors by which one library beats another; at this threshold, the other one is
+better in 1 case of 5.
+"""
 FEWEST = 10
-"""Clusters of questions below which there is no verdict; see `effective_clusters`."""
+"""Number of clusters of questions below which there is no verdict; see `effective_clusters`."""
 FIRST = 0.8 * ALPHA
-"""Chance of a verdict, without a difference, in the first comparison on a set of questions."""
+"""Probability of a verdict, without a difference, in the first comparison on a set of questions."""
 
 _SAME = 1e-9
-"""Size of a difference that is rounding."""
+"""Size of a difference that is only rounding."""
 
 Verdict = Literal["better", "worse", "none found", "too few", "missing"]
-"""Kind of a result: `missing` where answers that failed could overturn it."""
+"""Kind of result: `missing` if answers that failed could overturn it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +49,13 @@ class Tested:
     high: Floats
     """Ends of the 95 % interval, in [-1, 1]."""
     p: Floats
-    """Two-sided, of no difference; below 0.05 just where the interval leaves out 0."""
+    """Two-sided p-value for no difference; below 0.05 exactly if the interval excludes 0."""
 
 
 def effective_clusters(sizes: Iterable[SupportsInt]) -> float:
-    """Return (Σ m)² / Σ m², which is the number of the clusters where all are of one size m.
+    """Return (Σ m)² / Σ m²: the number of clusters if all have the same size m.
 
-    One family of 50 and 9 single questions are not 10 clusters but 1.4. Shape: [C].
+    One family of 50 questions plus 9 single questions count as 1.4 clusters, not 10. Shape: [C].
     """
     each = [int(size) for size in sizes]
     return float(sum(each) ** 2 / sum(size * size for size in each))
@@ -69,13 +71,13 @@ class Moved:
 
     @property
     def by(self) -> float:
-        """The mean reward of B less that of A."""
+        """Mean reward of B minus mean reward of A."""
         return self.b - self.a
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Difference where all missing rollouts had gone one way."""
+    """Difference if all missing rollouts had gone one way."""
 
     mean: float
     ci95: Interval
@@ -84,7 +86,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Mean reward of arm B less that of arm A, over the questions that were scored in both."""
+    """Mean reward of arm B minus that of arm A, over the questions that were scored in both."""
 
     mean: float
     se: float
@@ -94,15 +96,15 @@ class Difference:
     """Two-sided p of this difference alone."""
     clusters: int
     effective_clusters: float
-    """Number of clusters of one size that would tell as much."""
+    """Number of equal-sized clusters that would be equally informative."""
     questions: Sequence[Moved]
     """Questions scored in both arms, in the order of the baseline."""
     missing: int
-    """Rollouts, planned on common questions, without a reward in either arm."""
+    """Number of planned rollouts on common questions that have no reward, in both arms together."""
     worst: Bound | None = None
-    """Missing rollouts count 0 in B and 1 in A; None where none is missing."""
+    """Difference if missing rollouts count 0 in B and 1 in A; None if no rollout is missing."""
     best: Bound | None = None
-    """Missing rollouts count 1 in B and 0 in A."""
+    """Difference if missing rollouts count 1 in B and 0 in A."""
 
     @property
     def n(self) -> int:
@@ -126,10 +128,10 @@ class Difference:
 
     @property
     def p_in_each_case(self) -> float:
-        """Largest p of the scored rollouts, the worst and the best case; 1 where the sign differs.
+        """Largest p among the scored rollouts, the worst and the best case; 1 if signs differ.
 
-        Both cases count: one missing answer may be worth more than all others, and a larger mean
-        is less sure then.
+        Both extreme cases are needed: one missing answer may be worth more than all others, and
+        then the larger mean is less certain.
         """
         cases = [case for case in (self.worst, self.best) if case is not None]
         if any(case.mean * self.mean <= 0 for case in cases):
@@ -140,22 +142,23 @@ class Difference:
 def paired_t(differences: Floats, cluster: Ints) -> Tested:
     """Test whether the mean difference is 0, for each row.
 
-    t with (effective clusters - 1) degrees of freedom over the cluster-robust standard error. There
-    is no such error where all differences of a row are one value d. Then a share of at least
-    L = (a / 2)^(1 / clusters) of the questions to come has that value at level 1 - a
-    (Clopper-Pearson), and the others have any in [-1, 1], which gives d L ± (1 - L); p is the a at
-    which an end of it is 0.
+    The statistic is t with (effective clusters - 1) degrees of freedom over the cluster-robust
+    standard error. There is no such error if all differences of a row have one value d. Then, at
+    level 1 - a, at least a share of L = (a / 2)^(1 / clusters) of future questions has that value
+    (Clopper-Pearson), and the others have any value in [-1, 1], which gives d L ± (1 - L); p is the
+    a at which one end is 0.
 
     Args:
-        differences: Mean reward in B less that in A. Shape: [..., Q].
-        cluster: Number of each question's cluster, counted from 0, none left out. Shape: [Q].
+        differences: Mean reward in B minus that in A. Shape: [..., Q].
+        cluster: Number of each question's cluster, counted from 0 without gaps. Shape: [Q].
     """
     import numpy as np
     from scipy import special
 
     sizes = np.bincount(cluster)
     size = len(sizes)
-    # Counted by their number, uneven families reject a true null in up to 86 %, not 5.
+    # With the plain number of clusters, uneven families reject a true null in up to 86 %, not 5
+    # %.
     effective = effective_clusters(sizes)
     mean = differences.mean(axis=-1)
     order = np.argsort(cluster, kind="stable")
@@ -176,11 +179,11 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
 
 
 def difference(a: Iterable[Question], b: Iterable[Question]) -> Difference | None:
-    """Compare two arms on the questions that both have; None where none is scored in both.
+    """Compare two arms on their common questions; None if no question is scored in both.
 
     Args:
-        a: The baseline's questions; `key` tells the sample, and one asked twice is one question.
-        b: Those of the other arm.
+        a: Questions of the baseline; `key` identifies the sample, and duplicates are merged.
+        b: Questions of the other arm.
     """
     one, other = _by_key(a), _by_key(b)
     common = [key for key in one if key in other]
@@ -211,9 +214,9 @@ def difference(a: Iterable[Question], b: Iterable[Question]) -> Difference | Non
 
 
 def beats(mean: float, se: float) -> bool:
-    """Return whether a difference is large enough to take B where A would be taken without it.
+    """Return True if the difference is large enough to prefer B to the default A.
 
-    This is no verdict: of several libraries whose scores are noise, the highest is too high.
+    This is not a verdict: among several libraries whose scores are noise, the highest is too high.
     """
     return mean > max(SURE * se, _SAME)
 
@@ -229,20 +232,20 @@ def holm(ps: Sequence[float]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Place of a comparison among those of its experiment on the same questions."""
+    """Position of a comparison within its experiment on the same questions."""
 
     number: int = 1
     """1 for the first comparison."""
     together: int = 1
-    """Contrasts that were measured at once, whether or not each of them is shown."""
+    """Number of contrasts measured together, whether or not each of them is shown."""
 
     @property
     def level(self) -> float:
         """Part of `ALPHA` that this comparison may spend.
 
-        The first may spend 4/5, the next 1/10, 1/30, 1/60 and so on: all of them together never
-        exceed `ALPHA`. Multiplying p by the number of comparisons so far would exceed it, since
-        the first one would spend all.
+        The first may spend 4/5, the next ones 1/10, 1/30, 1/60 and so on, so that together they
+        never exceed `ALPHA`. Multiplying p by the number of comparisons so far would exceed it,
+        since the first one would spend everything.
         """
         n = self.number
         return FIRST if n == 1 else (ALPHA - FIRST) / (n * (n - 1))
@@ -251,7 +254,7 @@ class Look:
 def adjusted(ps: Sequence[float], looks: Sequence[Look]) -> list[float]:
     """Return p-values to compare with `ALPHA`, whatever was compared before. Shape: [C].
 
-    The contrasts of one look share its level (Holm), and contrasts that are not given count as 1.
+    The contrasts of one look share its level (Holm); contrasts that are not given count as 1.
     """
     found = [1.0] * len(ps)
     for look in set(looks):
@@ -265,10 +268,11 @@ def adjusted(ps: Sequence[float], looks: Sequence[Look]) -> list[float]:
 def verdicts(
     differences: Sequence[Difference], looks: Sequence[Look] | None = None
 ) -> list[Verdict]:
-    """Return what is found of each contrast. Shape: [C].
+    """Return the verdict on each contrast. Shape: [C].
 
-    The verdict follows the adjusted p, which may not find what the interval of one contrast alone
-    would; and it holds in the worst and in the best case. Without `looks` all are of a first one.
+    The verdict is based on the adjusted p, so it may differ from the interval of one contrast
+    alone, and it must hold in the worst and in the best case. Without `looks`, all contrasts belong
+    to one first look.
     """
     looks = looks or [Look()] * len(differences)
     plain = adjusted([d.p for d in differences], looks)
@@ -277,7 +281,7 @@ def verdicts(
 
 
 def _verdict(found: Difference, plain: float, sure: float) -> Verdict:
-    # Families that lack a question or two count as whole ones.
+    # Round, so that families lacking a question or two count as complete.
     if round(found.effective_clusters) < FEWEST:
         return "too few"
     if sure < ALPHA:
@@ -297,7 +301,7 @@ def _bound(differences: Sequence[float], pairs: Sequence[tuple[Question, Questio
     import numpy as np
 
     numbers = dict[tuple[bool, str], int]()
-    # A question that was not played in one arm may lack the name of its cluster there.
+    # A question not played in one arm may lack the name of its cluster there.
     known = [b if a.cluster is None else a for a, b in pairs]
     cluster = [numbers.setdefault(q.cluster_name, len(numbers)) for q in known]
     found = paired_t(np.asarray(differences, np.float64), np.asarray(cluster, np.int64))
@@ -308,7 +312,7 @@ def _bound(differences: Sequence[float], pairs: Sequence[tuple[Question, Questio
 
 
 def _by_key(questions: Iterable[Question]) -> Mapping[str, Question]:
-    """Return each question once: rows of the same sample are added up."""
+    """Return each question once, adding up rows of the same sample."""
     found = dict[str, Question]()
     for q in questions:
         if q.unscorable:
@@ -319,6 +323,6 @@ def _by_key(questions: Iterable[Question]) -> Mapping[str, Question]:
 
 
 def _filled(question: Question, reward: float) -> float:
-    """Return the mean reward of the planned rollouts, the missing ones with this reward."""
+    """Return the mean reward of the planned rollouts if missing ones have this reward."""
     planned = max(question.planned, question.n)
     return (question.total + (planned - question.n) * reward) / planned

@@ -1,9 +1,9 @@
-"""How small a difference a comparison can find, known before it is paid for.
+"""Predicts how small a difference a comparison can detect, before it is paid for.
 
-The squared standard error of a paired difference over n questions is
-(ω² + σ²_A / k_A + σ²_B / k_B) / n: how much the true difference varies between questions, and the
-noise of the rollouts within a question. Questions in families are fewer than they seem: give the
-number of families, and for k all rollouts of a family.
+The squared standard error of a paired difference over n questions is (ω² + σ²_A / k_A + σ²_B / k_B)
+/ n: the variation of the true difference between questions, and the noise of the rollouts within a
+question. Questions in families are worth fewer than their number: pass the number of families, and
+for k all rollouts of a family.
 """
 
 import math
@@ -15,11 +15,11 @@ from grpo_practice.stats.paired import FEWEST, FIRST
 from grpo_practice.stats.scores import Question
 
 POWER = 0.8
-"""Chance to find a difference that is there."""
+"""Probability of finding a difference that exists."""
 SIGMA2 = (0.05, 0.20)
-"""Range of the variance within a question, where nothing was measured."""
+"""Range of the variance within a question, used if nothing was measured."""
 OMEGA = (0.05, 0.15)
-"""Range of the standard deviation of the true difference, where no earlier pair tells it."""
+"""Range of the standard deviation of the true difference, used if no earlier pair was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class Noise:
     """Variance components of a paired difference."""
 
     omega2: float
-    """Variance, between questions, of the true difference."""
+    """Variance of the true difference between questions."""
     sigma2_a: float
     """Mean variance within a question of the rewards of A."""
     sigma2_b: float
@@ -39,10 +39,11 @@ class Noise:
 
 
 def detectable(noise: Noise, questions: int, k_a: int, k_b: int, level: float = FIRST) -> float:
-    """Return the difference that a two-sided test finds with 80 % power, by noncentral t.
+    """Return the difference that a two-sided test detects with 80 % power.
 
-    The difference is inf below 10 questions, which get no verdict, and 2.90 standard errors with
-    many in a first comparison. Without any noise it is the one that the exact test tells from 0.
+    The test's power follows the noncentral t distribution. The result is inf below 10 questions,
+    which get no verdict, and 2.90 standard errors for many questions in a first comparison. Without
+    any noise, it is the smallest difference that the exact test distinguishes from 0.
     """
     if questions < FEWEST:
         return math.inf
@@ -57,7 +58,10 @@ def detectable(noise: Noise, questions: int, k_a: int, k_b: int, level: float = 
 
 
 def power_of(noise: Noise, difference: float, questions: int, k_a: int, k_b: int) -> float:
-    """Return the chance that a first comparison finds this difference; 0 below 10 questions."""
+    """Return the probability that a first comparison finds this difference.
+
+    The result is 0 below 10 questions, which get no verdict.
+    """
     if questions < FEWEST:
         return 0.0
     se = noise.se(questions, k_a, k_b)
@@ -77,11 +81,11 @@ def questions_to_find(
     """Return the fewest questions with which this difference is found with 80 % power.
 
     Args:
-        noise: What varies.
+        noise: Variance components.
         difference: Size of the difference, above 0.
-        k_a: Rollouts for each question in A.
-        k_b: Rollouts for each question in B.
-        level: Chance of a verdict without a difference.
+        k_a: Rollouts per question in A.
+        k_b: Rollouts per question in B.
+        level: Probability of a verdict without a difference.
 
     Raises:
         ValueError: The difference is not above 0.
@@ -101,18 +105,18 @@ def questions_to_find(
 
 
 def sigma2_within(questions: Iterable[Question]) -> float | None:
-    """Return the mean variance within a question; None where none has two scored rollouts."""
+    """Return the mean variance within a question; None if no question has two scored rollouts."""
     found = [q.variance for q in questions if q.n >= 2]
     return math.fsum(found) / len(found) if found else None
 
 
 def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> tuple[float, float] | None:
-    """Return an interval, of about 95 %, of the variance of the true difference between questions.
+    """Return a 95 % interval, approximately, of the true difference's variance between questions.
 
-    By moments, 0 or more, and a chi-square interval of the variance that was seen: with 100
-    questions of 4 rollouts the estimate itself is 0 in a third of the pairs where it should be
-    0.01, and 80 % power planned with that is really 43. None where fewer than two questions have
-    two scored rollouts in both arms.
+    The variance is estimated by moments, at least 0, with a chi-square interval for the observed
+    one. A point estimate would mislead: with 100 questions of 4 rollouts it is 0 in a third of the
+    pairs with a true value of 0.01, and a power of 80 % planned with it is really 43 %. None if
+    fewer than two questions have two scored rollouts in both arms.
     """
     usable = [(a, b) for a, b in pairs if a.n >= 2 and b.n >= 2]
     if len(usable) < 2:
@@ -123,7 +127,7 @@ def omega2_between(pairs: Sequence[tuple[Question, Question]]) -> tuple[float, f
     mean = math.fsum(by) / len(by)
     squares = math.fsum((d - mean) ** 2 for d in by)
     noise = math.fsum(a.variance / a.n + b.variance / b.n for a, b in usable) / len(usable)
-    # chdtri takes the share above, so the smaller one gives the larger divisor.
+    # chdtri takes the upper tail, so the smaller share gives the larger divisor.
     low, high = (
         max(squares / float(special.chdtri(df, tail)) - noise, 0) for tail in (TAIL, 1 - TAIL)
     )

@@ -1,4 +1,4 @@
-"""Single rewards and the rewards of a group: what is correct, and advantages."""
+"""Single rewards and the rewards of a group: correctness and advantages."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ EPSILON = 1e-4
 
 
 def correct(reward: float) -> bool:
-    """Return whether the reward is full marks, up to rounding."""
+    """Return True if the reward is full marks, up to rounding."""
     return reward >= 1 - 1e-9
 
 
 def advantages(rewards: Sequence[float]) -> list[float]:
-    """Return (r_i - mean) / (std + 1e-4), std with ddof = 1; exactly 0 for all when all are equal.
+    """Return (r_i - mean) / (std + 1e-4), std with ddof = 1; exactly 0 if all rewards are equal.
 
     Shape: [G] to [G]. Source: Training-Free GRPO (arXiv:2510.08191), group-relative advantage.
     """

@@ -14,20 +14,20 @@ class Question:
 
     key: str
     n: int = 0
-    """Scored rollouts."""
+    """Number of scored rollouts."""
     c: int = 0
-    """Correct ones among them."""
+    """Number of correct rollouts among them."""
     total: float = 0.0
     """Sum of the rewards."""
     total_sq: float = 0.0
     """Sum of the squared rewards."""
     planned: int = 0
-    """Rollouts that were to be played; those that failed are in here and not in `n`."""
+    """Number of planned rollouts; unlike `n`, it includes failed ones."""
     source: str = ""
     cluster: str | None = None
-    """Questions that come in families share one; None means the question itself."""
+    """Name shared by the questions of a family; None means that the question is its own cluster."""
     unscorable: bool = False
-    """Whether it was not asked, since no answer could be scored: neither right nor wrong."""
+    """Whether it was skipped because no answer could be scored: neither right nor wrong."""
 
     @property
     def mean(self) -> float:
@@ -41,11 +41,11 @@ class Question:
 
     @property
     def cluster_name(self) -> tuple[bool, str]:
-        """Name of its cluster; the flag keeps one apart from a question that has its name."""
+        """Name of its cluster; the flag separates a cluster from a question of the same name."""
         return (False, self.key) if self.cluster is None else (True, self.cluster)
 
     def plus(self, other: "Question") -> "Question":
-        """Return the counts of both, which are of one question that was asked twice."""
+        """Return the sum of the counts of one question that was asked twice."""
         return replace(
             self,
             n=self.n + other.n,
@@ -71,21 +71,22 @@ def _all_from(m: int, n: int, k: int) -> float:
     """Return C(m, k) / C(n, k)."""
     if m < k:
         return 0.0
-    # A product of ratios: binomials of a large n overflow a float, and their difference cancels.
+    # A product of ratios: for large n, binomials overflow a float and their difference cancels.
     return math.prod((m - i) / (n - i) for i in range(k))
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """The score of one run, with what it rests on."""
+    """The score of one run, with the numbers it is based on."""
 
     mean: float | None
-    """Mean over the scored questions of their mean reward; None when nothing is scored."""
+    """Mean over the scored questions of their mean reward; None if no question is scored."""
     se: float | None
     """Standard error for other questions like these; None below two clusters."""
     se_here: float | None
-    """Standard error on exactly these questions (the noise of the rollouts alone); None unless
-    every scored question has at least two."""
+    """Standard error for exactly these questions (the noise of the rollouts alone); None unless
+    every scored question has at least two scored rollouts.
+    """
     ci95: Interval | None
     """95 % interval in [0, 1], never of zero width; None below two clusters."""
     interval: Method
@@ -97,34 +98,38 @@ class Score:
     correct: int
     """Rollouts with full marks."""
     coverage: float
-    """scored / planned; 0 when nothing was planned."""
+    """scored / planned; 0 if nothing was planned."""
     pass_at: dict[int, float]
-    """Pass@j for j = 1, 2, 4, … and k, over the questions with at least j scored; a j that no
-    question reaches is left out."""
+    """Pass@j for j = 1, 2, 4, … and k, over the questions with at least j scored rollouts; a j that
+    no question reaches is omitted.
+    """
     pass_hat: dict[int, float]
-    """pass^j (all j correct), likewise."""
+    """pass^j (all j correct), for the same j."""
     pass_at_ci95: dict[int, Interval | None]
     """95 % interval of each Pass@j over questions; None below two clusters."""
     pass_hat_ci95: dict[int, Interval | None]
     questions_at_k: int
-    """Questions with at least k scored."""
+    """Questions with at least k scored rollouts."""
     questions_unscorable: int = 0
-    """Questions whose gold no answer can be compared with; they are in no other number."""
+    """Questions whose gold answer cannot be compared with any answer; no other number includes
+    them.
+    """
 
 
 def score(questions: Iterable[Question], k: int) -> Score:
     """Score these questions.
 
-    Every scored question weighs the same, however many of its rollouts were scored. The standard
-    error is the cluster-robust one, which is sd/√n when each question is its own cluster. The
-    interval: t; for fewer than 100 clusters or a mean outside [0.1, 0.9], a studentised bootstrap
-    over clusters (seeded, so the same counts give the same interval); where all scores are equal,
-    or so nearly that the bootstrap has no tail to read, Clopper-Pearson on the number of clusters.
+    All scored questions have equal weight, however many of their rollouts were scored. The standard
+    error is cluster-robust; it is sd/√n if each question is its own cluster. The interval is based
+    on t; for fewer than 100 clusters or a mean outside [0.1, 0.9], on a studentised bootstrap over
+    clusters (seeded, so the same counts give the same interval); and if all scores are equal, or so
+    nearly equal that the bootstrap has no tail to read, on Clopper-Pearson for the number of
+    clusters.
 
     Args:
         questions: One row per question; rows with `n = 0` only lower the coverage, and unscorable
-            ones are counted apart.
-        k: Rollouts per question as configured; at least 1.
+            ones are counted separately.
+        k: Configured rollouts per question; at least 1.
     """
     given = list(questions)
     rows = [q for q in given if not q.unscorable]
@@ -165,12 +170,12 @@ def pass_interval(
 ) -> Interval | None:
     """Return the 95 % interval of Pass@j over questions; None below two clusters with j scored.
 
-    Questions are what varies, as in `score`: to resample the rollouts of a question would bias it.
+    As in `score`, the questions are random: resampling the rollouts of a question would bias it.
 
     Args:
-        questions: One row per question; those with fewer than j scored say nothing of Pass@j.
-        j: Rollouts of which one is to be correct.
-        chance: The chance for one question: `pass_at_k` or `pass_hat_k`.
+        questions: One row per question; rows with fewer than j scored rollouts are ignored.
+        j: Number of rollouts, one of which is to be correct.
+        chance: Probability for one question: `pass_at_k` or `pass_hat_k`.
     """
     clusters: dict[tuple[bool, str], list[float]] = {}
     for q in questions:
@@ -182,7 +187,7 @@ def pass_interval(
 
 
 def by_source(questions: Iterable[Question], k: int) -> dict[str, Score]:
-    """Score each source apart, sources in alphabetical order."""
+    """Score each source separately, in alphabetical order of the sources."""
     parts: dict[str, list[Question]] = {}
     for q in questions:
         parts.setdefault(q.source, []).append(q)
@@ -192,7 +197,7 @@ def by_source(questions: Iterable[Question], k: int) -> dict[str, Score]:
 def _over(
     seen: Sequence[Question], k: int, chance: Callable[[int, int, int], float]
 ) -> dict[int, float]:
-    counts = Counter((q.n, q.c) for q in seen)  # few different ones, however many questions
+    counts = Counter((q.n, q.c) for q in seen)  # few distinct pairs, however many questions
     found = {}
     for j in sorted({2**i for i in range(k.bit_length())} | {k}):
         enough = [(n, c, times) for (n, c), times in counts.items() if n >= j]
