@@ -123,7 +123,7 @@ def test_every_reader_takes_in_a_new_stage_or_complains(tmp_path: Path) -> None:
     assert said["slots"] == ["agent_objective", "learning_objective", "lessons"]
     assert said["sim"] == "reflect"
     assert "reflect.md" in said["prompts"]
-    assert said["voice"] == "the simulated endpoint does not speak at 'reflect': sim.VOICES"
+    assert said["voice"] == "the simulated endpoint has no voice for 'reflect': sim.VOICES"
     assert said["bench"] == "bench.endpoint does not speak at 'reflect'"
     assert said["forecast"] == ["reflect", [30, 60], [3, 6]]
 

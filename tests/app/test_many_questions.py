@@ -159,7 +159,7 @@ def test_an_append_joins_as_lists_would(tmp_path: Path, dedup: bool) -> None:
         assert store.read(datasets.samples, stored.dataset.id) == [*held, *added]
     assert stored.dataset.sha256 == digest([s.sha for s in [*held, *added]]).hex()
     of, left = (3, "left out") if dedup else (4, "added again (--dedup leaves them out)")
-    note = f"2 of {of} rows with a question that is held already, {left}; 1 with another answer"
+    note = f"2 of {of} rows with a question that is already stored, {left}; 1 with another answer"
     assert stored.notes[-1] == note
     again = workspace.datasets.upload("d", held, if_exists="append", dedup=True)
     assert (again.new, again.dataset.revision) == (False, 2)

@@ -142,13 +142,13 @@ def test_appended_rows_that_are_held_already_are_told(gp: Gp, file: str) -> None
     )
     ran = gp(*words, "--append", "--dedup")
     assert ran.out.startswith("d (revision 2) holds 3 rows\n")
-    held = "1 of 2 rows with a question that is held already"
+    held = "1 of 2 rows with a question that is already stored"
     assert f"  {held}, left out; 1 with another answer\n" in ran.out
     ran = gp(*words, "--append", "--dedup")
     assert ran.out.startswith("d (revision 2) holds 3 rows, as before\n")
     ran = gp(*words, "--append", "--json")
     assert ran.document["dataset"]["n"] == 5
-    again = "2 of 2 rows with a question that is held already, added again (--dedup"
+    again = "2 of 2 rows with a question that is already stored, added again (--dedup"
     assert ran.document["notes"][-1].startswith(again)
 
 

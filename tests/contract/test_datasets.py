@@ -48,7 +48,7 @@ def test_the_shape_is_said_and_may_be_chosen(gp: Gp) -> None:
     both = put("b.jsonl", CHAT | {"question": "3+3?", "answer": "6"})
     ran = gp("data", "upload", both, "--name", "b")
     assert ran.code == 4
-    assert "b.jsonl:1: the columns may be a chat and a table" in ran.err
+    assert "b.jsonl:1: the columns fit a chat and a table" in ran.err
     assert "--shape chat or --shape columns" in ran.err
     assert gp("data", "upload", both, "--name", "b", "--shape", "columns").code == 0
     assert questions(gp, "b") == {"3+3?"}
@@ -151,7 +151,7 @@ def test_parts_that_cannot_be_are_refused(gp: Gp, into: str) -> None:
 def test_a_share_that_is_all_is_told_what_a_share_is(gp: Gp) -> None:
     made(gp, *numbered(4))
     ran = gp("data", "split", "d", "--into", "train=1")
-    assert "'train=1' is not a part and its share, above 0 and below 1" in ran.err
+    assert "'train=1' is not PART=SHARE with a share above 0 and below 1" in ran.err
 
 
 def test_a_sample_is_drawn_and_named(gp: Gp) -> None:

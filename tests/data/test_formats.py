@@ -72,7 +72,7 @@ def test_what_json_cannot_hold_is_an_error_with_its_line(put: Put, name: str, va
 
 
 def test_a_key_twice_in_one_object_is_an_error(put: Put) -> None:
-    assert "'q' twice" in only_error(put("a.jsonl", b'{"q": 1, "b": 2, "q": 3}\n'))
+    assert "'q' appears twice" in only_error(put("a.jsonl", b'{"q": 1, "b": 2, "q": 3}\n'))
 
 
 def test_a_json_list_gives_the_line_and_number_of_each_row(put: Put) -> None:
@@ -141,7 +141,7 @@ def test_a_quote_never_closed_refuses_the_file_because_it_hides_the_rows_after(p
 
 
 def test_a_csv_header_with_a_name_twice_is_refused(put: Put) -> None:
-    assert "a.csv:2: the column 'q' is there twice" in str(refused(put("a.csv", b"\nq, q\n1,2\n")))
+    assert "a.csv:2: the column 'q' appears twice" in str(refused(put("a.csv", b"\nq, q\n1,2\n")))
 
 
 def test_a_csv_column_without_a_name_keeps_its_values(put: Put) -> None:

@@ -139,8 +139,8 @@ def test_an_answer_of_two_meanings_is_settled_by_other_rows_or_by_the_person(
     with pytest.raises(ConfigError, match="'2' may mean option B or C") as e:
         read(tmp_path, odd)
     assert e.value.hint == (
-        "say how answers are read: --gold index (numbers of options from 0: here C),"
-        " --gold number (numbers of options from 1: here B) or --gold text (texts of options:"
+        "choose how to read the answers: --gold index (option numbers from 0: here C),"
+        " --gold number (option numbers from 1: here B) or --gold text (option texts:"
         " here B)"
     )
     assert read(tmp_path, odd, gold="text")[0].answer == "B"
@@ -227,9 +227,9 @@ def test_the_template_and_what_is_left_out_are_said(tmp_path: Path) -> None:
     notes = read_samples(table(tmp_path / "a.jsonl", *SETS["MMLU-Pro"])).notes
     assert notes[1:] == [
         "the agent is asked '{question}\\n\\n{options}', where options is 'options'"
-        " (another: --template)",
-        "the answers in 'answer' are letters of options",
-        "kept in meta, asked of no agent: 'question_id', 'answer_index', 'cot_content', "
+        " (to change it: --template)",
+        "the answers in 'answer' are option letters",
+        "kept in meta, not shown to agents: 'question_id', 'answer_index', 'cot_content', "
         "'category', 'src'",
     ]
 
@@ -374,16 +374,16 @@ def test_a_path_goes_into_lists_and_packed_cells(tmp_path: Path) -> None:
 def test_a_first_line_that_is_a_row_is_not_lost(tmp_path: Path) -> None:
     path = tmp_path / "bare.csv"
     path.write_text("Which metal is liquid?,Iron,Mercury,Zinc,Silver,B\n2 + 2 is,3,4,5,6,B\n")
-    with pytest.raises(DataError, match="the line of names looks like a row") as e:
+    with pytest.raises(DataError, match="the header looks like a row") as e:
         read_samples(path)
     assert "--columns question,A,B,C,D,answer" in str(e.value.hint)
     columns = ("question", "A", "B", "C", "D", "answer")
     found = read_samples(FileSource(path, columns=columns)).samples
     assert [s.question.partition("\n")[0] for s in found] == ["Which metal is liquid?", "2 + 2 is"]
     mapped = read_samples(path, mapping={"question": "Which metal is liquid?", "answer": "B"})
-    assert any("taken for names of columns; if it is a row: --columns" in n for n in mapped.notes)
+    assert any("read as column names; if it is a row: --columns" in n for n in mapped.notes)
     path.write_text("2 + 2 is,4,4,5,6,B\n")
-    with pytest.raises(DataError, match="'4' is there twice") as e:
+    with pytest.raises(DataError, match="'4' appears twice") as e:
         read_samples(path)
     assert "--columns question,A,B,C,D,answer" in str(e.value.hint)
     with pytest.raises(DataError, match="6 fields, but --columns names 2"):

@@ -109,7 +109,7 @@ def test_a_value_that_json_has_not_spoils_its_row_alone(tmp_path: Path) -> None:
     assert [str(error).partition("parquet:")[2][:40] for error in found] == [
         "row 1: 'x': nan is not a number in JSON",
         "row 2: a value cannot be read: 'utf-8' c",
-        "row 3: 'map': one key twice in a map",
+        "row 3: 'map': a map has a key twice",
     ]
     far = pa.array([2**62, 0], pa.timestamp("us"))  # a year that Python has not
     bad, good = parquet.rows(write(tmp_path, {"when": far}))
@@ -126,7 +126,7 @@ def test_rows_come_before_the_file_is_read_to_its_end(tmp_path: Path) -> None:
     path.write_bytes(body)
     found = parquet.rows(path)
     assert len(list(islice(found, 2_000))) == 2_000
-    with pytest.raises(DataError, match="not a parquet file that can be read"):
+    with pytest.raises(DataError, match="not a readable parquet file"):
         list(found)
 
 
@@ -255,7 +255,7 @@ def test_pages_without_number_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_is_none_or_cut_off_is_an_error(tmp_path: Path, cut: int) -> None:
     path = write(tmp_path, {"question": ["q"] * 50})
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(DataError, match=r"rows\.parquet: not a parquet file that can be read"):
+    with pytest.raises(DataError, match=r"rows\.parquet: not a readable parquet file"):
         list(parquet.rows(path))
 
 
@@ -268,7 +268,7 @@ def test_no_regular_file_no_columns_twice(tmp_path: Path) -> None:
     twice = pa.Table.from_arrays([pa.array(["q"]), pa.array(["r"])], names=["question", "question"])
     pq.write_table(twice, buffer)
     (tmp_path / "twice.parquet").write_bytes(buffer.getvalue())
-    with pytest.raises(DataError, match="the column 'question' is there twice"):
+    with pytest.raises(DataError, match="the column 'question' appears twice"):
         list(parquet.rows(tmp_path / "twice.parquet"))
 
 
@@ -289,4 +289,4 @@ def test_a_parquet_file_is_a_dataset(tmp_path: Path) -> None:
         ("1+1?", "2", {"year": 1}),
         ("1+1?", "3", {"year": 2}),
     ]
-    assert "row 2 asks what row 1 asks, with another answer" in found.notes[-1]
+    assert "row 2 repeats the question of row 1 with another answer" in found.notes[-1]

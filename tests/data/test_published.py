@@ -178,11 +178,11 @@ CHAT = {"messages": messages("user: q", "assistant: 4")}
     [
         (CHAT | {"problem": "p"}, "a chat and a table with the question in 'problem'",
          "--shape chat or --shape columns"),
-        (CHAT | {"answer": "5"}, "that of a chat or 'answer'",
+        (CHAT | {"answer": "5"}, "from a chat or from 'answer'",
          "--shape chat or --map answer=answer"),
         (CHAT | {"prompt": "p", "chosen": "4", "rejected": "5"},
          "a chat and TRL preference", "--shape chat or --shape preference"),
-        ({"prompt": "p", "completion": "c", "label": "good"}, "completion or 'label'",
+        ({"prompt": "p", "completion": "c", "label": "good"}, "completion or from 'label'",
          "--shape trl or --map answer=label"),
         ({"input": "q", "ideal": "4", "question": "q"}, "in 'question'", "--shape evals"),
     ],
@@ -212,10 +212,12 @@ def test_a_choice_ends_the_ambiguity_and_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_a_shape_that_is_none_or_does_not_fit_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"--shape sharegpt: there are alpaca, .*, columns") as e:
+    with pytest.raises(
+        ConfigError, match=r"--shape sharegpt is not one of alpaca, .*, columns"
+    ) as e:
         read(tmp_path, CHAT, shape="sharegpt")
-    assert e.value.hint == "chat reads ShareGPT's conversations, too"
-    with pytest.raises(ConfigError, match="both say which the question is"):
+    assert e.value.hint == "chat also reads ShareGPT's conversations"
+    with pytest.raises(ConfigError, match="both choose the question"):
         read(tmp_path, CHAT, shape="chat", mapping={"question": "messages"})
     for name in SHAPES:
         with pytest.raises(DataError, match=r"rows\.jsonl:1: '\w+' is missing"):
@@ -228,9 +230,12 @@ def test_a_shape_that_is_none_or_does_not_fit_is_refused(tmp_path: Path) -> None
         ({"conversations": "none"}, "'conversations' is not a list of messages"),
         ({"conversations": []}, "'conversations' is empty"),
         ({"conversations": ["q"]}, "'conversations[0]' is not a message"),
-        ({"conversations": shared("human: q", "alien: 4")}, "'conversations[1]' has the role"),
-        ({"conversations": shared("gpt: hi")}, "has no text of the user before the answer"),
-        ({"conversations": shared("human:  ", "gpt: hi")}, "has no text of the user"),
+        (
+            {"conversations": shared("human: q", "alien: 4")},
+            "'conversations[1]' has the unknown role",
+        ),
+        ({"conversations": shared("gpt: hi")}, "has no text from the user before the answer"),
+        ({"conversations": shared("human:  ", "gpt: hi")}, "has no text from the user"),
         ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, "type 'image_url'"),
         ({"messages": [{"role": "user", "content": 7}]}, "of type int, not text"),
         ({"instruction": " ", "output": "4"}, "'instruction' is empty"),
@@ -264,7 +269,7 @@ def test_the_answers_value_may_stand_after_hashes_in_a_shape_too(tmp_path: Path)
     row = {"messages": messages("user: q", "assistant: 2+2\n#### 4")}
     samples, notes = read(tmp_path, row)
     assert samples == [Sample("q", "4", meta={"solution": "2+2"})]
-    assert "the answer's value stands after '####'" in notes[0]
+    assert "the answer's value is after '####'" in notes[0]
 
 
 def test_several_turns_and_system_messages_are_said(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def test_a_column_sent_to_meta_is_no_candidate_any_more() -> None:
 
 @pytest.mark.parametrize("key", ["qestion", "meta.", "meta"])
 def test_a_mapping_to_no_role_is_a_config_error(key: str) -> None:
-    with pytest.raises(ConfigError, match="none of question, answer"):
+    with pytest.raises(ConfigError, match="not one of question, answer"):
         find_columns({"question": "q"}, {key: "question"})
 
 
@@ -188,5 +188,5 @@ def test_an_answer_of_another_form_than_the_first_is_an_error() -> None:
     for form, text in ((AFTER_HASHES, "18"), (PLAIN, "so\n#### 18"), (IN_BOX, "18")):
         fields = {"question": "q", "answer": text}
         layout = find_layout(fields, {})
-        with pytest.raises(DataError, match=r"the answer stands .* but in the first row"):
+        with pytest.raises(DataError, match=r"the answer is .* but in the first row it is"):
             to_sample(fields, layout, layout.parts(fields), form)

@@ -45,7 +45,7 @@ def test_options_of_a_first_row_that_has_none_to_use_are_not_dropped(
     asked = [s.question for s in read(tmp_path, *rows, skip_bad=True)]
     assert asked[-1] == "And which?\n\nA. red\nB. blue"
     if first:
-        with pytest.raises(DataError, match="are not two to 26 texts"):
+        with pytest.raises(DataError, match="are not 2 to 26 texts"):
             read(tmp_path, *rows)
     else:
         assert asked[0] == "Which?"
@@ -61,4 +61,4 @@ def test_a_list_of_turns_is_told_how_to_name_one(tmp_path: Path) -> None:
     row = {"turns": ["first", "second"], "answer": "1"}
     with pytest.raises(DataError, match="of type list") as e:
         read(tmp_path, row, mapping={"question": "turns"})
-    assert e.value.hint == "one text of it: --map question=turns.0"
+    assert e.value.hint == "to use one text of it: --map question=turns.0"

@@ -64,12 +64,12 @@ def test_an_encoding_is_never_skipped_row_by_row(tmp_path: Path) -> None:
 def test_a_file_without_a_usable_row_is_refused(tmp_path: Path, content: str) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(content)
-    with pytest.raises(DataError, match="no row to use"):
+    with pytest.raises(DataError, match="no usable row"):
         read_samples(path, skip_bad=True)
 
 
 def test_when_all_rows_are_bad_the_first_says_why_and_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"no row to use.*rows\.jsonl:1: 'question' and") as caught:
+    with pytest.raises(DataError, match=r"no usable row.*rows\.jsonl:1: 'question' and") as caught:
         read_samples(jsonl(tmp_path, {"question": "a", "prompt": "b"}), skip_bad=True)
     assert "--map question=" in str(caught.value.hint)
 
@@ -90,7 +90,7 @@ def test_a_file_of_mixed_forms_is_refused(tmp_path: Path) -> None:
     path = jsonl(
         tmp_path, {"question": "a", "answer": "x\n#### 5"}, {"question": "b", "answer": "long text"}
     )
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: the answer stands as it is"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: the answer is as it is"):
         read_samples(path)
 
 
@@ -123,7 +123,7 @@ def test_repeated_questions_are_kept_and_counted_unless_dedup(tmp_path: Path) ->
     assert "2 of 4 rows with the question of an earlier row, left out: line 3, 4" in dropped.notes
     for result in (kept, dropped):
         assert result.notes[2] == (
-            "1 of them contradicts it: line 4 asks what line 1 asks, with another answer"
+            "1 of them contradicts it: line 4 repeats the question of line 1 with another answer"
         )
 
 
@@ -174,9 +174,9 @@ def test_rows_inside_one_object(tmp_path: Path) -> None:
     path.write_text(json.dumps({"canary": "x", "examples": rows}, indent=1))
     found = read_samples(path)
     assert found.samples == [Sample("not True is", "False")]
-    assert "the rows are those of 'examples' (another list: --rows KEY)" in found.notes
+    assert "the rows are in 'examples' (for another list: --rows KEY)" in found.notes
     path.write_text(json.dumps({"a": {"b": rows}, "c": rows, "d": rows}))
-    with pytest.raises(DataError, match="which list in it holds the rows is not clear") as e:
+    with pytest.raises(DataError, match="it is not clear which list in it holds the rows") as e:
         read_samples(path)
     assert "--rows c" in str(e.value.hint)
     assert read_samples(FileSource(path, rows="c")).samples == found.samples
@@ -185,5 +185,5 @@ def test_rows_inside_one_object(tmp_path: Path) -> None:
             read_samples(FileSource(path, rows=key))
         assert "save a list inside one of these as a file of its own" in str(missing.value.hint)
     path.write_text(json.dumps(rows))
-    with pytest.raises(ConfigError, match="is one list already"):
+    with pytest.raises(ConfigError, match="is already one list"):
         read_samples(FileSource(path, rows="a"))

@@ -116,7 +116,9 @@ def test_kept_questions_stay_and_new_ones_fill_up() -> None:
 def test_a_row_that_ties_two_parts_is_refused() -> None:
     kept = {"train": [Sample("a", cluster="1")], "test": [Sample("b", cluster="2")]}
     rows = [Sample("a", cluster="1"), Sample("b", cluster="2"), Sample("a", cluster="2")]
-    with pytest.raises(DataError, match="row 1 and those like it are in 'test' and in 'train'"):
+    with pytest.raises(
+        DataError, match="row 1 and rows like it are already in both 'test' and 'train'"
+    ):
         split(rows, SHARES, seed=0, kept=kept)
 
 
@@ -138,7 +140,7 @@ def test_a_sample_is_drawn_without_repeats_in_order_and_nests() -> None:
 
 def test_equal_rows_are_drawn_one_by_one() -> None:
     assert len(draw([Sample("a")] * 5, 3, seed=0)) == 3
-    with pytest.raises(DataError, match="6 rows are asked for, but there are 5"):
+    with pytest.raises(DataError, match="6 rows are requested, but there are only 5"):
         draw([Sample("a")] * 5, 6, seed=0)
 
 

@@ -191,7 +191,7 @@ def test_without_a_pipe_or_a_format_nothing_is_waited_for(
     pipe: Pipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipe(ROWS)
-    with pytest.raises(ConfigError, match="has no name") as caught:
+    with pytest.raises(ConfigError, match="has no file name") as caught:
         found(Path("-"))
     assert "--format jsonl" in str(caught.value.hint)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
@@ -203,7 +203,9 @@ def test_the_format_may_be_said_and_must_be_known(tmp_path: Path) -> None:
     path = tmp_path / "rows.txt"
     path.write_bytes(ROWS)
     assert found(FileSource(path, "jsonl")) == [1, 2]
-    with pytest.raises(ConfigError, match="--format xml: there are jsonl, json, csv, tsv, parquet"):
+    with pytest.raises(
+        ConfigError, match="--format xml is not one of jsonl, json, csv, tsv, parquet"
+    ):
         found(FileSource(path, "xml"))
     with pytest.raises(DataError, match="parquet is read from a plain file only"):
         found(FileSource(Path("-"), "parquet"))

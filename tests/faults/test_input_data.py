@@ -94,13 +94,13 @@ def test_2_15_a_lone_surrogate_is_replaced_counted_and_reported(gp: Gp) -> None:
     ("content", "said"),
     [
         ("2+2?,4\n3+3?,6\n", "the first row has '2+2?', '4'"),
-        ("question,answer,question\nx,1,y\n", "a.csv:1: the column 'question' is there twice"),
+        ("question,answer,question\nx,1,y\n", "a.csv:1: the column 'question' appears twice"),
         ("question,answer\nx,1\ny\n", "a.csv:3: 1 fields, but the header has 2"),
         ("question,answer\nx,1\ny,2,3\n", "a.csv:3: 3 fields, but the header has 2"),
         ('question,answer\n"x,1\ny,2\n', "a.csv:2: not valid CSV"),
         ("question,answer\nx\0,1\n", "a.csv:2: a NUL byte"),
         ("question,answer\rx,1\ry,2\r", "does a line end in CR alone?"),
-        ("", "no row to use"),
+        ("", "no usable row"),
     ],
 )
 def test_2_17_a_csv_that_is_none_is_refused_with_the_line(gp: Gp, content: str, said: str) -> None:
@@ -169,8 +169,8 @@ def test_2_21_what_counts_as_an_answer(gp: Gp) -> None:
         ({"question": None, "answer": 1}, "the question ('question') is missing"),
         ({"question": 7, "answer": 1}, "the question ('question') is of type int, not text"),
         ({"question": "q", "answer": {"a": 1}}, "the answer is an object"),
-        ({"question": "q", "answer": []}, "the answer is a list, but not of one or more"),
-        ({"question": "q", "answer": ["a", None]}, "the answer is a list, but not of one or more"),
+        ({"question": "q", "answer": []}, "the answer is a list, but not one of texts"),
+        ({"question": "q", "answer": ["a", None]}, "the answer is a list, but not one of texts"),
         ({"answer": 1}, "no column for the question"),
         ({"question": "q", "prompt": "p"}, "may both be the question"),
     ],

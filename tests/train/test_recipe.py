@@ -255,7 +255,7 @@ def test_the_place_among_processes_is_torchruns(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("WORLD_SIZE", "2")
     assert Ranks.of_environment() == Ranks(1, 2)
     monkeypatch.setenv("RANK", "2")
-    with pytest.raises(ConfigError, match="RANK '2' of WORLD_SIZE '2'"):
+    with pytest.raises(ConfigError, match="RANK '2' is not valid for WORLD_SIZE '2'"):
         Ranks.of_environment()
     alone = Ranks()
     assert (alone.gather(3), alone.broadcast("x"), alone.first) == ([3], "x", True)

@@ -126,7 +126,7 @@ def test_what_no_trial_could_have_is_refused_before_anything_is_trained(
 
 def test_another_space_is_another_search(project: TrainProject) -> None:
     project.tune(1, None, *SEARCH)
-    with pytest.raises(FingerprintError, match="was searched otherwise") as caught:
+    with pytest.raises(FingerprintError, match="began with other settings") as caught:
         project.tune(2, None, *SEARCH[:3], "train.tune.space={beta: [0.0, 0.2]}")
     assert [change.key for change in caught.value.diff] == [
         "train.learning_rate",
@@ -148,6 +148,6 @@ def test_trials_under_other_settings_are_not_compared(
     project: TrainProject, more: str, key: str
 ) -> None:
     project.tune(1, None, *SEARCH)
-    with pytest.raises(FingerprintError, match="was searched otherwise") as caught:
+    with pytest.raises(FingerprintError, match="began with other settings") as caught:
         project.tune(2, None, *SEARCH, more)
     assert [change.key for change in caught.value.diff] == [key]

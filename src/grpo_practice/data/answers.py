@@ -12,7 +12,7 @@ class Form:
     """Position of the answer within the text of its column."""
 
     name: str
-    """Description that completes the sentence "the answer stands …"."""
+    """Description that completes the sentence "the answer is …"."""
     read: Callable[[str], tuple[str, str] | None]
     """Parser that returns (answer, worked solution), or None if the text does not have this
     form.
@@ -85,7 +85,7 @@ def gold(value: object) -> Answer:
         case list() if value and all(is_scalar(v) for v in value):
             return value
         case list():
-            raise DataError("the answer is a list, but not of one or more texts or numbers")
+            raise DataError("the answer is a list, but not one of texts or numbers")
         case _:
             raise DataError("the answer is an object, not a text, a number, or a list of these")
 
@@ -100,5 +100,5 @@ def read_as(form: Form, text: str, column: str) -> tuple[str, str]:
     found = form_of(text, column)
     read = form.read(text)
     if found is not form or read is None:
-        raise DataError(f"the answer stands {found.name}, but in the first row {form.name}")
+        raise DataError(f"the answer is {found.name}, but in the first row it is {form.name}")
     return read

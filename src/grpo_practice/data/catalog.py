@@ -76,11 +76,11 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
         last[question] = row
     found = list(last.values())
     rng.shuffle(found)
-    notes = [f"{read - len(found)} of {read} rows repeat a problem: each is kept once"]
+    notes = [f"{read - len(found)} of {read} rows repeat a problem: each problem is kept once"]
     if changed:
-        notes.append(f"{changed} of them change its answer: the last one is kept")
+        notes.append(f"{changed} of them give a different answer: the last answer is kept")
     if bare:
-        notes.append(f"{bare} problems stand without the usual wrapper, and are kept as they are")
+        notes.append(f"{bare} problems lack the usual wrapper text and are kept unchanged")
     return [*bad, *found], notes
 
 
@@ -91,7 +91,7 @@ def afm(rows: Rows, rng: Random) -> Prepared:
     found = [row for row in read if row.fields]
     rng.shuffle(found)
     others, total = len(read) - len(found), len(read) + len(bad)
-    notes = [f"{others} of {total} rows left out: they have not exactly one answer"]
+    notes = [f"{others} of {total} rows left out: they do not have exactly one answer"]
     return [*bad, *found], notes if others else []
 
 
@@ -107,7 +107,7 @@ def webwalker(rows: Rows, rng: Random) -> Prepared:
     found: list[Row] = []
     while any(piles.values()):
         found += [piles[level].pop() for level in TURNS if piles[level]]
-    return [*bad, *found], [f"{counts}: four easy, seven medium, six hard in turn, as they last"]
+    return [*bad, *found], [f"{counts}: four easy, seven medium, six hard in turn while they last"]
 
 
 CATALOG: Mapping[str, Entry] = {
@@ -244,7 +244,8 @@ def _walk(fields: Mapping[str, Any], number: int) -> dict[str, Any]:
     info = _object(fields.get("info"))
     level = info.get("difficulty_level")
     if level not in TURNS:
-        raise _NotAsPublishedError(f"'info.difficulty_level' is {level!r}: not easy, medium, hard")
+        problem = f"'info.difficulty_level' is {level!r}, not easy, medium or hard"
+        raise _NotAsPublishedError(problem)
     about = {key: value for key, value in info.items() if key != "difficulty_level"}
     return {
         "question": _either(fields, "question", "Question"),

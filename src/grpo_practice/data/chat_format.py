@@ -83,7 +83,9 @@ def _turn(message: object, key: str) -> ChatTurn:
     name = message.get("name") if said == "system" else None
     role = ROLES.get(name if isinstance(name, str) and name in ROLES else str(said).lower())
     if role is None:
-        raise DataError(f"{key!r} has the role {str(said)[:SHOWN]!r}, none of {', '.join(ROLES)}")
+        raise DataError(
+            f"{key!r} has the unknown role {str(said)[:SHOWN]!r}; known are {', '.join(ROLES)}"
+        )
     text = _content(message.get("content", message.get("value")), key)
     calls = message.get("tool_calls")
     if isinstance(calls, list) and calls:
@@ -132,7 +134,7 @@ def question_of(turns: Sequence[ChatTurn], key: str) -> ChatQuestion:
     rest = [turn for turn in turns if turn.role != "system"]
     answer = rest.pop().text if rest and rest[-1].role == "assistant" else None
     if not any(turn.role == "user" and turn.text.strip() for turn in rest):
-        raise DataError(f"{key!r} has no text of the user before the answer")
+        raise DataError(f"{key!r} has no text from the user before the answer")
     several = len(rest) > 1
     spoken = (f"{turn.role.capitalize()}: {turn.text}" for turn in rest)
     question = "\n\n".join(spoken) if several else rest[0].text

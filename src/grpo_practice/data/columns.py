@@ -84,12 +84,12 @@ def find_columns(
         problem, way = f"the first row has {there}", MAP_HINT.format(role="question")
         if names := names_for(first):
             raise DataError(
-                f"no column for the question: {problem}: the line of names looks like a row",
+                f"no column for the question: {problem}, and the header looks like a row",
                 hint=f"if it is a row: {names}; if it is not: {way}",
             )
         raise DataError(
             f"no column for the question: {problem}",
-            hint=f"{way}, or what the rows are with --shape NAME",
+            hint=f"{way}, or choose the format of the rows with --shape NAME",
         )
     meta = {key.removeprefix("meta."): c for key, c in mapping.items() if key not in ROLES}
     return Columns(role, meta)
@@ -98,7 +98,7 @@ def find_columns(
 def _check(key: str, column: str, first: Mapping[str, Any]) -> None:
     if key not in ROLES and not (key.startswith("meta.") and key != "meta."):
         known = ", ".join((*ROLES, "meta.KEY"))
-        raise ConfigError(f"--map {key}={column}: {key!r} is none of {known}")
+        raise ConfigError(f"--map {key}={column}: {key!r} is not one of {known}")
     if not has(first, column):
         raise ConfigError(
             f"--map {key}={column}: the first row has no {column!r}",

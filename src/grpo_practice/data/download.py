@@ -85,7 +85,7 @@ def download(what: str, options: DownloadOptions, *, tell: Callable[[str], None]
     else:
         made, notes = _as_they_are(options, snapshot.repo, found)
     if not snapshot.reached:
-        notes.append("the hub was not asked or did not answer: this is the newest of the cache")
+        notes.append("the hub was not asked or did not answer: this is the newest cached version")
     if limit is not None and len(made.samples) > limit:
         notes.append(f"the first {limit} of {len(made.samples)} rows kept")
     if entry is None and files[0].endswith(".parquet"):
@@ -102,12 +102,12 @@ def _ref(what: str, options: DownloadOptions, entry: Entry | None) -> Ref:
     if not what.startswith("hf://"):
         folded = {name.casefold(): name for name in CATALOG}
         close = get_close_matches(what.casefold(), folded, n=1)
-        names = f"the catalogue has {', '.join(CATALOG)}; any other: hf://owner/name@split"
+        names = f"the catalogue has {', '.join(CATALOG)}; for others use hf://owner/name@split"
         meant = f"did you mean {folded[close[0]]}? " if close else ""
         raise ConfigError(f"there is no dataset {what!r} to download", hint=meant + names)
     ref = parse_ref(what)
     if split and ref.split and split != ref.split:
-        raise ConfigError(f"--split {split}: {what} names another", hint="drop one")
+        raise ConfigError(f"--split {split}: {what} names another split", hint="drop one")
     return replace(ref, split=split or ref.split)
 
 
@@ -116,7 +116,7 @@ def _published(
 ) -> tuple[ReadResult, list[str]]:
     given = {name for name, value in reading_of(options).items() if value}
     if given - {"dedup", "skip_bad"}:
-        only = "--map and --shape are for hf:// only (as --template, --gold, --select)"
+        only = "--map, --shape, --template, --gold and --select work with hf:// only"
         raise ConfigError(f"{only}: {what} is read as it was published")
     seed = options.get("seed")
     ready, notes = entry.prepare(found, Random(SEED if seed is None else seed))

@@ -66,7 +66,7 @@ def rows(source: FileSource | Path) -> Iterator[Row | DataError]:
     source = source if isinstance(source, FileSource) else FileSource(source)
     path, format_ = source.path, format_of(source)
     if source.delimiter is not None and format_ != "csv":
-        raise ConfigError(f"{shown(path)}: a delimiter is for CSV files only")
+        raise ConfigError(f"{shown(path)}: --delimiter is for CSV files only")
     if source.columns and format_ not in ("csv", "tsv"):
         raise ConfigError(f"{shown(path)}: --columns is for CSV and TSV files only")
     if source.rows is not None and format_ != "json":
@@ -94,19 +94,19 @@ def format_of(source: FileSource) -> Format:
         for known in FORMATS:
             if source.format == known:
                 return known
-        raise ConfigError(f"--format {source.format}: there are {', '.join(FORMATS)}")
+        raise ConfigError(f"--format {source.format} is not one of {', '.join(FORMATS)}")
     if path == STDIN:
         raise ConfigError(
-            "what is piped in has no name that says its format", hint="add --format jsonl"
+            "piped input has no file name that shows its format", hint="add --format jsonl"
         )
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
-    why = "never read: loading it may run code" if suffix in RUNS_CODE else "not read here"
+    why = "never read: loading it may run code" if suffix in RUNS_CODE else "not supported"
     raise DataError(
         f"{path}: {suffix or 'a file without a suffix'} is {why}",
         hint="save it as .jsonl (one object a line), .json (one list of objects), .csv, .tsv or"
-        " .parquet; or say what it is: --format jsonl",
+        " .parquet; or name its format: --format jsonl",
     )
 
 
@@ -149,7 +149,7 @@ def _json(path: Path, key: str | None) -> Iterator[Row | DataError]:
                 yield replace(row, within=key) if isinstance(row, Row) else row
             return
         if key is not None:
-            raise ConfigError(f"--rows {key}: {shown(path)} is one list already")
+            raise ConfigError(f"--rows {key}: {shown(path)} is already one list")
         for number, (place, value) in enumerate(_elements(text), 1):
             line, before = line + text.count("\n", before, place), place
             yield _row(path, f"{line} (row {number})", value)
@@ -180,8 +180,8 @@ def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, li
     if len(lists) != 1:
         has = ", ".join(map(repr, list(found)[:20])) or "nothing"
         raise DataError(
-            f"{shown(path)}: the file is one object, and which list in it holds the rows is not"
-            f" clear: it has {has}",
+            f"{shown(path)}: the file is one object, and it is not clear which list in it holds"
+            f" the rows: it has {has}",
             hint=f"say which: --rows {next(iter(lists), 'KEY')}; a file of one object a line is"
             " .jsonl",
         )
@@ -258,7 +258,7 @@ def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Ro
         else:
             has = "but --columns names" if names else "but the header has"
             message = f"{len(cells)} fields, {has} {len(header)}"
-            yield at(path, line, message, hint="quote fields that hold the delimiter")
+            yield at(path, line, message, hint="quote fields that contain the delimiter")
 
 
 def _head(text: Iterator[str]) -> tuple[int, str]:
@@ -284,6 +284,6 @@ def _header(path: Path, line: int, cells: list[str]) -> list[str]:
     names = [cell.strip() or f"column {i}" for i, cell in enumerate(cells, 1)]
     for name in names:
         if names.count(name) > 1:
-            problem = f"the column {name!r} is there twice; rename one"
+            problem = f"the column {name!r} appears twice; rename one"
             raise at(path, line, problem, hint=f"if this line is a row: {naming(cells)}")
     return names

@@ -29,10 +29,10 @@ _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
 _INTEGER = re.compile(r"\d{1,3}(?:\.0)?")
 WORDS = {
-    "letter": "letters of options",
-    "index": "numbers of options from 0",
-    "number": "numbers of options from 1",
-    "text": "texts of options",
+    "letter": "option letters",
+    "index": "option numbers from 0",
+    "number": "option numbers from 1",
+    "text": "option texts",
 }
 """Description of each form, for messages."""
 
@@ -65,7 +65,7 @@ class GoldMapping:
             ("--select", self.select, SELECTS),
         ):
             if value is not None and value not in known:
-                raise ConfigError(f"{option} {value}: there are {', '.join(known)}")
+                raise ConfigError(f"{option} {value} is not one of {', '.join(known)}")
         self.open = frozenset({self.gold}) if self.gold else _GUESSED
 
     def read(self, answer: Answer, options: Options | None) -> Answer:
@@ -102,8 +102,8 @@ class GoldMapping:
         if self.select is None:
             raise SeveralRightError(
                 f"an answer names several options: {str(answer)[:80]}",
-                hint="say whether one of them is enough, --select any, or it must be exactly these,"
-                " --select all (`data upload` and `data download` take it)",
+                hint="if one of them is enough, add --select any; if exactly these are required,"
+                " --select all (to `data upload` or `data download`)",
             )
         if self.select == "any" and options is None and isinstance(answer, list):
             return answer  # unchanged, so that the rows hash the same as in earlier uploads
@@ -114,7 +114,7 @@ class GoldMapping:
         """Return the letter of the matching option; several letters for a text such as `ACD`."""
         text = str(value).strip()
         if not text or isinstance(value, list | dict):
-            raise DataError("the answer is a list, but not of one or more texts or numbers")
+            raise DataError("the answer is a list, but not one of texts or numbers")
         if options.labels and self.gold in (None, "letter"):
             labels = [label.casefold() for label in options.labels]
             if text.casefold() in labels:
@@ -136,7 +136,7 @@ class GoldMapping:
             raise ConfigError(
                 f"the answer {text[:80]!r} may mean option"
                 f" {' or '.join(sorted({forms[form] for form in offered}))}",
-                hint=f"say how answers are read: {', '.join(others)} or {last}",
+                hint=f"choose how to read the answers: {', '.join(others)} or {last}",
             )
         self.open = frozenset(fitting)
         if "index" in fitting:
@@ -146,11 +146,11 @@ class GoldMapping:
     def _none(self, text: str, options: Options) -> DataError:
         n = len(options.texts)
         read = " or ".join(WORDS[form] for form in sorted(self.open))
-        hint = "a column that holds no options of the answer is kept out: --map meta.NAME=COLUMN"
+        hint = "to ignore a column that does not hold the options: --map meta.NAME=COLUMN"
         if text == str(n) and "index" in self.open:
-            hint = "answers that count from 1 are read with --gold number"
+            hint = "if the answers count from 1, add --gold number"
         elif self.open < _GUESSED and not self.gold:
-            hint = f"answers before it were {read}; --gold says how to read all of them"
+            hint = f"earlier answers were {read}; --gold sets how all of them are read"
         return DataError(
             f"the answer {text[:80]!r} is none of the {n} options ({options.letters[0]} to"
             f" {options.letters[-1]}), read as {read}",
@@ -162,13 +162,13 @@ class GoldMapping:
         what = []
         if self.counted and self.open != _GUESSED:
             forms = " or ".join(WORDS[form] for form in sorted(self.open))
-            kept = "" if self.open == {"letter"} else ", kept as letters"
+            kept = "" if self.open == {"letter"} else ", stored as letters"
             what.append(f"the answers in {column!r} are {forms}{kept}")
         if self.gold is None and self.open == {"index"} and self.lowest > 0:
             what.append("none of them is 0: if they count from 1, add --gold number")
         if self.select:
-            meaning = {"any": "one is enough", "all": "it must be exactly these"}[self.select]
-            what.append(f"where several options are right, {meaning}")
+            meaning = {"any": "one is enough", "all": "exactly these are required"}[self.select]
+            what.append(f"if several options are right, {meaning}")
         return "; ".join(what) or None
 
 

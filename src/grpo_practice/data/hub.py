@@ -157,7 +157,7 @@ def _explained(repo: str, revision: str) -> Iterator[None]:
     try:
         yield
     except ImportError as e:  # the package that a SOCKS proxy in the environment requires
-        hint = "name an http:// proxy in HTTPS_PROXY, and leave ALL_PROXY out"
+        hint = "set HTTPS_PROXY to an http:// proxy, and unset ALL_PROXY"
         raise DataError(f"hf://{repo}: {e}", hint=hint) from e
     except ValueError as e:
         raise DataError(f"hf://{repo}: {e}") from e
@@ -181,26 +181,27 @@ def _our_error(error: Exception, repo: str, revision: str) -> DataError:
     if any(isinstance(e, errors.GatedRepoError) for e in chain):
         return DataError(f"{name} is gated", hint=f"accept its terms at {page}, and {token}")
     if any(isinstance(e, errors.RepositoryNotFoundError) for e in chain):
-        return DataError(f"{name} is not there, or is private", hint=f"see {page}; if so, {token}")
+        hint = f"see {page}; if it is private, {token}"
+        return DataError(f"{name} does not exist, or is private", hint=hint)
     if any(isinstance(e, errors.RevisionNotFoundError) for e in chain):
         return DataError(f"{name} has no revision {revision!r}", hint=f"see {page}/commits")
     if status == 401:
         return DataError("the hub refuses the token", hint="set HF_TOKEN to a valid one, or unset")
     if status == 429:
-        hint = "wait some minutes; with HF_TOKEN set the limits are higher"
-        return DataError(f"{name}: the hub answers that there were too many requests", hint=hint)
+        hint = "wait a few minutes; with HF_TOKEN set, the limits are higher"
+        return DataError(f"{name}: the hub reports too many requests", hint=hint)
     if constants.is_offline_mode():
         return DataError(
-            f"{name} at {revision!r} is not in the cache, or not all of it, and HF_HUB_OFFLINE is "
-            "set",
+            f"{name} at {revision!r} is missing from the cache or incomplete there, and "
+            "HF_HUB_OFFLINE is set",
             hint="unset HF_HUB_OFFLINE once, to fill the cache",
         )
     reason = f"it answered {status}" if status else " ".join(str(chain[-1]).split())[:200]
     if words := next((m for e in chain if (m := getattr(e, "server_message", None))), ""):
         reason += f": {' '.join(words.split())[:200]}"
     return DataError(
-        f"{name} cannot be had from {constants.ENDPOINT}: {reason}",
-        hint="is the hub reachable? HF_ENDPOINT names a mirror; what came so far is kept",
+        f"{name} cannot be downloaded from {constants.ENDPOINT}: {reason}",
+        hint="is the hub reachable? HF_ENDPOINT may name a mirror; files fetched so far are kept",
     )
 
 

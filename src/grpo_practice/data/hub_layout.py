@@ -50,7 +50,8 @@ def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str
     chosen = _one_suffix(ref, found)
     counts = {m[1] for name in chosen if (m := re.search(r"-\d+-of-0*(\d+)\b", name))}
     if len(counts) == 1 and len(chosen) < int(min(counts)):
-        raise DataError(f"hf://{ref.repo} has {len(chosen)} of {min(counts)} files of that split")
+        problem = f"has only {len(chosen)} of the {min(counts)} files of that split"
+        raise DataError(f"hf://{ref.repo} {problem}")
     return split if config == "default" else f"{config}/{split}", chosen
 
 
@@ -66,12 +67,12 @@ def _has_rows(name: str) -> bool:
 def _no_rows(ref: Ref, names: Sequence[str]) -> DataError:
     if any(name.endswith(".py") for name in names):
         return DataError(
-            f"hf://{ref.repo} has no files of rows, only a script that would make them; scripts "
-            "of others are never run here",
+            f"hf://{ref.repo} has no data files, only a script that would create them; such "
+            "scripts are never run",
             hint="the hub may have converted it: try --revision refs/convert/parquet",
         )
     kinds = ", ".join(SUFFIXES)
-    return DataError(f"hf://{ref.repo} has no file of a kind that is read: {kinds}")
+    return DataError(f"hf://{ref.repo} has no file in a supported format: {kinds}")
 
 
 def _pick(ref: Ref, what: str, asked: str | None, choices: Mapping[str, Any]) -> tuple[str, Any]:
@@ -101,7 +102,7 @@ def _one_suffix(ref: Ref, names: Sequence[str]) -> list[str]:
         return list(by_suffix[best].values())
     some = ", ".join(names[:SHOWN]) + (", …" if len(names) > SHOWN else "")
     hint = f"say which file: hf://{ref.repo}@{names[0]}"
-    raise DataError(f"hf://{ref.repo} has files of several kinds: {some}", hint=hint)
+    raise DataError(f"hf://{ref.repo} has files in several formats: {some}", hint=hint)
 
 
 def _declared(readme: str, rows: Sequence[str]) -> dict[str, Splits]:

@@ -106,7 +106,7 @@ def _open(path: Path) -> "ParquetFile":
         raise _unreadable(path, e) from e
     for name in names:
         if names.count(name) > 1:
-            raise DataError(f"{path}: the column {name!r} is there twice", hint="rename one")
+            raise DataError(f"{path}: the column {name!r} appears twice", hint="rename one")
     return file
 
 
@@ -142,14 +142,14 @@ def _too_large(path: Path, limit: int, what: str = "") -> DataError:
     size = f"{limit / 2**20:.0f} MiB, {max(1, round(limit / path.stat().st_size)):,} times its size"
     return DataError(
         f"{path}: {what or 'unpacks to '}more than {size}",
-        hint="if its rows are really so much alike, save it as JSON Lines",
+        hint="if its rows really repeat that much, save it as JSON Lines",
     )
 
 
 def _unreadable(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
     return DataError(
-        f"{path}: not a parquet file that can be read: {reason}",
+        f"{path}: not a readable parquet file: {reason}",
         hint="was it cut off, or encrypted?",
     )
 
@@ -217,7 +217,7 @@ def _alone(row: "pa.RecordBatch") -> dict[str, Any] | str:
         try:
             fields[name] = column[0].as_py(maps_as_pydicts="strict")
         except KeyError:
-            return f"{name!r}: one key twice in a map"
+            return f"{name!r}: a map has a key twice"
         except (ValueError, OverflowError) as e:  # invalid UTF-8, or a year after 9999
             return f"a value cannot be read: {e}"
     return fields

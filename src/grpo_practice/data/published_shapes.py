@@ -186,7 +186,7 @@ SHAPES: Mapping[str, Shape] = {
     "chat": Shape(
         "a chat",
         "the answer is the last turn of 'messages' or 'conversations' if it is the assistant's,"
-        " the question all before it",
+        " the question everything before it",
         lambda fields: "conversations" in fields or is_conversation(fields.get("messages")),
         _conversation,
     ),
@@ -208,8 +208,8 @@ SHAPES: Mapping[str, Shape] = {
     ),
     "preference": Shape(
         "TRL preference",
-        "the question is 'prompt', or without one what stands before the last turn of 'chosen';"
-        " the answer is that turn",
+        "the question is 'prompt', or else everything before the last turn of 'chosen'; the answer"
+        " is that turn",
         lambda fields: (
             "chosen" in fields
             and "rejected" in fields

@@ -63,7 +63,9 @@ class QuestionTemplate:
         if len(self.options) > 1:
             found, value = options_of(fields, self.options), None
             if found is None and any(fields.get(column) for column in self.options):
-                raise DataError(f"the options ({', '.join(self.options)}) are not two or more")
+                raise DataError(
+                    f"the options ({', '.join(self.options)}) must be at least two, without gaps"
+                )
             return found
         (column,) = self.options
         value = value_at(fields, column)
@@ -71,8 +73,8 @@ class QuestionTemplate:
             return None
         if (found := options_in(value)) is None:
             raise DataError(
-                f"the options ({column!r}) are not two to 26 texts; a cell holds a list as JSON or"
-                " Python writes it, not as NumPy does (save it with .tolist())",
+                f"the options ({column!r}) are not 2 to 26 texts; a list in a cell must be written"
+                " as in JSON or Python, not as NumPy does (save it with .tolist())",
                 hint=f"--template '{{question}}' --map meta.{column}={column} leaves them out",
             )
         return found
@@ -123,7 +125,7 @@ def _parsed(text: str) -> list[tuple[str, str | None, str | None, str | None]]:
         return list(Formatter().parse(text))
     except ValueError as e:
         raise ConfigError(
-            f"--template: {e}", hint="a slot is {question}; a brace itself is written {{ or }}"
+            f"--template: {e}", hint="write a slot as {question}, and a literal brace as {{ or }}"
         ) from e
 
 
@@ -161,7 +163,7 @@ def _mapped(slot: str, named: str, first: Mapping[str, Any]) -> tuple[str, ...]:
                 hint=f"it has {listed_columns(first)}",
             )
     if slot == "options" and len(columns) > 1 and any("." in c for c in columns):
-        raise ConfigError(f"--map options={named}: columns of one option each have no dots")
+        raise ConfigError(f"--map options={named}: a list of columns must not contain paths (a.b)")
     return columns
 
 
@@ -236,4 +238,4 @@ def _check(template: QuestionTemplate, first: Mapping[str, Any]) -> None:
                     f" columns are {listed_columns(first)}",
                 )
     if not template.slots:
-        raise ConfigError("--template has no slot: every row would ask the same")
+        raise ConfigError("--template has no slot: every row would ask the same question")

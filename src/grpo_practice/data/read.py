@@ -133,12 +133,12 @@ def stage_rows(
         first = reader.first_bad
         why = f"; the first bad one: {first}" if first else ""
         hint = first.hint if first else None
-        raise DataError(f"{shown(path)}: no row to use{why}", hint=hint)
+        raise DataError(f"{shown(path)}: no usable row{why}", hint=hint)
     for repeat in staged.repeats():
         reader.repeated.add(repeat.place)
         if repeat.contradicts:
             place, earlier = (_place([place]) for place in (repeat.place, repeat.earlier))
-            reader.conflicts.add(f"{place} asks what {earlier} asks, with another answer")
+            reader.conflicts.add(f"{place} repeats the question of {earlier} with another answer")
     if dedup:
         staged.leave_repeats_out()
     return ReadNotes(reader.notes(dedup), reader.bad.n)
@@ -235,16 +235,16 @@ class _RowReader:
         # The layout comes first: `download` drops the first note for datasets of the catalogue.
         notes = [self._layout(), *self._template()]
         if beside := [column for column in self.beside if column != "meta"]:
-            notes.append(f"kept in meta, asked of no agent: {listed_columns(beside)}")
+            notes.append(f"kept in meta, not shown to agents: {listed_columns(beside)}")
         if self.within is not None:
-            notes.append(f"the rows are those of {self.within!r} (another list: --rows KEY)")
+            notes.append(f"the rows are in {self.within!r} (for another list: --rows KEY)")
         if self.names is not None:
             names = self.names
-            notes.append(f"the first line was taken for names of columns; if it is a row: {names}")
+            notes.append(f"the first line was read as column names; if it is a row: {names}")
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         for places, what in (
             (self.several, "whose question has several turns, written as 'User: …' and so on"),
-            (self.systems, "with a system message, kept in meta and shown to no agent"),
+            (self.systems, "with a system message, kept in meta and not shown to agents"),
             (self.unanswered, "without an answer"),
             (self.repaired, "with broken characters, replaced by U+FFFD"),
             (self.repeated, f"with the question of an earlier row, {left}"),
@@ -272,7 +272,7 @@ class _RowReader:
                 if columns and slot in template.slots
             ]
             where = f", where {' and '.join(filled)}" if filled else ""
-            notes.append(f"the agent is asked '{shown_as}'{where} (another: --template)")
+            notes.append(f"the agent is asked '{shown_as}'{where} (to change it: --template)")
         said = self.golds.note(self.layout.answer)
         return [*notes, said] if said else notes
 
@@ -282,7 +282,7 @@ class _RowReader:
         role, form, shape = self.layout.columns.role, self.form or PLAIN, self.layout.shape
         if shape is not None:
             but = f", but the answer is in {role['answer']!r}" if "answer" in role else ""
-            how = f"; the answer's value stands {form.name}" if form is not PLAIN else ""
+            how = f"; the answer's value is {form.name}" if form is not PLAIN else ""
             return f"read as {shape.title}: {shape.says}{but}{how}"
         where = f"in {role['question']!r}" if "question" in role else "made by the template"
         note = f"the question is {where}"
@@ -298,7 +298,7 @@ def join_held(staged: StagedSamples, *, dedup: bool) -> list[str]:
     if not again:
         return []
     left = "left out" if dedup else "added again (--dedup leaves them out)"
-    note = f"{again} of {count(n, 'row')} with a question that is held already, {left}"
+    note = f"{again} of {count(n, 'row')} with a question that is already stored, {left}"
     if contradicting:
         note += f"; {contradicting} with another answer"
     if dedup:

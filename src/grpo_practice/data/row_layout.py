@@ -81,7 +81,7 @@ def _question_at(fields: Mapping[str, Any], column: str) -> ChatQuestion:
     if not isinstance(value, str):
         kind = "missing" if value is None else f"of type {type(value).__name__}, not text"
         way = (
-            f"one text of it: --map question={column}.0"
+            f"to use one text of it: --map question={column}.0"
             if value and isinstance(value, list)
             else None
         )
@@ -113,13 +113,13 @@ def find_layout(
     """
     if name is not None and name not in (COLUMNS, *SHAPES):
         raise ConfigError(
-            f"--shape {name}: there are {', '.join((*SHAPES, COLUMNS))}",
-            hint="chat reads ShareGPT's conversations, too",
+            f"--shape {name} is not one of {', '.join((*SHAPES, COLUMNS))}",
+            hint="chat also reads ShareGPT's conversations",
         )
     if name is not None and name in SHAPES and "question" in mapping:
         raise ConfigError(
-            f"--shape {name} and --map question both say which the question is",
-            hint="leave one out",
+            f"--shape {name} and --map question both choose the question",
+            hint="drop one",
         )
     roles = {key: column for key, column in mapping.items() if key not in SLOTS}
     makes = template is not None and "question" not in QuestionTemplate(template).slots
@@ -156,7 +156,7 @@ def _check_hidden(answer: str, template: QuestionTemplate) -> None:
         if answer.startswith(f"{column}."):
             raise ConfigError(
                 f"{column!r} holds the answer ({answer!r}), which would be given away",
-                hint=f"name what of it is asked, as {{{column}.NAME}} in a --template",
+                hint=f"name the part of it to ask, as {{{column}.NAME}} in a --template",
             )
 
 
@@ -188,15 +188,15 @@ def _shape_of(first: Mapping[str, Any], mapping: Mapping[str, str]) -> Shape | N
         raise _ambiguous(f"{shape.title} and a table with the question in {question!r}", fitting)
     if answer is not None and parts.answer is not None and "answer" not in mapping:
         raise DataError(
-            f"the answer may be that of {shape.title} or {answer!r}",
-            hint=f"say which with --shape {name} or --map answer={answer}",
+            f"the answer may come from {shape.title} or from {answer!r}",
+            hint=f"choose one with --shape {name} or --map answer={answer}",
         )
     return shape
 
 
 def _ambiguous(what: str, fitting: list[str]) -> DataError:
     options = " or ".join(f"--shape {name}" for name in (*fitting, COLUMNS))
-    return DataError(f"the columns may be {what}", hint=f"say which with {options}")
+    return DataError(f"the columns fit {what}", hint=f"choose one with {options}")
 
 
 def to_sample(
@@ -247,7 +247,7 @@ def _label(fields: Mapping[str, Any], columns: Columns, role: str) -> str | None
     if not is_scalar(value):
         raise DataError(
             f"the {role} ({column!r}) is of type {type(value).__name__}, not a text or a number",
-            hint=f"--map meta.{column}={column} keeps it as it is, in meta",
+            hint=f"--map meta.{column}={column} keeps it unchanged in meta",
         )
     return str(value)
 

@@ -95,14 +95,14 @@ def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
             share = 0.0
         if not (part and 0 < share < 1) or part in shares:
             raise ConfigError(
-                f"--into {into}: {pair!r} is not a part and its share, above 0 and below 1",
+                f"--into {into}: {pair!r} is not PART=SHARE with a share above 0 and below 1",
                 hint="for example --into train=0.8,test=0.2",
             )
         shares[part] = share
     if not isclose(sum(shares.values()), 1, abs_tol=1e-6):
         raise ConfigError(
             f"--into {into}: the shares add up to {sum(shares.values()):g}, not to 1",
-            hint="give what is to be left over a name too",
+            hint="name a part for the remainder, too",
         )
     return shares
 
@@ -144,8 +144,8 @@ def _kept_parts(
             if part_of.setdefault(first, part) != part:
                 one, other = sorted((part, part_of[first]))
                 raise DataError(
-                    f"row {first + 1} and those like it are in {one!r} and in {other!r} already",
-                    hint="split afresh with --replace, or name other parts",
+                    f"row {first + 1} and rows like it are already in both {one!r} and {other!r}",
+                    hint="split again with --replace, or name other parts",
                 )
     return part_of
 
@@ -189,5 +189,5 @@ def draw(hashes: Iterable[str], n: int, *, seed: int) -> bytes:
     there = seen.total()
     if n > there:
         are = "is" if there == 1 else "are"
-        raise DataError(f"{n} rows are asked for, but there {are} {there}")
+        raise DataError(f"{n} rows are requested, but there {are} only {there}")
     return bytes(position in drawn for position in range(there))

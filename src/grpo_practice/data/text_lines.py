@@ -88,7 +88,7 @@ def lines(path: Path) -> Iterator[str]:
                 yield _decode(path, number, raw)
     except (EOFError, zlib.error, gzip.BadGzipFile) as e:
         what = "the gzip file is cut off" if isinstance(e, EOFError) else "the gzip file is broken"
-        raise at(path, number + 1, f"{what} here", hint="pack it, or fetch it, again") from e
+        raise at(path, number + 1, f"{what} here", hint="compress or download it again") from e
     except OSError as e:
         why = f"cannot read {shown(path)}: {e.strerror or e}"
         raise DataError(why, hint=None if path == STDIN else nearest_file(path)) from e
@@ -148,7 +148,7 @@ def _decode(path: Path, number: int, raw: bytes) -> str:
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))
     if b"\0" in raw:
-        raise at(path, number, "a NUL byte: the file is UTF-16 without a mark, or is no text")
+        raise at(path, number, "a NUL byte: the file is UTF-16 without a mark, or is not text")
     try:
         return (raw.removeprefix(UTF8_MARK) if number == 1 else raw).decode()
     except UnicodeDecodeError as e:

@@ -80,7 +80,7 @@ def _reply(asked: SimRequest, world: World) -> SimTurn:
     if stage == "play" and plays_with_tools(asked):
         return turn(asked, world)
     if stage not in VOICES:
-        raise NotImplementedError(f"the simulated endpoint does not speak at {stage!r}: sim.VOICES")
+        raise NotImplementedError(f"the simulated endpoint has no voice for {stage!r}: sim.VOICES")
     return SimTurn(VOICES[stage](asked, world))
 
 

@@ -245,4 +245,4 @@ def _new(topic: Topic, rng: Random, made: Mapping[str, Sample]) -> Sample:
             continue
         if isinstance(question.answer, str) or question.answer > 0:
             return Sample(text, question.answer, source=topic.name)
-    raise ValueError(f"there are not more than {len(made)} different questions")
+    raise ValueError(f"there are only {len(made)} different questions")

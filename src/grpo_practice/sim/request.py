@@ -95,7 +95,7 @@ def read(body: Any, served: int = 0) -> SimRequest:
         raise ValueError("the body must be a JSON object")
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages:
-        raise ValueError("'messages' must be a list that is not empty")
+        raise ValueError("'messages' must be a non-empty list")
     texts = [(_role(m), _content(m)) for m in messages]
     limits = [_whole(body, key) for key in ("max_tokens", "max_completion_tokens")]
     if any(limit is not None and limit < 1 for limit in limits):

@@ -176,7 +176,7 @@ class World(_Strict):
                 (*map(str, d["loc"]), d["msg"].removeprefix("Value error, ")) for d in e.errors()
             )
             wrong = "; ".join(": ".join(filter(None, (".".join(k), told))) for *k, told in parts)
-            hint = f"its keys are {', '.join(f.name for f in fields(cls))}; all may be left out"
+            hint = f"its keys are {', '.join(f.name for f in fields(cls))}; all are optional"
             raise ConfigError(f"{path}: not a world: {wrong}", hint=hint) from e
 
     def item(self, key: str) -> Item:

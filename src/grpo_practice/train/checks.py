@@ -46,13 +46,13 @@ def check_machine(settings: TrainSettings, ranks: int) -> None:
     there = {"cuda": torch.cuda.is_available(), "mps": torch.backends.mps.is_available()}
     if not there.get(settings.device, True):
         raise ConfigError(
-            f"train.device is {settings.device}, and torch finds none here",
+            f"train.device is {settings.device}, but torch finds no such device",
             hint="--set train.device=auto",
         )
     gpus = torch.cuda.device_count() if settings.device in ("auto", "cuda") else 0
     if gpus > 1 and ranks == 1:
         raise ConfigError(
-            f"{gpus} GPUs are there for one process, which can train on one",
+            f"there are {gpus} GPUs, but one process can train on one only",
             hint=f"torchrun --nproc-per-node {gpus} -m grpo_practice train …, or"
             " CUDA_VISIBLE_DEVICES=0",
         )
@@ -73,8 +73,8 @@ def check_training(config: PracticeConfig, base_dir: Path, questions: Sequence[s
     check_weights(folder)
     if (folder / "adapter_config.json").is_file():
         raise ConfigError(
-            f"train.model {folder} is an adapter, and not a whole model",
-            hint="export it with --merge, or name the model that it was made for",
+            f"train.model {folder} is an adapter, not a full model",
+            hint="export it with --merge, or name its base model",
         )
     _check_prompts(config, folder, questions)
     return folder
@@ -86,7 +86,7 @@ def _check_agent(config: PracticeConfig) -> None:
         what = f"of type {agent.type}" if agent.type != "simple" else "with tools"
         raise ConfigError(
             f"an agent {what} cannot be trained: a rollout is one question and one reply",
-            hint="practise it: grpo-practice practice",
+            hint="use practice instead: grpo-practice practice",
         )
 
 
@@ -135,14 +135,14 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
         raise ConfigError(f"the model in {folder} cannot be read: {brief(str(e), 300)}") from e
     if getattr(known, "quantization_config", None) is not None:
         raise ConfigError(
-            f"the model in {folder} is quantised, and such weights cannot be trained here",
-            hint="name the model that it was made of",
+            f"the model in {folder} is quantised, and quantised weights cannot be trained here",
+            hint="name the model that it was quantised from",
         )
     if not tokenizer.chat_template:
         raise ConfigError(
-            f"the tokenizer in {folder} has no chat template: nobody knows how the model is asked",
-            hint="choose a model for chats (its name often ends in -Instruct), or put"
-            " chat_template.jinja beside it",
+            f"the tokenizer in {folder} has no chat template, which prompts are formatted with",
+            hint="choose a chat model (its name often ends in -Instruct), or put"
+            " chat_template.jinja next to it",
         )
     settings = settings_of(config)
     window = getattr(known.get_text_config(), "max_position_embeddings", None)
@@ -151,9 +151,9 @@ def _check_prompts(config: PracticeConfig, folder: Path, questions: Sequence[str
             asked = tokenizer.apply_chat_template(messages, add_generation_prompt=True)
         except TemplateError as e:
             raise ConfigError(
-                f"the chat template of {folder} refuses the messages: {brief(str(e), 200)}",
-                hint="leave evaluation.agent.agent.instructions empty, and say in the questions"
-                " what they say"
+                f"the chat template of {folder} rejects the messages: {brief(str(e), 200)}",
+                hint="leave evaluation.agent.agent.instructions empty, and put their text into the"
+                " questions"
                 if messages[0]["role"] == "system"
                 else "choose another model",
             ) from e
@@ -190,8 +190,8 @@ def check_disk(
     free = shutil.disk_usage(room).free
     if each * saves > free:
         raise ConfigError(
-            f"{count(saves, 'checkpoint')} of {_size(each)} do not fit on the disk of {room}, where"
-            f" {_size(free)} are free",
+            f"{count(saves, 'checkpoint')} of {_size(each)} do not fit on the disk of {room}, which"
+            f" has {_size(free)} free",
             hint="free some space, save less often (train.save_every, train.eval_every), or name"
             " another --db",
         )
@@ -243,7 +243,7 @@ def _check_targets(adapted: Any, ends: Sequence[Any]) -> None:
         if hasattr(module, "lora_A") and any(
             end is not None and module.get_base_layer() is end for end in ends
         ):
-            raise ValueError(f"{name} is the layer of the vocabulary, which takes no adapter here")
+            raise ValueError(f"{name} is the vocabulary layer, which cannot have an adapter here")
 
 
 def lora_arguments(lora: LoraSettings) -> dict[str, Any]:

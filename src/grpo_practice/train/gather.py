@@ -34,9 +34,9 @@ class Ranks:
         rank, count = os.environ.get("RANK", "0"), os.environ.get("WORLD_SIZE", "1")
         if not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
             raise ConfigError(
-                f"RANK {rank!r} of WORLD_SIZE {count!r} is no place among processes",
-                hint="start several with torchrun: torchrun --nproc-per-node 2 -m grpo_practice"
-                " train --config FILE",
+                f"RANK {rank!r} is not valid for WORLD_SIZE {count!r}",
+                hint="start several processes with torchrun: torchrun --nproc-per-node 2 -m"
+                " grpo_practice train --config FILE",
             )
         return cls(int(rank), int(count))
 

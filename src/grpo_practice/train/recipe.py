@@ -42,8 +42,8 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
         divisors = [n for n in range(prompts, 0, -1) if prompts % n == 0 and n < ranks]
         offered = " or ".join(map(str, divisors[:SHOWN]))
         raise ConfigError(
-            f"train.prompts_per_step {prompts} cannot be divided among {ranks} ranks: the answers"
-            " to a question stay on one",
+            f"train.prompts_per_step {prompts} cannot be divided among {ranks} ranks: all answers"
+            " to a question must be on one rank",
             hint=f"--set train.prompts_per_step={near}, or start {offered} ranks",
         )
     answers = prompts // ranks * settings.group_size

@@ -95,7 +95,7 @@ def space_of(written: Mapping[str, Any]) -> Space:
     if not written:
         raise ConfigError(
             "train.tune.space is empty: there is nothing to search",
-            hint="add for instance `tune: {space: {learning_rate: {low: 1.0e-6, high: 1.0e-4,"
+            hint="for example, add `tune: {space: {learning_rate: {low: 1.0e-6, high: 1.0e-4,"
             " log: true}, group_size: [4, 8]}}` to `train:`",
         )
     return {key: _part(key, value) for key, value in written.items()}
@@ -117,5 +117,5 @@ def _part(key: str, value: Any) -> Choice | Range:
         case _:
             raise ConfigError(
                 f"train.tune.space.{key} is neither a list of values nor a range",
-                hint="write [a, b], or {low: a, high: b}; with log: true both ends are above 0",
+                hint="write [a, b], or {low: a, high: b}; with log: true both must be above 0",
             )

@@ -137,10 +137,10 @@ class TrainingRun:
         loss, norm = logs["loss"], logs["grad_norm"]
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunFailedError(
-                f"the loss of step {step} is {loss:g}, its gradient's norm {norm:g}: the weights"
-                " are spoilt from here on, and are not kept",
-                hint="go on from the last checkpoint with a smaller train.learning_rate:"
-                " --restart-step N, where `runs show` has the steps of the checkpoints",
+                f"the loss of step {step} is {loss:g}, its gradient norm {norm:g}: the weights are"
+                " unusable from here on, and are not saved",
+                hint="resume from the last checkpoint with a smaller train.learning_rate:"
+                " --restart-step N (`runs show` lists the steps of the checkpoints)",
             )
         rewards = [[rollout.reward for rollout in group.rollouts] for group in opened.groups]
         opened.updates.append(
@@ -198,8 +198,8 @@ class TrainingRun:
             raise RunFailedError(
                 f"in none of the last {NOTHING_LEARNT} steps did the rewards of a question differ:"
                 " there is nothing to learn from",
-                hint=f"grpo-practice runs show {self.branch.run} has the mean reward: near 0 the"
-                " questions are too hard for the model, near 1 too easy; else a larger"
+                hint=f"grpo-practice runs show {self.branch.run} shows the mean reward: near 0, the"
+                " questions are too hard for the model; near 1, too easy; otherwise a larger"
                 " train.group_size or temperature may help",
             )
 

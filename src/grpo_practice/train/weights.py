@@ -54,11 +54,12 @@ def check_no_code(folder: Path) -> None:
         try:
             found = json.loads(path.read_text("utf-8"))
         except ValueError as e:
-            raise ConfigError(f"{path} is no JSON: {e}") from e
+            raise ConfigError(f"{path} is not valid JSON: {e}") from e
         if isinstance(found, dict) and "auto_map" in found:
             raise ConfigError(
-                f"{path} names Python code of the model's own (auto_map), which is never run",
-                hint="choose a model that transformers knows by itself",
+                f"{path} refers to Python code shipped with the model (auto_map), which is never"
+                " run",
+                hint="choose a model that transformers supports natively",
             )
 
 
@@ -98,8 +99,8 @@ def _of_hub(model: str, revision: str | None) -> Path:
         return Path(snapshot_download(model, revision=revision, allow_patterns=wanted))
     except (LocalEntryNotFoundError, HfHubHTTPError, HFValidationError, OSError) as e:
         raise ConfigError(
-            f"train.model {model} is no folder, and the hub's copy cannot be had:"
+            f"train.model {model} is not a folder, and cannot be downloaded from the hub:"
             f" {type(e).__name__}",
-            hint="name a folder with config.json and *.safetensors, or load it once while the"
-            " network is there",
+            hint="name a folder with config.json and *.safetensors, or download it once while"
+            " online",
         ) from e

@@ -44,7 +44,7 @@ def test_dapo_the_wrapper_is_taken_off_and_nothing_else() -> None:
     bare = {"prompt": "1+1?", "reward_model": json.dumps({"ground_truth": "2"})}
     made = catalog.dapo(rows([bare, bare]), Random(42))
     assert fields(made) == [{"question": "1+1?", "answer": "2"}]
-    assert made[1][-1].startswith("1 problems stand without the usual wrapper")
+    assert made[1][-1].startswith("1 problems lack the usual wrapper text")
 
 
 def test_dapo_a_problem_is_kept_once_where_it_came_first_with_its_last_answer() -> None:
@@ -56,8 +56,8 @@ def test_dapo_a_problem_is_kept_once_where_it_came_first_with_its_last_answer() 
         ("c", "4"),
     ]
     assert made[1] == [
-        "3 of 6 rows repeat a problem: each is kept once",
-        "2 of them change its answer: the last one is kept",
+        "3 of 6 rows repeat a problem: each problem is kept once",
+        "2 of them give a different answer: the last answer is kept",
     ]
 
 
@@ -82,7 +82,7 @@ def test_afm_rows_with_one_answer_alone_are_kept_in_a_seeded_order() -> None:
     made = catalog.afm(rows(many), Random(catalog.SEED))
     assert [f["question"] for f in fields(made)] == ["q10", "q4", "q7", "text", "q1"]
     assert fields(made)[1] == {"question": "q4", "answer": "a", "meta": {"id": 5}}
-    assert made[1] == ["8 of 13 rows left out: they have not exactly one answer"]
+    assert made[1] == ["8 of 13 rows left out: they do not have exactly one answer"]
 
 
 def walk(question: str, level: object) -> dict[str, Any]:

@@ -68,14 +68,14 @@ def test_the_four_others_of_the_catalogue(client: Hub) -> None:
     assert questions(get("AIME25")) == ["3+3?"]
     dapo = get("DAPO-Math-17k")
     assert sorted((s.question, s.answer) for s in dapo.samples) == [("a", "3"), ("b", "2")]
-    assert dapo.notes[0] == "1 of 3 rows repeat a problem: each is kept once"
+    assert dapo.notes[0] == "1 of 3 rows repeat a problem: each problem is kept once"
     [afm] = get("AFM_web_RL").samples
     assert (afm.question, afm.answer, afm.meta, afm.source) == ("one", "x", {"id": 1}, "AFM_web_RL")
     web = get("WebWalkerQA", limit=11)
     assert [s.level for s in web.samples] == levels[:11]
     assert web.samples[0].meta["root_url"] == "https://example.org/"
     assert web.notes[-1] == "the first 11 of 17 rows kept"
-    with pytest.raises(ConfigError, match="--map and --shape are for hf:// only"):
+    with pytest.raises(ConfigError, match="--map, --shape, --template, --gold and"):
         get("AIME25", mapping={"question": "answer"})
     with pytest.raises(ConfigError, match="no dataset 'aime24' to download") as raised:
         get("aime24")
@@ -149,7 +149,7 @@ def test_2_20_a_script_is_never_fetched_and_never_run(client: Hub, tmp_path: Pat
     script = f"open({str(ran)!r}, 'w')\n".encode()
     client.add("o/script", {"script.py": script, "README.md": made.card(("train", "*.py"))})
     error = refused("hf://o/script@train")
-    assert "scripts of others are never run here" in str(error)
+    assert "such scripts are never run" in str(error)
     assert "refs/convert/parquet" in str(error.hint)
     client.add("o/both", {"both.py": script, "train.jsonl": ROW, "x.pkl": b"\x80", "x.pt": b""})
     assert questions(get("hf://o/both")) == ["1+1?"]
@@ -177,7 +177,7 @@ def test_what_the_hub_refuses_is_said_with_the_way_out(
     assert "HF_TOKEN" in str(gated.hint)
     for name in ("o/private", "o/none"):
         error = refused(f"hf://{name}")
-        assert "is not there, or is private" in str(error)
+        assert "does not exist, or is private" in str(error)
         assert "HF_TOKEN" in str(error.hint)
     client.add("o/n", {"train.jsonl": ROW})
     assert "has no revision 'v9'" in str(refused("hf://o/n", revision="v9"))
@@ -232,9 +232,11 @@ def test_offline_the_cache_is_enough_and_nothing_is_asked(
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     offline = get("hf://o/n")
     assert (offline.samples, offline.origin) == (online.samples, online.origin)
-    assert "this is the newest of the cache" in offline.notes[-1]
+    assert "this is the newest cached version" in offline.notes[-1]
     for error in (refused("hf://o/none"), refused("hf://o/two@train")):
-        assert "is not in the cache, or not all of it, and HF_HUB_OFFLINE is set" in str(error)
+        assert "is missing from the cache or incomplete there, and HF_HUB_OFFLINE is set" in str(
+            error
+        )
         assert "unset HF_HUB_OFFLINE once" in str(error.hint)
     assert client.asked == []
 

@@ -102,9 +102,9 @@ def test_the_names_say_which_files_a_split_has(ref: str, files: str, chosen: str
     [
         ("", "train.csv test.csv", "more than one split; it has test, train", "hf://o/n@SPLIT"),
         ("", "a/x.csv b/x.csv", "more than one config; it has a, b", "hf://o/n:CONFIG@SPLIT"),
-        ("@train", "a.csv b.jsonl", "files of several kinds: a.csv, b.jsonl", "hf://o/n@a.csv"),
-        ("@test", "test-00000-of-00003.csv test-00002-of-00003.csv", "2 of 3 files", ""),
-        ("", "x.zip README.md", "no file of a kind that is read: .parquet, .jsonl", ""),
+        ("@train", "a.csv b.jsonl", "files in several formats: a.csv, b.jsonl", "hf://o/n@a.csv"),
+        ("@test", "test-00000-of-00003.csv test-00002-of-00003.csv", "2 of the 3 files", ""),
+        ("", "x.zip README.md", "no file in a supported format: .parquet, .jsonl", ""),
         ("", "load.py dataset_infos.json", "only a script", "refs/convert/parquet"),
     ],
 )
