@@ -120,7 +120,7 @@ class Libraries(DatabaseFile):
     def approve(
         self, held: Sequence[str] | None = None, run: str | None = None
     ) -> "DecisionReport":
-        """Admit held experiences to the library of a run.
+        """Approve held experiences, which then enter the library of a run.
 
         Args:
             held: Labels `H12`, …, as listed by `experiences`; None selects all.

@@ -1,4 +1,4 @@
-"""The agent to ship: the one that was measured, read back from the records of its run."""
+"""Export of the agent that was measured, rebuilt from the stored records of its run."""
 
 import os
 from collections.abc import Mapping
@@ -27,13 +27,13 @@ _AGENT = "evaluation.agent."
 
 
 def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAgent:
-    """Return the agent that played with this library, and its scores as far as they are known.
+    """Return the agent that played with this library, and its known scores.
 
-    The identity of its branch is what is read: every variable is filled in as it was when the agent
-    played, and no key or URL is needed to export it.
+    The agent is read from the identity of its branch, in which every variable has the value that it
+    had when the agent played. The export therefore needs no key and no URL.
 
     Raises:
-        ConfigError: Its instructions are not on record byte for byte.
+        ConfigError: The instructions are not stored byte for byte.
     """
     record = store.read(references.record, found.branch)
     config = AgentConfig.model_validate(_nested(record.identity))
@@ -41,7 +41,7 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
     settings = config.model.model_settings.model_dump(exclude_none=True)
     written = model_as_written(record.config_text)
     timeout = written.at("model_settings").at("extra_args").data.get("timeout")
-    if timeout is not None:  # no part of the identity, yet without it long answers are cut off
+    if timeout is not None:  # not part of the identity, but long answers need it
         settings["extra_args"] = {**settings.get("extra_args", {}), "timeout": timeout}
     left_out = list[str]()
     return ExportedAgent(
@@ -59,21 +59,23 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
 
 
 def remember_export(store: Store, found: LibraryRef, text: str) -> None:
-    """Remember the exported agent's file as trusted, where the run that it comes from is.
+    """Remember the exported file as trusted, if the run itself is trusted.
 
-    Used elsewhere than where the run was begun, or exported, it is a file of others.
+    The file is trusted in the run's folder and in the current folder; elsewhere it counts as
+    foreign.
     """
     stored = store.read(runs.config, found.run)
     if stored is None:
         return
     trust, folder = user_trust(os.environ), Path(stored.base_dir)
+    # Never trust more than before: an agent from a foreign run stays foreign.
     if trust.text(stored_digest(stored.text, folder), store.path):
         with suppress(ConfigError):
             trust.remember([stored_digest(text, place) for place in (folder, Path.cwd())], None)
 
 
 def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
-    """Return the call that evaluates the agent, where only the program that began its run can."""
+    """Return the call that evaluates the agent, if only the program that began its run can."""
     function = agent.more.get("function")
     if function is None or not is_of_program(function):
         return None
@@ -82,12 +84,12 @@ def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:
-    """Return the toolkit as it stands in a config, without its defaults."""
+    """Return the toolkit as a configuration would contain it, without default values."""
     return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
 
 
 def _more(config: AgentConfig) -> dict[str, Any]:
-    """Return the keys of an agent's config that not every agent has."""
+    """Return the agent's configuration keys that not every agent has."""
     more: dict[str, Any] = {}
     if config.stop_at_tool_names:
         more["stop_at_tool_names"] = list(config.stop_at_tool_names)
@@ -119,7 +121,7 @@ def _evidence(known: KnownScore | None) -> Measured | None:
 
 
 def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
-    """Raise unless the prompt of a rollout comes out again: what is shipped is what was played."""
+    """Raise ConfigError unless the stored parts reproduce the prompt of a rollout exactly."""
     played = store.read(references.any_system_prompt, found.branch)
     if (
         played is not None
@@ -134,7 +136,7 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
 
 
 def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the agent's part of a flat identity, as the mapping it was."""
+    """Return the agent's part of a flat identity as a nested mapping."""
     out: dict[str, Any] = {}
     for key, value in identity.items():
         if key.startswith(_AGENT):
@@ -147,7 +149,7 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def model_as_written(config_text: str) -> Tree:
-    """Return the agent's model as it was configured, variables not filled in."""
+    """Return the agent's model as configured, with variables left as references."""
     part = parse_yaml(config_text, "the stored config")
     for name in ("evaluation", "agent", "model"):
         part = part.at(name)
@@ -155,9 +157,10 @@ def model_as_written(config_text: str) -> Tree:
 
 
 def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return address and key of a model as its config has them, where they tell no secret.
+    """Return the address and key of a model as its configuration has them, without secrets.
 
-    A key goes along where the config names the variable that holds it, and only beside its address.
+    A key is included only together with its address, and only as the name of the variable that
+    holds it.
     """
     url, key = written.get("base_url"), written.get("api_key")
     if not isinstance(url, str) or not url or not _is_public(url):
@@ -166,12 +169,12 @@ def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_public(url: str) -> bool:
-    # What a variable holds was chosen on this machine, and for it.
+    # The value of a variable was chosen on this machine, and for it.
     return not ("${" in url or REDACTED in url or url_secrets(url) or redactor.holds(url))
 
 
 def without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
-    """Return the value without what was hidden in it, whose keys are added to `left_out`."""
+    """Return the value without its redacted parts, and add their keys to `left_out`."""
     if not isinstance(value, dict):
         return value
     kept = {}

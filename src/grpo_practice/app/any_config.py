@@ -1,4 +1,4 @@
-"""The configuration that `config` and `doctor` look at: of practice or of evaluation."""
+"""The configuration that `config` and `doctor` inspect, either for practice or for evaluation."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -39,14 +39,14 @@ def load_config(
     *,
     agent: Path | None = None,
 ) -> AnyConfig:
-    """Load a configuration as the command that it is for would load it.
+    """Load a configuration in the same way as the command that it is for.
 
-    Without a `config` it is that of the latest run (`open_store` is None where there is no
-    database), else of this folder. An agent's file is laid over the evaluation's agent; where there
-    is no run, the agent stands alone.
+    Without `config`, load the configuration of the latest run, or else the one in this folder;
+    `open_store` is None if there is no database. An agent file replaces the evaluation's agent; if
+    there is no run, the agent is loaded alone.
 
     Raises:
-        ConfigError: There is none, or it cannot be used.
+        ConfigError: There is no configuration, or it cannot be used.
     """
     if config is not None:
         return _given(config_file(config, "practice"), overrides, env, agent)
@@ -79,14 +79,15 @@ def _given(
     if agent is None and tree.data.keys() & {"practice", "evaluation"}:
         if "train" in tree.data and not env.get("UTU_LLM_MODEL"):
             loaded = load_practice(given, overrides, env, trains=True)
-            if loaded.config.only_trains:  # else practice is meant as well, and checked
+            if loaded.config.only_trains:  # otherwise check practice, too
                 return loaded
         return load_practice(given, overrides, env)
     return load_eval(given, overrides, env, agent=agent)
 
 
 def _alone(agent: Path, overrides: Sequence[str], env: Environment) -> Loaded[EvalConfig]:
-    """Load an agent that is asked no questions."""
+    """Load an agent without a dataset."""
+    # The loader requires both keys; the placeholder dataset is removed below.
     loaded = load_eval(None, ["data.dataset=none", "verify=exact", *overrides], env, agent=agent)
     data = loaded.config.data.model_copy(update={"dataset": None})
     unasked = data if loaded.config.data.dataset == "none" else loaded.config.data
@@ -94,7 +95,7 @@ def _alone(agent: Path, overrides: Sequence[str], env: Environment) -> Loaded[Ev
 
 
 def _learning(config: PracticeConfig) -> dict[str, str]:
-    """Return what is used to practise and to train, by what it is for."""
+    """Return a description of the practice and training settings, by purpose."""
     plan, train = config.practice, config.train
     used = dict[str, str]()
     if config.only_trains:
@@ -115,10 +116,10 @@ def _learning(config: PracticeConfig) -> dict[str, str]:
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
-    """Return what a configuration comes to.
+    """Return a report of a configuration's effective settings.
 
     Raises:
-        ConfigError: A template or a verify function that it names cannot be used.
+        ConfigError: A prompt template or the verify function cannot be used.
     """
     config = loaded.config
     check_templates(config, loaded.base_dir)
@@ -138,7 +139,7 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
     }
     if config.kind == "practice":
         used |= _learning(config)
-    if not config.datasets:  # an agent alone
+    if not config.datasets:  # only an agent
         used = {name: used[name] for name in ("agent", "model")}
     text, routes = show(config, loaded.text), loaded.routes
     notices = [*loaded.notices, *([verify.note] if verify.note else [])]

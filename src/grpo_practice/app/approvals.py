@@ -17,13 +17,13 @@ from grpo_practice.types import Library
 def decide(
     store: Store, names: Sequence[str] | None, run: str | None, *, approve: bool
 ) -> DecisionReport:
-    """Let held experiences into the library of a run, or reject them; see `Workspace.approve`.
+    """Approve or reject held experiences of a run; see `Workspace.approve`.
 
-    A step that is under way goes on with the library it began with; what is approved meanwhile goes
-    into the one that it makes.
+    An open step continues with the library it began with. Experiences approved during the step
+    enter the library that the step produces.
     """
     row = latest_or_named(store, run)
-    # Under the lock: a step must not close between the look and the write.
+    # Hold the lock, so that no step closes between reading and writing.
     with store.lock(row.name):
         branch = store.read(branches.load, row.head_branch)
         rows = store.read(steps.on_line, branch)
@@ -45,7 +45,7 @@ def decide(
                 library = store.read(libraries.load, library_id)
                 ids = {f"H{a.held}": f"E{a.edit.label}" for a in found.approvals.approved}
         if not approve or step is None:
-            # Those that wait already are not put down twice.
+            # Do not record an approval twice while it waits for its step.
             new = [one.row for one in chosen if not (approve and one.approved)]
             last = max((r.plan.step for r in rows if _own(branch, r) and r.closed), default=None)
             store.decide(branch, branch.from_step if last is None else last, new, approve=approve)
@@ -82,16 +82,16 @@ def _own(branch: Branch, row: StepRow) -> bool:
 
 
 def _library(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Library:
-    """Return the library that the run has now."""
+    """Return the current library of the run."""
     outs = [row.library_out for row in rows if row.closed]
     return store.read(libraries.load, outs[-1]) if outs else branch.library
 
 
 def _step_to_change(branch: Branch, rows: Sequence[StepRow]) -> int | None:
-    """Return the last closed step, whose library is the run's; None where that may not change.
+    """Return the last closed step, to change the run's library there; None if it may not change.
 
-    A step under way was begun with it: its requests would be other ones, and paid again. The
-    steps of another branch are that one's.
+    An open step already uses this library. Changing it would change the requests of the step, which
+    would then be paid for again. Closed steps of another branch belong to that branch.
     """
     closed = [row for row in rows if row.closed]
     if any(row.status == "open" for row in rows) or not closed or not _own(branch, closed[-1]):

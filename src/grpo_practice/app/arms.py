@@ -1,6 +1,7 @@
-"""`eval --arms`: an agent with and without what it learnt, played together, then compared.
+"""`eval --arms`: an agent with and without its learnt experiences, played together and compared.
 
-Each arm is the evaluation run that it would be alone: its name, its identity, its branch.
+Each arm is stored as the evaluation run that it would be alone, with the same name, identity and
+branch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -57,39 +58,41 @@ Known = Literal[
     "trained",
     "trained+practised",
 ]
-"""`none`: no library. `full`: the library. `aa`: the same under another seed, which shows how much
-chance does. `direct` and `filler`: see `practice/untaught.py`. `base` and `practised` are `none`
-and `full` beside weights that were trained: see `trained_arms.py`."""
+"""`none`: no library. `full`: the library. `aa`: the library with another seed, which shows the
+effect of chance. `direct` and `filler`: see `practice/untaught.py`. `base` and `practised` are
+`none` and `full` next to trained weights: see `trained_arms.py`.
+"""
 
 KNOWN: tuple[str, ...] = get_args(Known)
 
 
 @dataclass(frozen=True, slots=True)
 class ArmsJob:
-    """Arms with all that they name looked up and checked, ready to play."""
+    """Arms that are ready to play: everything they name has been found and checked."""
 
     session: Session
     request: ArmsRequest
     evaluations: Mapping[str, EvalJob]
-    """Arm → its evaluation, in the order that was typed. As long as the library of `direct` is not
-    written, it is that of `full`."""
+    """Arm → its evaluation, in the order of the command. Until the library of `direct` is written,
+    its entry uses the library of `full`.
+    """
     direct: DirectJob | None = None
-    """Library of `direct`, where it is still to be written."""
+    """Library of `direct`, if it is not written yet."""
     weights: Exported | None = None
-    """Trained weights, where an arm has them."""
+    """Trained weights, if an arm uses them."""
 
     def within(self, session: Session) -> "ArmsJob":
-        """Return the job as one of another session."""
+        """Return a copy of the job for another session."""
         jobs = {name: replace(job, session=session) for name, job in self.evaluations.items()}
         return replace(self, session=session, evaluations=jobs)
 
 
 def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
-    """Return the job; nothing is paid and no run is recorded yet.
+    """Return the job; nothing has been paid for or recorded yet.
 
     Raises:
         ConfigError: An arm is unknown or named twice, or an evaluation cannot be used.
-        DataError: The dataset is missing, or a gold cannot be scored.
+        DataError: The dataset is missing, or a gold answer cannot be scored.
     """
     _check_names(request)
     once = replace(session, emit=each_once(session.emit))
@@ -103,7 +106,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     jobs = {
         name: _evaluation(once, name, request, libraries.get(name), weights)
         for name in request.arms
-        if name != "filler"
+        if name != "filler"  # made below, to match the length of the library
     }
     _check_comparable(jobs)
     if weights is not None:
@@ -136,17 +139,17 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     )
     for name in filter(_is_file, request.arms):
         give_notices(once, jobs[name].loaded)
-    together = replace(together, emit=session.emit)
+    together = replace(together, emit=session.emit)  # notices of the play may repeat
     announced = [job.loaded.announcements for job in jobs.values()]
     announced += [direct.loaded.announcements] if direct else []
-    # Which key goes where is said once, although each arm says it.
+    # All arms announce the same destinations of keys; announce each once.
     together.announcements[:] = dict.fromkeys(chain.from_iterable(announced))
     ordered = {name: replace(jobs[name], session=together) for name in request.arms}
     return ArmsJob(together, request, ordered, direct, weights)
 
 
 def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> Exported | None:
-    """Return the trained weights that arms have; None where none has any."""
+    """Return the trained weights of the arms; None if no arm uses any."""
     if not set(request.arms) & set(TRAINING_ARMS):
         return None
     asked = request.evaluation
@@ -160,7 +163,7 @@ def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> E
 
 
 def each_once(emit: Emit) -> Emit:
-    """Return a sink that passes on each notice once: every arm has the same to say."""
+    """Return a sink that passes on each notice once, since all arms emit the same ones."""
     known = set[str]()
 
     def passed(event: Event) -> None:
@@ -174,7 +177,7 @@ def each_once(emit: Emit) -> Emit:
 
 
 def _check_different(jobs: Mapping[str, EvalJob]) -> None:
-    """Raise ConfigError where two arms are one evaluation."""
+    """Raise ConfigError if two arms are the same evaluation."""
     names = dict[str, str]()
     for arm, job in jobs.items():
         if (other := names.setdefault(job.spec.name, arm)) != arm:
@@ -185,7 +188,7 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
 
 
 def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
-    """Raise ConfigError for arms that `compare_evaluations` would refuse when they are paid."""
+    """Raise ConfigError before paying for arms that `compare_evaluations` would refuse."""
     specs = [(job.spec, job.config.judge.model_provider.model) for job in jobs.values()]
     (first, judge), *others = specs
     for spec, other in others:
@@ -240,10 +243,10 @@ def _taught(request: ArmsRequest) -> list[str]:
 
 
 def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
-    """Return arm → library, for each arm that is the file of a library.
+    """Return arm → library for each arm that is a library file.
 
     Raises:
-        ConfigError: A file cannot be read, or an experience in it cannot be used.
+        ConfigError: A file cannot be read, or contains an unusable experience.
     """
     paths = {name: Path(name) for name in names if _is_file(name) and holds_library(Path(name))}
     found = {name: start_library(session, path) for name, path in paths.items()}
@@ -253,12 +256,13 @@ def _by_hand(session: Session, names: Sequence[str]) -> dict[str, Library]:
 def _learnt(
     store: Store, request: ArmsRequest, by_hand: Mapping[str, Library]
 ) -> LibraryRef | None:
-    """Return the practised library that the arms are about; None if no arm needs one.
+    """Return the practised library that the arms compare; None if no arm needs it.
 
-    If only `filler` would need one, it takes the length of the library in a file instead.
+    If only `filler` needs one, it takes the length of the library in a file instead.
 
     Raises:
-        ConfigError: There is no such library, it is empty, or `filler` is beside several files.
+        ConfigError: The library does not exist or is empty, or `filler` is named with several
+            files.
     """
     needed = _taught(request)
     if not needed or (needed == ["filler"] and len(by_hand) == 1):
@@ -282,9 +286,10 @@ def _learnt(
 
 
 def _base(store: Store, request: ArmsRequest) -> str | None:
-    """Return the run that the arms are configured as, where no config is named.
+    """Return the run whose configuration the arms use, if no config is given.
 
-    Not the run worked on last, as for one evaluation: that may be an arm of these.
+    This is not simply the latest run, as for a single evaluation, because that may be one of the
+    arms.
     """
     asked = request.evaluation
     if asked.run is not None or names_dataset(asked.changes):
@@ -308,7 +313,7 @@ def _evaluation(
     library: Library | None,
     weights: Exported | None = None,
 ) -> EvalJob:
-    """Return the evaluation that an arm is, with at least the attempts that it has already."""
+    """Return the evaluation of an arm, with at least as many attempts as it already has."""
     store, asked = session.store, request.evaluation
     if LIBRARY_NAME.fullmatch(name):
         asked = replace(asked, library=name)
@@ -334,7 +339,7 @@ def _evaluation(
 
 
 def planned_attempts(store: Store, name: str) -> int:
-    """Return the most rollouts that a run has planned for a question; 0 for a new one."""
+    """Return the maximum number of rollouts that a run plans per question; 0 for a new run."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return 0
@@ -343,9 +348,9 @@ def planned_attempts(store: Store, name: str) -> int:
 
 
 async def run_arms(job: ArmsJob) -> ComparisonReport:
-    """Complete the evaluations, played together, and return how they compare.
+    """Complete the evaluations, played together, and return their comparison.
 
-    Raises: see `run_evals`, and `written_directly`.
+    Raises: The errors of `run_evals` and `written_directly`.
     """
     job = await with_direct(job)
     await run_evals(list(job.evaluations.values()))
@@ -353,7 +358,7 @@ async def run_arms(job: ArmsJob) -> ComparisonReport:
 
 
 async def with_direct(job: ArmsJob) -> ArmsJob:
-    """Return the job with the library of `direct`, which is asked for where it is not there."""
+    """Return the job with the library of `direct`, requested from the teacher if it is missing."""
     if job.direct is None:
         return job
     library = await written_directly(job.direct, job.session)
@@ -366,7 +371,8 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 def compared(job: ArmsJob) -> ComparisonReport:
     """Return the comparison of the main arm with each other arm.
 
-    The main arm is `full`, else the last arm that is not `none` or `filler`, else the last arm.
+    The main arm is `full`, or else the last arm other than `none` and `filler`, or else the last
+    arm.
     """
     named = {name: evaluation.spec.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:

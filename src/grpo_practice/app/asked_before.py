@@ -1,4 +1,4 @@
-"""The evaluation whose answers a new one may use: same questions, same agent, same address."""
+"""Reuse of an evaluation's answers by a new one with the same questions, agent and address."""
 
 from functools import partial
 
@@ -11,21 +11,22 @@ from grpo_practice.store.records import DatasetRow, RunSpec
 def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None:
     """Return the branch of another evaluation that asked this agent the same questions.
 
-    The same prompt makes the same agent, whatever the run's name, and whether the library was
-    apart from the instructions or, as in an exported agent, part of them.
+    An equal prompt means an equal agent, whatever the run's name. It makes no difference whether
+    the library was separate from the instructions or, as in an exported agent, part of them.
     """
     address = store.read(invocations.address_hash, spec.addresses["student_at"])
     lenders = partial(evaluations.lenders, batch_size=spec.identity["batch_size"])
     for lender in store.read(lenders, spec.name, played_by(spec), dataset.sha256):
         branch = store.read(branches.load, lender.branch_id)
-        # No identity has the address: a run goes on when its endpoint has moved.
+        # The identity does not contain the address, because a run continues when its endpoint
+        # moves. Answers are reused only from the same address.
         if store.read(scores.student_addresses, [branch.id, *branch.reuses]) == {address}:
             return branch.id
     return None
 
 
 def moved(store: Store, spec: RunSpec) -> str | None:
-    """Return a notice if the run has answers from another address than the spec's, else None."""
+    """Return a notice if the run has answers from an address other than the spec's."""
     run = store.read(runs.find, spec.name)
     if run is None or run.head_branch is None or "student_at" not in spec.addresses:
         return None

@@ -1,4 +1,4 @@
-"""The caps of a command: what its run has spent already, by the prices of today."""
+"""The caps of a command, and the amounts that its runs have already spent at today's prices."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -21,7 +21,7 @@ from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
-"""Usage assumed for a call whose tokens nobody counted, where no other call can stand for it."""
+"""Usage assumed for a call with unknown token counts, if no other call can serve as an estimate."""
 
 
 def admission(
@@ -31,10 +31,10 @@ def admission(
     caps: Caps,
     command: str,
 ) -> Admission:
-    """Return the gate of a command on these runs; with caps, it knows what was spent so far.
+    """Return the admission gate of a command on these runs, with past spending if there are caps.
 
-    Earlier commands count, over all branches, and so do the runs that it made. A call
-    that may have been billed without telling its tokens counts as the largest of its stage.
+    Spending includes earlier commands, all branches, and the runs that a run started. A call that
+    may have been billed without reporting its tokens counts as the largest call of its stage.
 
     Raises:
         ConfigError: Money is capped, and a model has no price.
@@ -56,10 +56,10 @@ def admission(
 
 
 class _PriceBook:
-    """The prices of everything that a run asks or has asked.
+    """The prices of all models that a run calls or has called.
 
     Raises:
-        ConfigError: A model that it may ask has no price.
+        ConfigError: A model of the configuration has no price.
     """
 
     def __init__(self, configs: Sequence[RunConfig]) -> None:
@@ -73,7 +73,7 @@ class _PriceBook:
             self._by_place[name, place(url)] = self._known(name, url, endpoint.price(name, url))
 
     def price_of(self, row: Spent) -> Price:
-        """Return the price of calls that were made."""
+        """Return the price of past calls."""
         where = row.answered_by.rpartition("@")[2]
         if (row.name, where) in self._by_place:
             return self._by_place[row.name, where]
@@ -82,7 +82,7 @@ class _PriceBook:
         return self._known(row.name, url, found)
 
     def dearest(self) -> int:
-        """Return the most micro-dollars that a call to any of the models may have cost."""
+        """Return the highest possible cost of one call to any of the models, in micro-dollars."""
         return max(price.cost_micro(UNKNOWN) or 0 for price in self._by_place.values())
 
     def _known(self, name: str, url: str, price: Price | None) -> Price:

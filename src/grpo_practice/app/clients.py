@@ -1,4 +1,4 @@
-"""The clients behind student, teacher and judge, opened once per endpoint and closed together."""
+"""The clients of student, teacher and judge: opened once per endpoint, closed together."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from grpo_practice.llm.client import Client
 
 SIM_URL = "http://simulated/v1"
-"""Never resolved: the simulated endpoint answers in process."""
+"""URL of the simulated endpoint, which answers in this process; the name is never resolved."""
 
 LISTED = Prices({})
 """Prices without any from a configuration."""
@@ -36,18 +36,18 @@ Caller = Literal["student", "teacher", "judge"]
 class Connections:
     """The clients of all runs of a command, one per endpoint; an async context that owns them.
 
-    Student and teacher share one limit per endpoint, the teacher going first; the judge has its
-    own.
+    Student and teacher share one limit per endpoint, with priority for the teacher. The judge has a
+    limit of its own.
 
     Args:
-        emit: Told what a person should know.
-        concurrency: Calls in flight at once: of student and teacher, and of the judge.
-        admission: What every try has to pass.
+        emit: Receives notices for the user.
+        concurrency: Maximum calls in flight: of student and teacher together, and of the judge.
+        admission: Gate that every try of a request has to pass.
     """
 
     def __init__(self, emit: Emit, *, concurrency: tuple[int, int], admission: Admission) -> None:
         self._emit, self._admission = emit, admission
-        # Here: the gate is older than the sink, which counts for the run as well.
+        # Set here, because the gate is created before the run's sink.
         admission.emit = emit
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, str], Limit]()
@@ -66,10 +66,10 @@ class Connections:
         await self._stack.aclose()
 
     async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
-        """Return the client of an endpoint, opened once for all that ask it in the same way."""
+        """Return the client of an endpoint, opened once for all callers with the same settings."""
         pool = "judge" if caller == "judge" else "play"
-        # All settings, or the client of one role would apply those of another. Not repr(endpoint),
-        # which leaves out secrets.
+        # The key contains all settings; otherwise one role would use the settings of another.
+        # repr(endpoint) would not do, because it leaves out secrets.
         key = repr((pool, [getattr(endpoint, f.name) for f in fields(endpoint) if f.compare]))
         if key not in self._clients:
             await asyncio.to_thread(load_client)
@@ -80,7 +80,7 @@ class Connections:
                 from grpo_practice.llm.sim import SimTransport
 
                 transport = SimTransport()
-            # By address, not by client: two keys to one server still share what it can take.
+            # One limit per address, because clients with different keys share the server.
             limit = self._limits.setdefault((pool, endpoint.base_url), Limit(self._most[pool]))
             client = Client(
                 endpoint,
@@ -99,21 +99,21 @@ class Models:
 
     connections: Connections
     ledger: Ledger
-    """Ledger that every call is looked up in, and committed to."""
+    """Ledger in which every call is looked up and stored."""
     emit: Emit
-    """Told of calls."""
+    """Receives events about calls."""
     prices: Mapping[str, ModelPrice]
-    """Prices of models, where the configuration says them."""
+    """Prices of models from the configuration."""
 
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
     ) -> Callable[[Scope], AgentChat]:
-        """Return what opens a conversation with this model at a scope, with the ledger behind it.
+        """Return a function that opens a conversation with this model at a scope, using the ledger.
 
-        `later`: its requests wait for all others.
+        With `later`, its requests wait for all others.
 
         Raises:
-            ConfigError: Its settings or its endpoint cannot be used.
+            ConfigError: A setting or the endpoint cannot be used.
         """
         params, endpoint = endpoint_of(config, Prices(self.prices))
         client = await self.connections.client(endpoint, config, caller)
@@ -123,19 +123,19 @@ class Models:
 
 
 def load_client() -> None:
-    """Import what sends requests: half a second that no event loop should stand still for."""
+    """Import the HTTP client early: this takes half a second and would block the event loop."""
     from grpo_practice.llm.http import certificates
 
     import_module("grpo_practice.llm.client")
-    with suppress(OSError, ValueError):  # said where a connection is opened
+    with suppress(OSError, ValueError):  # reported when a connection is opened
         certificates()
 
 
 def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
-    """Return the params of every request to a model, and the endpoint they go to.
+    """Return the parameters of every request to a model, and the endpoint of these requests.
 
     Raises:
-        ConfigError: A setting is impossible.
+        ConfigError: A setting is invalid.
     """
     params, wire = canonical_params(config.model_settings.given())
     provider = config.model_provider

@@ -1,4 +1,4 @@
-"""Finds the evaluations that a comparison is about."""
+"""Selection of the evaluations for a comparison."""
 
 from collections.abc import Sequence
 from shlex import quote
@@ -26,12 +26,12 @@ def compare(
     Args:
         store: The database.
         names: Evaluations, or practice runs, which stand for the evaluation of their last library.
-        detect: Difference, as a share, for which the number of questions is told.
+        detect: Difference, as a share, for which the report gives the number of questions needed.
         required: Verdict that each contrast has to have, if any.
-        answers: Questions of a contrast, those that moved most first, whose answers are returned.
+        answers: Number of questions per contrast whose answers to return, largest change first.
 
     Raises:
-        ConfigError: There is no such run, one is named twice, or they cannot be compared.
+        ConfigError: A run does not exist or is named twice, or the runs cannot be compared.
     """
     found = dict[str, str]()
     for name in names:

@@ -1,4 +1,4 @@
-"""The configuration and the run that a request means: a file's, the latest run's, or its own."""
+"""The configuration and run that a request selects: from a file, the latest run, or itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -39,14 +39,14 @@ from grpo_practice.types import Library
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 EvalOf = tuple[Loaded[EvalConfig], EvalTarget]
-"""An evaluation's configuration, and the run that it is."""
+"""An evaluation's configuration, and its target run."""
 
 
 def config_file(config: ConfigInput, command: Command) -> Path | Tree:
-    """Return the file that a configuration is in, or else what it would hold.
+    """Return the path of a configuration file, or the contents of a config that is not a file.
 
     Raises:
-        ConfigError: There is no such file, or the text is no YAML.
+        ConfigError: The file does not exist, or the text is not valid YAML.
     """
     match config:
         case str() if "\n" in config:
@@ -62,7 +62,7 @@ def config_file(config: ConfigInput, command: Command) -> Path | Tree:
 
 
 def _as_written(value: Any) -> Any:
-    """Return a typed config as the mapping that it could have been read from."""
+    """Return a typed config as the mapping from which it could have been loaded."""
     match value:
         case BaseModel():
             kept = value.model_fields_set - WORKED_OUT
@@ -81,12 +81,13 @@ def _as_written(value: Any) -> Any:
 def practice_config(
     store: Store, request: PracticeRequest, objects: PythonObjects
 ) -> Loaded[PracticeConfig]:
-    """Return the configuration asked for; without one, that of a practice run.
+    """Return the requested configuration; without one, that of a practice run.
 
-    That run is the one whose library the practice starts from, else the latest; a notice names it.
+    This is the run whose library the practice starts from, or else the latest practice run. A
+    notice names it.
 
     Raises:
-        ConfigError: There is none, or it cannot be used.
+        ConfigError: There is no configuration, or it cannot be used.
     """
     env, named = request.environment(), list[Override]()
     if isinstance(request.verify, str):
@@ -111,16 +112,16 @@ def practice_config(
 
 
 def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loaded[C]:
-    """Return the config of the latest run with a notice that names it, and what it is used for."""
+    """Return the configuration with a notice that names its run and its purpose."""
     how = "gone on with" if name == latest.name else f"with the config of {latest.name}"
     return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
 
 
 def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[PracticeConfig]:
-    """Return the configuration asked for; without one, that of the latest training run.
+    """Return the requested configuration; without one, that of the latest training run.
 
     Raises:
-        ConfigError: There is none, or it cannot be used.
+        ConfigError: There is no configuration, or it cannot be used.
     """
     env, overrides = request.environment(), request.changes
     if request.config is not None:
@@ -144,12 +145,12 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
 
 
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
-    """Return the evaluation that a config, a named or the latest run, or flags alone describe.
+    """Return the evaluation described by a config, a named or the latest run, or options alone.
 
-    The latest run counts where no config, run or dataset is named; a notice says that it does.
+    The latest run is used if the request names no config, run or dataset. A notice says so.
 
     Raises:
-        ConfigError: There is none, or it cannot be used.
+        ConfigError: There is no configuration, or it cannot be used.
     """
     if request.rejudge:
         return _rejudged(store, request, objects)
@@ -193,13 +194,13 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
 
 
 def names_dataset(overrides: Sequence[Override]) -> bool:
-    """Return whether a dataset is named: an evaluation of it is not that of the latest run."""
+    """Return whether a dataset is named, so that this is not the evaluation of the latest run."""
     keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
     return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
 
 
 def _plain_run(store: Store, run: RunRow, default: RunRow | None) -> RunRow | None:
-    """Return the practice run of an experiment, or else its evaluation of the agent as it is."""
+    """Return the practice run of an experiment, or else the evaluation of its plain agent."""
     for name in (run.exp_id, eval_name(run.exp_id)):
         found = store.read(runs.find, name)
         if found is not None and found.kind != "recorded" and found.head_branch is not None:
@@ -208,18 +209,18 @@ def _plain_run(store: Store, run: RunRow, default: RunRow | None) -> RunRow | No
 
 
 def _plays_library(store: Store, run: RunRow) -> bool:
-    """Return whether the run is an evaluation of a library, which its config does not name."""
+    """Return whether the run evaluates a library, which its configuration does not contain."""
     if run.kind != "eval" or run.head_branch is None:
         return False
     return bool(store.read(branches.load, run.head_branch).library)
 
 
 def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
-    """Return a config that nobody has named, with a notice that it is used.
+    """Return a configuration that the user did not name, with a notice that it is used.
 
     Raises:
-        ConfigError: It asks for what only a trusted config may have, and nobody has said that it is
-            one: the folder may be a stranger's.
+        ConfigError: The configuration needs trust and does not have it. The folder, and the file in
+            it, may be a stranger's.
     """
     if loaded.asks and not loaded.is_trusted(here):
         raise ConfigError(
@@ -231,16 +232,16 @@ def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
 
 
 def by_itself(path: Path) -> str:
-    """Say that a config is used which nobody named."""
+    """Return the notice that a configuration is used although the user did not name it."""
     return f"{path} of this folder is used: there is no --config, and no run to go on with"
 
 
 def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
-    """Return the run that an evaluation is configured as.
+    """Return the run whose configuration an evaluation uses.
 
     Raises:
-        ConfigError: There is none of that name, or its configuration does not say what to play:
-            nothing, or an agent to which a practice run added its library.
+        ConfigError: The run does not exist, or its configuration does not define the agent: it is
+            missing, or a practice run had added a library to the agent.
     """
     run = store.read(runs.get, name)
     if run.kind == "recorded":
@@ -270,7 +271,7 @@ def _library(store: Store, request: EvalRequest) -> Library:
 
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:
-    """Return the parts of the run's name that agent, model, verify and library add."""
+    """Return the parts of the run's name that agent, model, verify function and library add."""
     agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
     verify = objects.verify_name or request.verify
     named = {"model": request.model, "verify": verify}
@@ -283,17 +284,17 @@ def _overrides(request: EvalRequest, objects: PythonObjects) -> list[Override]:
     if isinstance(request.verify, str):
         named["verify"] = request.verify
     own = [(key, value) for key, value in named.items() if value]
-    # `--verify NAME` names the run; parameters of it may follow with `--set verify={…}`.
+    # `--verify` comes first, so that `--set verify={…}` can add parameters to that function.
     return [*own, *request.changes, *objects.overrides]
 
 
 def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
     """Return the evaluation that scores a run's rollouts with another verify function.
 
-    The run is the one named, else the one of the given config, else the latest evaluation.
+    The run is the one named, or else the run of the given config, or else the latest evaluation.
 
     Raises:
-        ConfigError: No function is named, or there is no such run, or it is not complete.
+        ConfigError: No function is named, or the run does not exist or is incomplete.
     """
     verify = objects.verify_name or request.verify
     if verify is None or request.agent is not None or request.model is not None:
@@ -326,7 +327,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
 
 
 def _check_one_agent(found: RunRow) -> None:
-    """Raise unless the rollouts of a run are those of one agent, or of one with a library."""
+    """Raise ConfigError unless one agent, with at most one library, played all rollouts."""
     if found.kind == "recorded":
         raise ConfigError(
             f"{found.name} is a recorded run: it has no rollouts to score",
@@ -346,15 +347,15 @@ def _check_one_agent(found: RunRow) -> None:
 
 
 def stored_text(store: Store, stored: StoredConfig) -> StoredText:
-    """Return a stored configuration as the loader takes it."""
+    """Return a stored configuration in the form that the loader takes."""
     return StoredText(stored.text, Path(stored.base_dir), store.path)
 
 
 def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
-    """Return how many rollouts the run has.
+    """Return the number of rollouts of the run.
 
     Raises:
-        ConfigError: Some are missing, or a score over them would mean something else.
+        ConfigError: Some rollouts are missing, or a score over them would mean something else.
     """
     rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):

@@ -1,4 +1,4 @@
-"""The user's own agent: from its name in a config to what plays, checked before it costs."""
+"""The user's own agent: looked up by its name in a config, checked in advance, and opened."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = 8
-"""Nodes of a cluster that a person is told of."""
+"""Maximum number of cluster nodes listed in a notice."""
 
 
 @asynccontextmanager
@@ -35,13 +35,13 @@ async def open_own(
     notice: Callable[[str], None],
     function: Callable[..., Any] | None = None,
 ) -> AsyncIterator[Agent]:
-    """Open the user's program, and the address where it asks its model, for the block.
+    """Open the user's program, and the address of its model endpoint, for the block.
 
-    Proxies of the environment are not between it and this machine. Paths in the config are relative
-    to `folder`; the function is given where it is an object of this process.
+    Requests from the program to this address bypass proxies of the environment. Paths in the config
+    are relative to `folder`. `function` is the agent itself, if it is an object of this process.
 
     Raises:
-        ConfigError: The program cannot be had.
+        ConfigError: The program cannot be found or loaded.
     """
     from grpo_practice.agents.command import CommandProgram
     from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
@@ -60,6 +60,8 @@ async def open_own(
             program, workers = CommandProgram(command_of(config, folder), folder), None
             stack.callback(program.close)
         computing = config.concurrency
+        # More programs that compute than there are cores would only delay each other. A function in
+        # this process needs no such limit.
         if computing is None and workers != 0:
             computing = cores()
         if config.proxy.url is not None:
@@ -76,7 +78,7 @@ async def _open_ray(
     proxy: "Proxy",
     notice: Callable[[str], None],
 ) -> Agent:
-    """Open the program on a cluster, whose nodes have all been looked at."""
+    """Open the program on a Ray cluster, after checking all nodes."""
     from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
     from grpo_practice.agents.room import Room
     from grpo_practice.app.program_address import looked_at
@@ -89,15 +91,15 @@ async def _open_ray(
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     room = count(program.capacity, "program")
     notice(f"the agent plays on Ray, with room for {room}: {', '.join(nodes[:SHOWN])}{more}")
-    # A program holds its place on a node also while it waits for its model. One without a place
-    # would wait for it in its own time.
+    # A program keeps its place on a node even while it waits for its model. Without this limit,
+    # programs would wait for a place while their own time limit runs.
     places = min(config.concurrency or program.capacity, program.capacity)
-    where = Whereabouts(begins_within_s=inf)  # others may use the cluster
+    where = Whereabouts(begins_within_s=inf)  # other users may occupy the cluster
     return CustomAgent(program, proxy, notice, Room(places), where)
 
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
-    """Say so where a configured address does not lead here; others may still reach it."""
+    """Emit a notice if a configured address does not lead here; others may still reach it."""
     from grpo_practice.app.program_address import seconds_to
 
     try:
@@ -113,7 +115,7 @@ async def _open_function(
     notice: Callable[[str], None],
     function: Callable[..., Any] | None,
 ) -> tuple["Program", int]:
-    """Return the program of a function, and in how many processes it runs; 0 is in this one."""
+    """Return the program of a function, and its number of worker processes; 0: this process."""
     from grpo_practice.agents.programs import FunctionProgram, WorkerProgram
 
     name = config.function or ""
@@ -134,11 +136,11 @@ async def _open_function(
 
 @contextmanager
 def _no_detour() -> Iterator[None]:
-    """Let a function's own client reach this machine without a proxy in between, in the block."""
+    """Let HTTP clients of a function reach this machine without a proxy, for the block."""
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:
-        # In both spellings: client libraries differ in which they read.
+        # Set both spellings, because client libraries differ in which one they read.
         os.environ[name] = ",".join([*known, LOOPBACK])
     try:
         yield

@@ -1,4 +1,4 @@
-"""Work on the database file itself, which is neither made nor brought to a newer schema by it."""
+"""Operations on the database file itself, which neither create it nor upgrade its schema."""
 
 import os
 from pathlib import Path
@@ -10,11 +10,11 @@ from grpo_practice.store.backup import copy, why_no_copy
 from grpo_practice.store.checkpoint_folders import checkpoints_root
 
 STDOUT = "-"
-"""Name by which commands mean their output."""
+"""Name that commands use for standard output."""
 
 
 def check_database(path: Path) -> DatabaseCheck:
-    """Look whether the database is whole; see `Workspace.check`."""
+    """Check the integrity of the database; see `Workspace.check`."""
     return DatabaseCheck(path, check.check(_existing(path)))
 
 
@@ -31,10 +31,11 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
         raise ConfigError(f"{target} {why_not}", hint="name another file")
     if target.exists() and not target.is_file():
         raise ConfigError(f"{target} is no plain file", hint="name another file")
-    # A link that leads nowhere counts as there: somebody made it.
+    # A dangling link counts as existing, because somebody made it.
     if os.path.lexists(target) and not replace:
         raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
     file = target.resolve()  # SQLite names the log after the file, not after a link
+    # SQLite would replay this log into the copy.
     if file.with_name(f"{file.name}-wal").exists():
         raise ConfigError(f"{target} is a database that is being used", hint="name another file")
     copy(source, target)

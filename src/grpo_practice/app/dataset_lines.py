@@ -14,12 +14,12 @@ from grpo_practice.types import Sample
 
 
 class DatasetLines:
-    """The lines of a dataset, read one by one, and what is noticed on the way.
+    """The lines of a dataset, read one by one, with observations about the rows so far.
 
     Attributes:
-        changed: Rows so far that an upload would read as another sample.
-        answered: Whether a row so far has an answer.
-        several: Whether a row so far names several options, of which any is right.
+        changed: Number of rows that an upload would read as a different sample.
+        answered: Whether a row has an answer.
+        several: Whether a row names several options, any of which is right.
     """
 
     def __init__(self, store: Store, dataset: DatasetRow) -> None:
@@ -33,13 +33,13 @@ class DatasetLines:
             self.several = self.several or _names_several(sample)
             row = _row(sample)
             self.changed += not _is_read_back(row, sample)
-            # A terminal may be what reads this: JSON leaves C1 controls and bidi marks as they are.
+            # Escape C1 controls and bidi marks, which JSON allows: the reader may be a terminal.
             text = json.dumps(row, ensure_ascii=False)
             yield respell(text, lambda char: json.dumps(char)[1:-1]) + "\n"
 
 
 def _row(sample: Sample) -> dict[str, object]:
-    """Return the row by the names that an upload knows the columns by."""
+    """Return the row with the column names that an upload expects."""
     more = {
         "source": sample.source,
         "level": sample.level,
@@ -51,7 +51,7 @@ def _row(sample: Sample) -> dict[str, object]:
 
 
 def _names_several(sample: Sample) -> bool:
-    """Return whether an upload asks what several right options mean."""
+    """Return whether an upload would ask for the meaning of several right options."""
     try:
         GoldMapping().read(sample.answer, None)
     except SeveralRightError:
@@ -60,7 +60,7 @@ def _names_several(sample: Sample) -> bool:
 
 
 def _is_read_back(row: dict[str, object], sample: Sample) -> bool:
-    """Return whether an upload reads the row as this sample: those of Python may be of any form."""
+    """Return whether an upload reads the row as the same sample; samples from Python may differ."""
     try:
         layout = find_layout(row, {})
         return to_sample(row, layout, layout.parts(row), PLAIN).sha == sample.sha

@@ -1,4 +1,4 @@
-"""Work on datasets: upload, download, list, show, export, split, sample, count, delete."""
+"""Operations on datasets: upload, download, list, show, export, split, sample, count, delete."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ class Datasets:
     """The datasets of a database.
 
     Args:
-        open_store: Opens the database for one call, given `create` also where there is none.
+        open_store: Opens the database for one call; with `create`, also creates it if missing.
     """
 
     def __init__(self, open_store: Callable[..., AbstractContextManager[Store]]) -> None:
@@ -71,16 +71,16 @@ class Datasets:
         """Store the rows of a file, or samples from Python, under a name.
 
         Args:
-            name: What configs and commands call the dataset.
-            source: A file; or samples, or mappings and (question, answer) pairs.
-            if_exists: What happens to other rows under this name.
-            verify: Function that the answers are checked with (default: the best suited).
-            ask: Asked for `select` where a file needs it; without a word from it, that is an error.
-            options: See `UploadOptions`; samples are taken as they are.
+            name: Name of the dataset in configs and commands.
+            source: A file; or samples, mappings, or (question, answer) pairs.
+            if_exists: Action if the name already holds other rows.
+            verify: Function to check the answers with (default: the best suited).
+            ask: Called for `select` if a file needs it; an error is raised if it returns None.
+            options: See `UploadOptions`; they do not apply to samples.
 
         Raises:
             ConfigError: The name, an option or the verify function cannot be used.
-            DataError: The rows cannot be used, or the name holds others.
+            DataError: The rows cannot be used, or the name holds other rows.
         """
         _check(name, verify)
         with StagedSamples() as staged:
@@ -88,7 +88,7 @@ class Datasets:
             if isinstance(source, str | Path):
                 file = file_source(Path(source), options)
                 found = _stage(staged, file, options, ask)
-                where, origin = file.name, file.origin  # once it is read: a loop of links has none
+                where, origin = file.name, file.origin  # after reading: it reports loops of links
             else:
                 found = stage_python_rows(staged, source, options)
             if not options.get("no_answers") and not staged.answered():
@@ -111,11 +111,11 @@ class Datasets:
         if_exists: IfExists = "fail",
         verify: str | None = None,
     ) -> StoredDataset:
-        """Store the conversations of a recorded run under a name; they have no answers.
+        """Store the conversations of a recorded run under a name, without answers.
 
         Raises:
-            ConfigError: It is no recorded run, or the name or the function cannot be used.
-            DataError: There is no question in it, or the name holds other rows.
+            ConfigError: The run is not a recorded run, or the name or the function cannot be used.
+            DataError: The run contains no question, or the name holds other rows.
         """
         _check(name, verify)
         with StagedSamples() as staged:
@@ -156,19 +156,19 @@ class Datasets:
         on_event: Emit = silent,
         **options: Unpack[DownloadOptions],
     ) -> StoredDataset:
-        """Store a dataset of the hub or of the catalogue; no code of it is run.
+        """Store a dataset from the Hugging Face hub or the catalogue, without running its code.
 
         Args:
-            what: A name of the catalogue, or hf://owner/name[:config][@split].
-            name: What configs and commands call it (default: its own name).
-            replace: Whether the name may hold other rows now.
-            verify: Function that the answers are checked with (default: the catalogue's).
-            on_event: Told each file before it is fetched.
+            what: A name in the catalogue, or hf://owner/name[:config][@split].
+            name: Name of the dataset in configs and commands (default: its own name).
+            replace: Whether to replace other rows under this name.
+            verify: Function to check the answers with (default: from the catalogue).
+            on_event: Receives a notice before each file is fetched.
             options: See `DownloadOptions`.
 
         Raises:
-            ConfigError: There is no such dataset, an extra is missing, or an option is wrong.
-            DataError: The hub does not give it, its rows cannot be used, or the name holds others.
+            ConfigError: The dataset does not exist, an extra is missing, or an option is wrong.
+            DataError: The hub refuses it, its rows cannot be used, or the name holds other rows.
         """
         usual = defaults(what, options)
         name, verify = name or usual.name, verify or usual.verify
@@ -191,27 +191,27 @@ class Datasets:
             return DatasetList(store.read(datasets.newest))
 
     def show(self, name: str, rows: int = 5) -> DatasetReport:
-        """Return a dataset and its first rows; raise DataError where there is none of this name."""
+        """Return a dataset and its first rows; raise DataError if there is no such dataset."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             first = store.read(datasets.samples, dataset.id, most=rows)
             return DatasetReport(dataset, first, _usable(store, dataset))
 
     def lines(self, name: str) -> Iterator[str]:
-        """Yield a dataset's rows as JSON lines, as `export` writes them, read as they are taken.
+        """Yield a dataset's rows as JSON lines, as `export` writes them, reading each on demand.
 
         Raises:
-            DataError: There is none of this name.
+            DataError: The dataset does not exist.
         """
         with self._store() as store:
             yield from DatasetLines(store, store.read(datasets.get, name))
 
     def export(self, name: str, path: str | Path, *, force: bool = False) -> ExportedDataset:
-        """Write a dataset to a file of JSON lines, which `upload` reads as the same dataset.
+        """Write a dataset to a JSON Lines file, which `upload` reads back as the same dataset.
 
         Raises:
-            DataError: There is none of this name.
-            ConfigError: The file is there and `force` is not set, or it cannot be written.
+            DataError: The dataset does not exist.
+            ConfigError: The file exists and `force` is not set, or it cannot be written.
         """
         with self._store() as store:
             dataset = store.read(datasets.get, name)
@@ -220,12 +220,12 @@ class Datasets:
         return ExportedDataset(dataset, Path(path), lines.answered, lines.changed, lines.several)
 
     def row(self, name: str) -> DatasetRow:
-        """Return name, revision and size of a dataset; raise DataError where there is none."""
+        """Return name, revision and size of a dataset; raise DataError if it does not exist."""
         with self._store() as store:
             return store.read(datasets.get, name)
 
     def delete(self, name: str) -> DeletedDataset:
-        """Give a name back, and return the dataset it had; runs keep the rows that they used."""
+        """Release a name and return its dataset; runs keep the rows that they used."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             store.hide_dataset(name)
@@ -240,18 +240,18 @@ class Datasets:
         by: Stratum | None = None,
         if_exists: Literal["fail", "replace", "keep"] = "fail",
     ) -> DatasetSplit:
-        """Divide a dataset into datasets NAME-PART without a question in common.
+        """Divide a dataset into datasets NAME-PART that share no question.
 
         Args:
-            name: Of the dataset.
+            name: Name of the dataset.
             into: Part → share; the shares add up to 1.
-            seed: Another one is another split.
-            by: Divides each source, or level, in these shares too.
-            if_exists: `keep` leaves questions in the parts that have them and deals out new ones.
+            seed: Seed of the random split.
+            by: Field (source or level) whose values are each divided in these shares, too.
+            if_exists: `keep` leaves questions in their current parts and assigns only new ones.
 
         Raises:
-            ConfigError: The parts or shares cannot be.
-            DataError: There is no such dataset, a part comes out empty, or holds other rows.
+            ConfigError: The parts or shares are invalid.
+            DataError: The dataset does not exist, or a part would be empty or holds other rows.
         """
         parts = {f"{name}-{part}": share for part, share in shares_of(into).items()}
         for part in parts:
@@ -284,11 +284,12 @@ class Datasets:
     def sample(
         self, name: str, n: int, new: str, *, seed: int = 0, replace: bool = False
     ) -> DatasetSample:
-        """Store `n` rows of a dataset as the dataset `new`; more, with the same seed, include them.
+        """Store `n` rows of a dataset as `new`; a larger sample with the same seed includes them.
 
         Raises:
             ConfigError: The new name cannot be used.
-            DataError: There is no such dataset, it has fewer rows, or the new name holds others.
+            DataError: The dataset does not exist or has fewer rows, or the new name holds other
+                rows.
         """
         check_name(new, "a dataset")
         if new == name:
@@ -303,13 +304,13 @@ class Datasets:
 
 
 def _stage(staged: StagedSamples, file: FileSource, options: UploadOptions, ask: Ask) -> ReadNotes:
-    """Read a file; once more, where its answers need a word of the person's."""
+    """Read a file; read it again if its answers need a decision by the user."""
     try:
         return stage_file(staged, file, **reading_of(options))
     except SeveralRightError as e:
         if (said := ask(str(e))) is None:
             raise
-    staged.clear()  # rows before that answer were read without the word
+    staged.clear()  # the rows so far were read without this decision
     return stage_file(staged, file, **reading_of({**options, "select": said}))
 
 
@@ -318,18 +319,18 @@ def _named(store: Store, name: str) -> StoredSamples:
 
 
 def _check(name: str, verify: str | None) -> None:
-    """Raise before anything is read, fetched or stored."""
+    """Raise ConfigError for a bad name or function before anything is read, fetched or stored."""
     check_name(name, "a dataset")
     if verify is not None:
         suitability.by_name(verify)
 
 
 def _usable(store: Store, row: DatasetRow) -> str:
-    """Name a verify function that can use every answer, as far as some of them tell."""
+    """Return the name of a verify function that can use every answer, judging by some of them."""
     return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 
 def _stratum(sample: Sample, by: Stratum | None) -> str:
-    # Without one it is empty: strata are dealt out in the order of these texts, so that another
-    # text here would make another split of the same seed.
+    # Always "" without a value: strata are assigned in the order of these texts, so another text
+    # would change the split of a seed.
     return (getattr(sample, by) if by else None) or ""

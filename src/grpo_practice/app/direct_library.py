@@ -1,4 +1,4 @@
-"""The library of the arm `direct`: asked for once, in the ledger of the practice run."""
+"""The library of the arm `direct`, requested once and stored in the ledger of the practice run."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,18 +23,18 @@ from grpo_practice.types import Library
 
 @dataclass(frozen=True, slots=True)
 class DirectJob:
-    """A library that the teacher is to write from the objectives alone."""
+    """A library that the teacher has to write from the objectives alone."""
 
     loaded: Loaded[PracticeConfig]
     """Configuration of the practice run."""
     learnt: LibraryRef
-    """Library that it is compared with."""
+    """Library to compare it with."""
     branch: Branch
-    """Branch of the practice run, in whose ledger the request is."""
+    """Branch of the practice run, whose ledger holds the request."""
 
 
 def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> DirectJob:
-    """Return the job; nothing is asked yet.
+    """Return the job; no request has been sent yet.
 
     Raises:
         ConfigError: The practice run has no objectives, or its configuration cannot be used.
@@ -49,16 +49,16 @@ def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> 
             hint="practise with practice.agent_objective and practice.learning_objective, or leave"
             " direct out of --arms",
         )
-    endpoint_of(loaded.config.teacher)
+    endpoint_of(loaded.config.teacher)  # raise for impossible settings now, not after the arms
     return DirectJob(loaded, learnt, store.read(branches.load, learnt.branch))
 
 
 async def written_directly(job: DirectJob, session: Session) -> Library:
-    """Return the library, stored; nothing is asked where it was before.
+    """Return the library, stored; requests with a stored reply are not sent again.
 
     Raises:
-        LockedError: Another process works on the practice run.
-        RunFailedError: The teacher cannot be asked, or does not write what is asked for.
+        LockedError: Another process is working on the practice run.
+        RunFailedError: The teacher cannot be reached, or its reply is unusable.
     """
     store, config = session.store, job.loaded.config
     with store.lock(job.branch.run):
@@ -85,7 +85,7 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
 
 
 async def written_before(job: DirectJob, session: Session) -> Library | None:
-    """Return the library, stored, if all of it was asked before; None if a request is left."""
+    """Return the library, stored, if every reply is already there; None if a request is left."""
     library, _ = await _stored(job, session.store)
     if library is None or session.only_looks:
         return library
@@ -93,9 +93,9 @@ async def written_before(job: DirectJob, session: Session) -> Library | None:
 
 
 async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
-    """Return the library that stored replies make, and the first attempt that is not all stored.
+    """Return the library made from stored replies, and the first attempt with a missing reply.
 
-    An attempt whose replies made none stays on record, so another one has to be asked.
+    An attempt whose replies produced no library stays stored, so the next attempt is needed.
     """
     params = endpoint_of(job.loaded.config.teacher)[0]
     model = Model(job.loaded.config.teacher.model_provider.model, params, _refuse)
@@ -111,11 +111,11 @@ async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
 
 
 class _NotAskedError(Exception):
-    """A request has no stored reply; no `EndpointError`, which the ledger would keep."""
+    """Raised if a request has no stored reply; the ledger would store an `EndpointError`."""
 
 
 async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:
-    """Send nothing.
+    """Refuse to send a request.
 
     Raises:
         _NotAskedError: Always.

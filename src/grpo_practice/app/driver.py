@@ -1,4 +1,4 @@
-"""The one way to play runs: verify functions are tried, then the runs are opened and announced."""
+"""The driver of all runs: it tries the verify function, then opens and announces the runs."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -17,7 +17,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 
 class RunJob(Protocol):
-    """A run with all that it names looked up and checked, ready to play."""
+    """A run that is ready to play: everything it names has been found and checked."""
 
     @property
     def loaded(self) -> Loaded[Any]:
@@ -26,12 +26,12 @@ class RunJob(Protocol):
 
     @property
     def spec(self) -> RunSpec:
-        """The run as it is recorded."""
+        """The run to be recorded."""
         ...
 
     @property
     def verify(self) -> VerifyFunction:
-        """The function that scores."""
+        """The function that scores answers."""
         ...
 
     @property
@@ -53,25 +53,25 @@ async def playing(
     begun: Callable[[J, OpenRun], RunStarted],
     steps_of: Callable[[J, Branch], Sequence[StepRow]] | None = None,
 ) -> AsyncIterator[list[OpenRun]]:
-    """Open runs that are played together; nothing is changed in any run unless all can be.
+    """Open runs that are played together; change none of them unless all can be opened.
 
     Args:
         session: The invocation.
         jobs: The runs.
-        planned: Returns the steps of a run, given those that it has.
-        begun: Returns the announcement of a run that is open.
-        steps_of: Returns the steps of a run that is open; by default those of its line.
+        planned: Returns the planned steps of a run, given its existing steps.
+        begun: Returns the announcement of an opened run.
+        steps_of: Returns the steps of an opened run; by default the steps of its line.
 
     Raises:
-        ConfigError: The verify function of the first run raises for every gold.
-        LockedError: Another process works on a run.
+        ConfigError: The verify function of the first run raises for every gold answer.
+        LockedError: Another process is working on a run.
         FingerprintError: A run was begun under another configuration.
     """
     for job in jobs:
         job.loaded.remember()
     wanted = [(job.spec, partial(planned, job)) for job in jobs]
     first, (spec, _) = jobs[0], wanted[0]
-    # A run that another one makes scores as that one does, which has tried the function.
+    # A run started by another run uses the same verify function, which has already been tried.
     if spec.parent_run is None or spec.purpose == "rejudge":
         await try_verify(session, spec, first.verify, first.dataset)
     with open_runs(session, wanted) as opened, ExitStack() as events:

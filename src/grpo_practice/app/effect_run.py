@@ -1,7 +1,8 @@
-"""`experiences effect`: what each experience of a library does, measured on held-out questions.
+"""`experiences effect`: the effect of each experience of a library, measured on held-out questions.
 
-The run is an evaluation whose attempts are each shown half of the library. Played together with
-it are the evaluations of the whole library and of none, each the run that it would be alone.
+The run is an evaluation in which each attempt is shown half of the library. The evaluations of the
+whole library and of no library are played together with it; each is stored as the run that it would
+be alone.
 """
 
 from collections.abc import Mapping
@@ -34,17 +35,19 @@ from grpo_practice.text import count, folded
 from grpo_practice.types import Library
 
 ATTEMPTS = 8
-"""Rollouts of a question, each with half of the library."""
+"""Default number of rollouts per question, each with half of the library."""
 WHOLE = 8
-"""Rollouts with a half for one with the whole library, and for one with none."""
+"""Rollouts with half of the library per rollout with the whole library, and per rollout without
+it.
+"""
 
 ANOTHER = "--dataset names one with questions that were neither practised nor evaluated on"
-"""Hint where the dataset cannot be taken."""
+"""Hint for a dataset that cannot be used."""
 
 
 @dataclass(frozen=True, slots=True)
 class EffectJob:
-    """A measurement with all that it names looked up and checked, ready to play."""
+    """A measurement that is ready to play: everything it names has been found and checked."""
 
     session: Session
     found: LibraryRef
@@ -58,12 +61,12 @@ class EffectJob:
 
 
 def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
-    """Return the job; nothing is paid and no run is recorded yet.
+    """Return the job; nothing has been paid for or recorded yet.
 
     Raises:
         ConfigError: The library, the number of rollouts or the configuration cannot be used.
-        DataError: The dataset is missing, or is the one that is evaluated on, or has no question
-            that was not practised on.
+        DataError: The dataset is missing, or is used for evaluation, or contains only practised
+            questions.
     """
     store = session.store
     found = library_of(store, request.library, request.step)
@@ -90,7 +93,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     }
     k = request.k or max(ATTEMPTS, planned_attempts(store, targets[EFFECT].name))
     within = session_of(session, request, loaded, *(target.name for target in targets.values()))
-    # Each of the three has the same to say of the dataset.
+    # The three evaluations emit the same notices about the dataset.
     once, evaluations = replace(within, emit=each_once(within.emit)), dict[str, EvalJob]()
     for part, target in targets.items():
         least = k if part == EFFECT else max(k // WHOLE, 1, planned_attempts(store, target.name))
@@ -126,7 +129,7 @@ def _check_size(found: LibraryRef, k: int | None) -> None:
 
 
 def _dataset_name(config: PracticeConfig, named: str | None) -> str:
-    """Return the dataset to ask: the one named, else the one that libraries are chosen by."""
+    """Return the dataset to use: the given name, or else the dataset that selects libraries."""
     name = named or config.practice.select_dataset
     if name is None:
         raise ConfigError(
@@ -147,7 +150,7 @@ def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
 
 
 def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> None:
-    """Raise ConfigError where evaluations of the experiment asked these very questions."""
+    """Raise ConfigError if evaluations of the experiment used exactly these questions."""
     named = config.evaluation.data.dataset
     tested = store.read(datasets.find, named) if named else None
     used = [tested] if tested else []
@@ -180,7 +183,7 @@ def _as_evaluation(loaded: Loaded[PracticeConfig], dataset: str, k: int) -> Load
 async def run_effect(job: EffectJob) -> EffectsReport:
     """Complete the measurement, as far as the endpoint allows, and return the effects.
 
-    Raises: see `run_evals`.
+    Raises: The errors of `run_evals`.
     """
     session, evaluations = job.session, job.evaluations
     await run_evals(list(evaluations.values()))

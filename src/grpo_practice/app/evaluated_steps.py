@@ -1,4 +1,4 @@
-"""The evaluations on the way of a practice run: after which steps, of which libraries."""
+"""Evaluations during a practice run: after which steps, and of which libraries."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from grpo_practice.types import Library
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps after which libraries are evaluated, if they are."""
+    """Return the steps after which libraries are evaluated, if the run evaluates any."""
     if settings.eval_strategy == "epoch":
         # The dict keeps the last step of each epoch.
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
@@ -23,7 +23,7 @@ def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
 
 
 def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps whose libraries `--step best` is chosen among: those due, and the last."""
+    """Return the steps that `--step best` chooses from: the evaluated ones, and the last."""
     return due(settings, rows) | {max((row.plan.step for row in rows), default=0)}
 
 
@@ -34,34 +34,34 @@ def evaluation_rollouts(
     selects: EvalJob | None,
     first: bool,
 ) -> int:
-    """Return the rollouts of all evaluations on the way, each as often as it is begun.
+    """Return the total rollouts of all evaluations during the run, however often they begin.
 
     Args:
-        settings: The practice run's.
-        rows: Its steps.
+        settings: Settings of the practice run.
+        rows: Steps of the practice run.
         tests: Evaluation after steps, if any.
-        selects: Evaluation that the best library is chosen by, if any.
+        selects: Evaluation that selects the best library, if any.
         first: Whether the agent without a library is evaluated before all steps.
     """
     total = 0
     if tests is not None:
         total += (len(due(settings, rows)) + first) * wanted_rollouts(tests)
-    if selects is not None:  # the start library is a candidate, too
+    if selects is not None:  # 1 for the start library, which is a candidate, too
         total += (1 + len(chosen_among(settings, rows))) * wanted_rollouts(selects)
     return total
 
 
 async def evaluate_baseline(tests: EvalJob) -> None:
-    """Evaluate the agent without a library, before any practice is paid for."""
+    """Evaluate the agent without a library, before paying for any practice."""
     try:
         await run_eval(tests)
     except FingerprintError as e:
-        # Begun by hand, with more rollouts or another agent: it stays as it is.
+        # The user ran it with more rollouts or another agent; leave it as it is.
         tests.session.notice(f"the agent without experiences is not evaluated: {e}")
 
 
 async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> None:
-    """Evaluate the library, in a run of its own, so that it is never paid twice."""
+    """Evaluate the library in a run of its own, so that it is never paid for twice."""
     spec = with_library(job.spec, library_run(job, library), library)
     job = replace(job, spec=replace(spec, parent_step=step))
     try:
@@ -69,13 +69,13 @@ async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> 
     except FingerprintError as e:
         if {change.key for change in e.diff} & {FEWER, LOST}:
             raise
-        # This run was restarted with a changed agent; what its evaluations were is kept, and
-        # they are made anew.
+        # The practice run was restarted with a changed agent. Its earlier evaluations stay on
+        # their branches, and are repeated on a new branch.
         await run_eval(replace(job, session=replace(job.session, restart_step=0)))
 
 
 def library_run(job: EvalJob, library: Library) -> str:
-    """Return the run that evaluates a library on the way, given that of the agent without one."""
+    """Return the name of the run that evaluates a library during practice."""
     exp_id, variant = job.config.exp_id, library_variant(library)
     if job.spec.purpose == "select":
         return eval_name(exp_id, variant, select_variant(job.config.data.dataset or ""))
