@@ -11,8 +11,8 @@ from grpo_practice.store.records import DatasetRow, RunSpec
 def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None:
     """Return the branch of another evaluation that asked this agent the same questions.
 
-    An equal prompt means an equal agent, whatever the run's name. It makes no difference whether
-    the library was separate from the instructions or, as in an exported agent, part of them.
+    An equal prompt means an equal agent, whatever the run's name. The library may have been
+    separate from the instructions or, as in an exported agent, part of them.
     """
     address = store.read(invocations.address_hash, spec.addresses["student_at"])
     lenders = partial(evaluations.lenders, batch_size=spec.identity["batch_size"])

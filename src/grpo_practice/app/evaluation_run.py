@@ -46,12 +46,12 @@ from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
 FEWER = "pass_k"
-"""Key of a diff that says fewer rollouts are asked for."""
+"""Key of a diff that reports fewer requested rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalJob:
-    """An evaluation with all that it names looked up and checked, ready to run."""
+    """An evaluation that is ready to run: everything it names has been found and checked."""
 
     session: Session
     loaded: Loaded[EvalConfig]
@@ -60,28 +60,28 @@ class EvalJob:
     verify: VerifyFunction
     agent: AgentFunction | None
     source: Branch | None = None
-    """Branch whose rollouts are scored again; None plays its own."""
+    """Branch whose stored rollouts are scored again; None plays new rollouts."""
     limits: PracticeSettings = DEFAULT_LIMITS
-    """Supplies task_timeout and max_failed_share; a practice run passes its own."""
+    """Source of task_timeout and max_failed_share; a practice run passes its own settings."""
     limit: int | None = None
-    """Most questions of the dataset to ask, also where more are planned."""
+    """Maximum number of questions of the dataset to play, even if more are planned."""
     pilot: int | None = None
-    """Most questions to ask now; then nothing is closed."""
+    """Maximum number of questions to play now, in a pilot, which closes no step."""
     unscorable: frozenset[int] = frozenset()
-    """Samples whose golds the verify function cannot use; they are planned with no attempts."""
+    """Samples whose gold answers the verify function cannot use; their plans have no attempts."""
 
     @property
     def config(self) -> EvalConfig:
-        """The evaluation's configuration."""
+        """Configuration of the evaluation."""
         return self.loaded.config
 
 
 def prepare_eval(session: Session, request: EvalRequest) -> EvalJob:
-    """Return the job; nothing is paid and no run is recorded yet.
+    """Return the job; nothing has been paid for or recorded yet.
 
     Raises:
         ConfigError: The configuration, the agent or the verify function cannot be used.
-        DataError: The dataset is missing, or a gold cannot be scored.
+        DataError: The dataset is missing, or a gold answer cannot be scored.
     """
     objects = python_objects(request.agent, request.verify)
     loaded, target = eval_config(session.store, request, objects)
@@ -98,7 +98,7 @@ def eval_job(
     limits: PracticeSettings = DEFAULT_LIMITS,
     limit: int | None = None,
 ) -> EvalJob:
-    """Return the job of a configuration that is loaded. See `prepare_eval`."""
+    """Return the job of a loaded configuration. See `prepare_eval`."""
     config, folder = loaded.config, loaded.base_dir
     if target.source is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
@@ -113,10 +113,10 @@ def eval_job(
 
 
 def _left_out(job: EvalJob) -> frozenset[int]:
-    """Return the samples that cannot be scored; a notice names those that were not planned yet.
+    """Return the samples that cannot be scored; a notice names the ones not planned yet.
 
     Raises:
-        DataError: They are more than `max_failed_share` of the questions.
+        DataError: Their share of the questions exceeds `max_failed_share`.
     """
     store, dataset, most = job.session.store, job.dataset, job.limit
     before, known = _checked(store, job)
@@ -138,7 +138,7 @@ def _left_out(job: EvalJob) -> frozenset[int]:
 
 
 def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
-    """Return how many golds were checked when they were planned, and the samples that failed."""
+    """Return the number of gold answers checked during planning, and the samples that failed."""
     spec = job.spec
     found = store.read(runs.find, spec.name)
     if found is None or found.head_branch is None:
@@ -153,7 +153,7 @@ def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
 async def run_eval(job: EvalJob) -> EvalReport:
     """Complete the evaluation, as far as the endpoint allows, and return its report.
 
-    Raises: see `run_evals`.
+    Raises: The errors of `run_evals`.
     """
     return (await run_evals([job]))[0]
 
@@ -162,14 +162,14 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
     """Complete the evaluations of a command, played together; return their reports.
 
     Raises:
-        FingerprintError: A run was made under another configuration.
-        LockedError: Another process works on a run.
-        EndpointRefusedError: The endpoint refuses us.
+        FingerprintError: A run was begun under another configuration.
+        LockedError: Another process is working on a run.
+        EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a run failed.
     """
     jobs = [following(lent(job)) for job in jobs]
     session, pilot = jobs[0].session, jobs[0].pilot
-    # With a pilot it goes on to `pilot_evals`: there is no report to return.
+    # With a pilot, the error continues to `pilot_evals`, since there is no report to return.
     over = suppress(PilotOverError) if pilot is None else nullcontext()
     with over:
         async with playing(session, jobs, planned, _begun, steps_of) as opened:
@@ -177,17 +177,17 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
             await _play_left(parts)
             if pilot is not None and any(part.is_left for part in parts):
                 raise PilotOverError
-            # A step that stays open has rows under way, which the report would not read.
+            # Rows of a step that stays open may still be queued, and the report reads them.
             await session.store.flushed()
             reports = [await _report(part) for part in parts]
             steps_now = [steps_of(part.job, part.run.branch) for part in parts if part.job.limit]
             if not all(row.closed for rows in steps_now for row in rows):
-                raise PilotOverError  # the other questions that were planned are left
+                raise PilotOverError  # planned questions beyond the limit remain
     return reports
 
 
 async def _play_left(parts: Sequence["_Part"]) -> None:
-    """Play those of the evaluations that are not complete."""
+    """Play the evaluations that are not complete."""
     left = [part for part in parts if part.is_left]
     complete = [part.job.spec.name for part in parts if not part.is_left]
     if left and complete:
@@ -200,7 +200,7 @@ async def _play_left(parts: Sequence["_Part"]) -> None:
 
 
 async def _report(part: "_Part") -> EvalReport:
-    # In a thread: it imports numpy and scipy, which takes a while.
+    # In a thread, because importing numpy and scipy would block the loop for a while.
     report = partial(eval_report, simulated=part.job.spec.simulated)
     store, run = part.job.session.store, part.run
     return await asyncio.to_thread(report, store, part.job.config, run.branch, run.invocation)
@@ -214,17 +214,17 @@ def _begun(job: EvalJob, run: OpenRun) -> RunStarted:
 
 
 async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
-    """Ask and score the first questions that are left, and close no step; see `run_evals`."""
+    """Play and score the first remaining questions, and close no step; see `run_evals`."""
     with suppress(PilotOverError):
         await run_evals([replace(job, pilot=questions) for job in jobs])
 
 
 def lent(job: EvalJob) -> EvalJob:
-    """Return the job; a new run uses the answers of one that asked the same.
+    """Return the job; a new run reuses the answers of an earlier run with the same requests.
 
-    One that scores rollouts again has its answers already, and they are those of the run it names.
-    One that measures experiences is compared with the library's own evaluation: with its answers, a
-    part of the one would be the other.
+    Two kinds of evaluations borrow nothing. A rejudge already has its answers, from the run that it
+    names. An effect measurement is compared with the library's own evaluation, so borrowed answers
+    would appear on both sides of the comparison.
     """
     asked = {"student_at": job.config.student} if job.source is None else {}
     if job.verify.is_judge:
@@ -233,6 +233,7 @@ def lent(job: EvalJob) -> EvalJob:
     spec, store = replace(job.spec, addresses=addresses), job.session.store
     known = store.read(runs.find, spec.name) is not None
     own = job.source is not None or job.spec.purpose == EFFECT
+    # A restart from step 0 uses no earlier answers, so their address does not matter.
     if job.session.restart_step != 0 and (notice := moved(store, spec)):
         job.session.notice(notice)
     if known or job.session.again or own:
@@ -242,9 +243,9 @@ def lent(job: EvalJob) -> EvalJob:
 
 
 def following(job: EvalJob) -> EvalJob:
-    """Return the job; begun anew where it scores a run again that was played on since.
+    """Return the job; restart a rejudge if its source has played more rollouts since.
 
-    Verdicts belong to rollouts: what was judged before is not judged again.
+    Verdicts belong to rollouts, so verdicts that already exist are kept.
     """
     store, source = job.session.store, job.source
     found = store.read(runs.find, job.spec.name)
@@ -261,10 +262,10 @@ def following(job: EvalJob) -> EvalJob:
 def planned(
     job: EvalJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """Return the steps it should have, and notices; a plan may grow and lose nothing.
+    """Return the steps that the run should have, and notices; a plan may grow but never shrink.
 
     Raises:
-        FingerprintError: A sample is missing, or fewer rollouts are asked for than planned.
+        FingerprintError: A sample is missing, or fewer rollouts are requested than planned.
     """
     if job.source is not None:
         return [], []
@@ -279,7 +280,7 @@ def planned(
             hint=f"add -k {attempts}, or set pass_k: {attempts} in the configuration",
         )
     stored = [row.plan for row in rows]
-    if stored and branch.dataset_id != job.dataset.id:  # the samples it planned, no others
+    if stored and branch.dataset_id != job.dataset.id:  # keep the samples of the plan
         ids = [i for plan in stored for i, _ in plan.slots]
     else:
         ids = store.read(datasets.sample_ids, job.dataset.id, most=job.limit)
@@ -288,24 +289,24 @@ def planned(
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the steps of both plans; each with all questions and the most attempts of the two."""
+    """Return the steps of both plans, with all questions and the higher number of attempts."""
     have = {plan.step: plan for plan in stored}
     steps = have | {plan.step: plan for plan in wanted}
     for step in have.keys() & {plan.step for plan in wanted}:
         both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
-        slots = tuple(max(pair) for pair in both)  # the same sample, so the more attempts
+        slots = tuple(max(pair) for pair in both)  # same sample, so this compares attempts
         steps[step] = replace(have[step], slots=slots)
     return list(steps.values())
 
 
 def wanted_rollouts(job: EvalJob) -> int:
-    """Return how many rollouts the evaluation should have."""
+    """Return the number of rollouts that the evaluation should have."""
     questions = min(job.limit or job.dataset.n, job.dataset.n) - len(job.unscorable)
     return questions * job.config.pass_k
 
 
 def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
-    """Return the steps of the evaluation, or of the one whose rollouts it scores again."""
+    """Return the steps of the evaluation; for a rejudge, the steps whose rollouts it scores."""
     store = job.session.store
     if job.source is not None:
         return store.plan_rejudge(branch, to_judge(job, job.source))
@@ -313,7 +314,7 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
 
 
 def to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
-    """Return the steps whose rollouts are scored again, as planned, and which branch has those."""
+    """Return the planned steps whose rollouts are scored again, with the branch that has them."""
     rows = job.session.store.read(steps.on_line, source)
     plans = [(row, unasked(row.plan, job.unscorable)) for row in rows]
     return [
@@ -331,12 +332,12 @@ class _Part:
 
     @property
     def is_left(self) -> bool:
-        """Whether anything is left to play or to score."""
+        """Whether any rollout remains to be played or scored."""
         return any(unfinished(row) for row in self.run.rows)
 
 
 async def _play(parts: Sequence[_Part]) -> None:
-    """Play what is left of the evaluations, over the same connections."""
+    """Play the remaining rollouts of the evaluations over shared connections."""
     first = parts[0].job
     session, config = first.session, first.config
     session.announce()

@@ -1,4 +1,4 @@
-"""A person's hand on a library: texts removed, reworded, or let in that were set aside."""
+"""Edits of a library by a person: texts removed, reworded, or released from quarantine."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from grpo_practice.text import brief, count
 from grpo_practice.types import Experience, Library, Operation, Quarantine
 
 TOLD = (INSTRUCTIONS, "practice.agent_objective", "practice.learning_objective")
-"""Keys of what the agent is told anyway: a label that stands there is no secret."""
+"""Keys of texts that the agent always sees; a label in one of them does not count as secret."""
 SHOWN = 60
-"""Characters of a text in a message."""
+"""Maximum number of characters of a text quoted in a message."""
 
 
 def edit_library(
@@ -35,10 +35,10 @@ def edit_library(
     rewrite: Mapping[str, str] | None = None,
     approve: Sequence[str] = (),
 ) -> EditedLibrary:
-    """Store the library that a person makes of another one; see `Workspace.edit_library`.
+    """Store the library that a person's edits make of another one; see `Workspace.edit_library`.
 
     Raises:
-        ConfigError: There is no such library, experience or text, or a text may not stand there.
+        ConfigError: The library, an experience or a text does not exist, or a text is not allowed.
     """
     found = library_of(store, ref, step)
     branch = store.read(branches.load, found.branch)
@@ -51,7 +51,7 @@ def edit_library(
     ]
     for one in _set_aside(store, branch, found, approve):
         _refuse_twice(found, one.text)
-        # A text whose experience is gone meanwhile is added under a new label.
+        # If the experience that the text would update is gone, add the text under a new label.
         there = one.target if one.target and found.library.get(one.target) else None
         operations.append(Operation("UPDATE" if there else "ADD", there, one.text))
     targets = [op.target for op in operations if op.target]
@@ -71,7 +71,7 @@ def edit_library(
 
 
 def _id(found: LibraryRef, name: str) -> str:
-    """Return `E12`; raise ConfigError where the library holds none of this name."""
+    """Return the label `E12`; raise ConfigError if the library has no such experience."""
     number = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     experience = f"E{number[1]}" if number else name
     if found.library.get(experience) is None:
@@ -89,7 +89,7 @@ def _checked(store: Store, branch: Branch, found: LibraryRef, text: str) -> str:
     """Return the text of an experience on one line.
 
     Raises:
-        ConfigError: It is empty or too long, stands there already, or lint refuses it.
+        ConfigError: The text is empty, too long, already in the library, or refused by lint.
     """
     line = " ".join(clean(text).split())
     if not any(char.isalnum() for char in line):
@@ -110,7 +110,7 @@ def _checked(store: Store, branch: Branch, found: LibraryRef, text: str) -> str:
 
 
 def _refuse_twice(found: LibraryRef, text: str) -> None:
-    """Raise ConfigError where an experience says exactly this."""
+    """Raise ConfigError if an experience has exactly this text."""
     says = next((e.id for e in found.library.experiences if e.text == text), None)
     if says is not None:
         raise ConfigError(
@@ -120,7 +120,7 @@ def _refuse_twice(found: LibraryRef, text: str) -> None:
 
 
 def _gives_away(store: Store, branch: Branch, text: str) -> Quarantine | None:
-    """Return why the text gives an answer of the run's dataset away; None where it does not."""
+    """Return why the text reveals an answer of the run's dataset; None if it reveals no answer."""
     if branch.identity.get("practice.answer_guard") is False:
         return None
     told = "\n".join(str(branch.identity[key]) for key in TOLD if branch.identity.get(key))
@@ -136,10 +136,10 @@ def _gives_away(store: Store, branch: Branch, text: str) -> Quarantine | None:
 def _set_aside(
     store: Store, branch: Branch, found: LibraryRef, names: Sequence[str]
 ) -> list[Quarantined]:
-    """Return the texts of these names that were quarantined.
+    """Return the quarantined texts with these names.
 
     Raises:
-        ConfigError: There is none of a name.
+        ConfigError: There is no quarantined text with one of the names.
     """
     until = max((row.plan.step for row in store.read(steps.on_line, branch)), default=-1)
     outside = store.read(history.quarantined, branch.id, until=until) if names else []
@@ -154,13 +154,13 @@ def _set_aside(
 
 
 def diff_libraries(store: Store, a: str, b: str) -> LibraryDifference:
-    """Return what differs between two libraries; see `Workspace.diff_libraries`.
+    """Return the differences between two libraries; see `Workspace.diff_libraries`.
 
-    An experience is the same one where it has been since it was learnt; of libraries of two runs,
-    where it says the same.
+    Two experiences count as the same if they have the same origin; in libraries of different runs,
+    if they have the same text.
 
     Raises:
-        ConfigError: There is no such library.
+        ConfigError: One of the libraries does not exist.
     """
     one, two = library_of(store, a), library_of(store, b)
     before, after = _by_experience(store, one.library), _by_experience(store, two.library)
@@ -182,6 +182,6 @@ def diff_libraries(store: Store, a: str, b: str) -> LibraryDifference:
 
 
 def _by_experience(store: Store, library: Library) -> dict[int, Experience]:
-    """Return experience id → experience, in order."""
+    """Return experience id → experience, in the order of the library."""
     ids = store.read(libraries.items, library.id)
     return {id_: e for (_, id_, _), e in zip(ids, library.experiences, strict=True)}

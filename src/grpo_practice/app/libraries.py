@@ -1,4 +1,4 @@
-"""Stored libraries and experiences as reports: what they say, and the evidence on each."""
+"""Reports of stored libraries and experiences, with the evidence for each experience."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ from grpo_practice.store.queries.held import held
 
 
 def library_report(store: Store, ref: str | None, step: str, *, quarantined: bool) -> LibraryReport:
-    """Return the library that `ref` and `step` name; see `library_of`."""
+    """Return the library selected by `ref` and `step`; see `library_of`."""
     found = library_of(store, ref, step)
     evidence = {id_: _summary(e) for id_, e in _evidence(store, found).items()}
     at = {"branch": found.branch, "until": _last_step(store, found)}
@@ -30,7 +30,7 @@ def library_report(store: Store, ref: str | None, step: str, *, quarantined: boo
 
 
 def experience_report(store: Store, name: str, ref: str | None) -> ExperienceReport:
-    """Return the history of the experience `E12`; see `Workspace.experience`."""
+    """Return the history of an experience such as `E12`; see `Workspace.experience`."""
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     if label is None:
         of_run = "" if ref is None else f" --run {quote(ref)}"
@@ -48,9 +48,9 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
 
 
 def _last_step(store: Store, found: LibraryRef) -> int:
-    """Return the step up to which evidence on a library is there; -1 for none.
+    """Return the last step with evidence on a library; -1 without any.
 
-    A library that was made beside a run has that on the one it was made of.
+    A library that was derived from a run's library shares the evidence on that one.
     """
     if found.step is not None:
         return found.step
@@ -58,7 +58,7 @@ def _last_step(store: Store, found: LibraryRef) -> int:
 
 
 def _evidence(store: Store, found: LibraryRef) -> dict[str, Evidence]:
-    """Return the evidence on the library's experiences as it was when that was made, by id."""
+    """Return the evidence on the library's experiences at the time the library was made, by id."""
     branch = store.read(branches.load, found.branch)
     past = store.read(past_votes.past, branch, found.library, (), end=_last_step(store, found) + 1)
     truth = branch.identity.get("practice.given_ground_truth", True)

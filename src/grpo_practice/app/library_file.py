@@ -26,7 +26,7 @@ from grpo_practice.types import Experience, Library
 
 ENDINGS = (".yaml", ".yml", ".json")
 MOST = 1000
-"""Most experiences of a file: each of them stands in every prompt."""
+"""Maximum number of experiences in a file, since each of them is part of every prompt."""
 SHOWN_CHARS = 60
 _LABEL = re.compile("E([1-9][0-9]{0,8})")
 _FORMS = (
@@ -35,14 +35,14 @@ _FORMS = (
 )
 
 Entry = tuple[str, str, object]
-"""Place in the file, id ("" where there is none) and value."""
+"""Place in the file, id ("" without one) and value."""
 
 
 def start_library(session: Session, start: str | Path | Library | None) -> Library | None:
-    """Return the library that a run is to start from; None where none is named.
+    """Return the library that a run should start from; None if the request names no start.
 
     Raises:
-        ConfigError: There is no such run, step or file, or it cannot be used.
+        ConfigError: The run, step or file does not exist, or cannot be used.
     """
     store = session.store
     if (ref := start_ref(store, start)) is not None:
@@ -57,8 +57,8 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
 
 
 def start_ref(store: Store, start: str | Path | Library | None) -> LibraryRef | None:
-    """Return the stored library that a start names as `RUN[:STEP]` or `L12`; None for others."""
-    # The name of a run may end in `.json`, too, and then it is the run.
+    """Return the stored library if the start is `RUN[:STEP]` or `L12`; otherwise None."""
+    # A run's name may also end in `.json`; the run takes precedence over a file.
     if isinstance(start, str) and (
         store.read(runs.find, start) or not start.lower().endswith(ENDINGS)
     ):
@@ -67,7 +67,7 @@ def start_ref(store: Store, start: str | Path | Library | None) -> LibraryRef | 
 
 
 def start_option(start: str | Path | Library | None) -> str:
-    """Return the option that names a run's start; '' where none does."""
+    """Return the option that names a run's start; empty without a start."""
     if start is None:
         return ""
     return "start" if isinstance(start, Library) else f"--from {quote(str(start))}"
@@ -75,10 +75,10 @@ def start_option(start: str | Path | Library | None) -> str:
 
 @contextmanager
 def start_named(store: Store, run: str, start: Library | None, option: str) -> Iterator[None]:
-    """Begin a run in the block: another start than it began with is named as it was typed.
+    """Begin a run in the block; if its start differs, raise an error that quotes the option.
 
     Raises:
-        FingerprintError: There is one, or the configuration is another.
+        FingerprintError: The run began with another library or configuration.
     """
     try:
         yield
@@ -106,13 +106,13 @@ def _words(library: Library | None) -> str:
 
 
 def read_library(path: Path) -> Library:
-    """Return the library that a file holds.
+    """Return the library in a file.
 
-    Experiences called E1, E4 … keep their labels where all are; others are numbered from 1.
+    Experiences keep labels such as E1 or E4 if all have one; otherwise they are numbered from 1.
 
     Raises:
-        ConfigError: It cannot be read, or one of the experiences cannot be used; the message names
-            the file, the line (in JSON: which one it is) and the value.
+        ConfigError: The file cannot be read, or an experience cannot be used. The message names the
+            file, the line (for JSON, the position in the list) and the value.
     """
     entries, texts = _entries(path), dict[str, tuple[str, str]]()
     for place, name, value in entries:
@@ -137,7 +137,7 @@ def read_library(path: Path) -> Library:
 
 
 def holds_library(path: Path) -> bool:
-    """Return True for the file of a library, False for that of an agent.
+    """Return True for a library file, False for an agent file.
 
     Raises:
         ConfigError: The file cannot be read.
@@ -150,13 +150,13 @@ def holds_library(path: Path) -> bool:
 
 
 def _entries(path: Path) -> list[Entry]:
-    """Return the experiences of a file as they stand in it.
+    """Return the experiences of a file as written.
 
     Raises:
-        ConfigError: The file cannot be read, or there are none in it.
+        ConfigError: The file cannot be read, or contains no experience.
     """
     text = read_text(path)
-    redactor.know(key_shaped(text))  # before an error quotes it
+    redactor.know(key_shaped(text))  # before an error message can quote it
     if path.suffix.lower() == ".json":
         value, lines = _json(path, text), dict[Any, str]()
     else:
@@ -185,10 +185,10 @@ def _named(
 
 
 def _text(place: str, value: object) -> str:
-    """Return one experience's text, on one line as all of them are.
+    """Return the text of one experience, joined to a single line.
 
     Raises:
-        ConfigError: It is no text, or one that cannot be used.
+        ConfigError: The value is not a text, or the text cannot be used.
     """
     said = value.get("text") if isinstance(value, dict) else value
     if not isinstance(said, str):

@@ -1,8 +1,8 @@
-"""References as a person types them, `RUN[@BRANCH][:STEP]` and `L12`, to libraries of the store.
+"""References to stored libraries, as typed by a person: `RUN[@BRANCH][:STEP]` and `L12`.
 
-Names of runs may contain `:` and `@` (those of models do), so a text that is the name of a run is
-that run, and only the end of any other text is read as a branch and a step. (`L12` is always the
-library; a run of that name is `L12:last`.)
+Names of runs may contain `:` and `@`, because model names do. A text that equals a run's name
+therefore means that run, and only in other texts is the end read as a branch and a step. `L12`
+always means the library; a run named L12 can be written as `L12:last`.
 """
 
 import re
@@ -32,29 +32,29 @@ LIBRARY_NAME = re.compile(r"L([0-9]{1,18})")
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A run, and where in it, as typed."""
+    """A run, and optionally a branch and a step, as typed."""
 
     run: str
     branch: int | None = None
-    """Branch by number; None: the newest."""
+    """Branch by number; None selects the newest."""
     step: StepRef | None = None
-    """Step after which it was the library; None: not said."""
+    """Step whose resulting library is meant; None if the text names no step."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryRef:
-    """A library, and where it was made."""
+    """A library and its origin."""
 
     library: Library
     run: str
     branch: int
-    """The branch that holds the step: the agent that played it is recorded there."""
+    """Branch that holds the step, and records the agent that played it."""
     step: int | None
-    """The closed step it is the library of; None for the one the run started with."""
+    """Closed step that produced the library; None for the library that the run started with."""
 
 
 def parse_ref(text: str) -> Ref:
-    """Return the parts of `RUN[@BRANCH][:STEP]`; raise ConfigError where it names no run."""
+    """Return the parts of `RUN[@BRANCH][:STEP]`; raise ConfigError if it names no run."""
     found = _REF.fullmatch(text)
     if found is None:
         raise ConfigError("a run has a name; this one is empty", hint="grpo-practice runs list")
@@ -77,15 +77,15 @@ def parse_step(text: str) -> StepRef:
 
 
 def library_of(store: Store, ref: str | None = None, step: str = "last") -> LibraryRef:
-    """Return the library that `RUN[@BRANCH][:STEP]` or `L12` names.
+    """Return the library that `RUN[@BRANCH][:STEP]` or `L12` refers to.
 
     Args:
-        store: Where it is.
-        ref: As typed; None is the practice run worked on last.
-        step: `last`, `best` or a number; `last` when `ref` itself says which.
+        store: The database.
+        ref: Reference as typed; None selects the latest practice run.
+        step: `last`, `best` or a number; must be `last` if `ref` names a step itself.
 
     Raises:
-        ConfigError: There is no such run, branch, step or library, or the best is not known.
+        ConfigError: The run, branch, step or library does not exist, or the best step is unknown.
     """
     wanted = parse_step(step)
     if ref is not None and (named := LIBRARY_NAME.fullmatch(ref)):
@@ -114,10 +114,10 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
 
 
 def latest_or_named(store: Store, name: str | None) -> RunRow:
-    """Return the practice run of that name; without one, that worked on last.
+    """Return the practice run with this name; without a name, the latest practice run.
 
     Raises:
-        ConfigError: There is no such run, or the name goes on with a branch or a step.
+        ConfigError: The run does not exist, or the name includes a branch or a step.
     """
     ref = _parsed(store, name)
     if name is not None and name != ref.run:
@@ -140,10 +140,10 @@ def _library(store: Store, library_id: int) -> LibraryRef:
 
 
 def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
-    """Return the run of any kind that `RUN[@BRANCH][:STEP]` names, its branch and the step.
+    """Return the run (of any kind), branch and step of a reference `RUN[@BRANCH][:STEP]`.
 
     Raises:
-        ConfigError: There is no such run or branch, or what follows is no number of a step.
+        ConfigError: The run or branch does not exist, or the step is not a number.
     """
     parsed = _parsed(store, ref)
     run = store.read(runs.get, parsed.run)
@@ -192,7 +192,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
 
 
 def _library_elsewhere(store: Store, run: RunRow) -> str:
-    """Return which run has a library, where this one has none."""
+    """Return a hint that names a run with a library, for a run without one."""
     for name in (run.parent_run, run.exp_id):
         other = store.read(runs.find, name) if name else None
         if other is not None and other.kind == "practice":
@@ -214,7 +214,7 @@ def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
 
 
 def _go_on(store: Store, run: RunRow) -> str:
-    """Return what goes on with a run, which need not be the latest."""
+    """Return a hint with the command that resumes a run, which need not be the latest."""
     command = store.read(runs.last_command, run.name)
     typed = command if command.startswith("grpo-practice ") else "grpo-practice practice"
     return f"`{typed}` goes on with the run; what is recorded is not paid again"
@@ -238,10 +238,10 @@ def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
 
 
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
-    """Return the last library, unless the one with the highest mean beats it.
+    """Return the last library, unless the library with the highest mean is better by enough.
 
-    The highest of several means is too high by chance. Libraries that were not evaluated on the
-    select dataset do not take part; the one that the run started with does.
+    The highest of several means is too high by chance. Only libraries evaluated on the select
+    dataset are candidates, including the library that the run started with.
     """
     made = store.read(evaluations.selections, run.name)
     if not made:
@@ -250,7 +250,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
             hint="set practice.select_dataset (never the test set) and run `grpo-practice "
             "practice` again: steps that are closed are kept; or use --step last or N",
         )
-    dataset = made[-1].dataset  # the configuration may have been changed since
+    dataset = made[-1].dataset  # not from the config, which may have changed since
     start = LibraryRef(
         store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
     )

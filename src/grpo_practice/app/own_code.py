@@ -1,4 +1,4 @@
-"""Code of the user: agents and verify functions, in files or as Python functions."""
+"""The user's own code: agents and verify functions, in files or as Python functions."""
 
 import inspect
 import os
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
-"""Distributions that have another name than the module that agents import."""
+"""Distributions whose name differs from the module that agents import."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
 def source_of(name: str, folder: Path) -> "FunctionSource":
-    """Return a function as a worker finds it.
+    """Return the source from which a worker can load a function.
 
     Raises:
-        ConfigError: It is one of the program that began the run, or there is no such file.
+        ConfigError: Only the program that began the run has the function, or the file is missing.
     """
     from grpo_practice.agents.worker import FunctionSource
 
@@ -47,9 +47,9 @@ def source_of(name: str, folder: Path) -> "FunctionSource":
 
 
 def check_own(config: AgentConfig, folder: Path) -> None:
-    """Raise ConfigError unless the user's program can be had; the message says why."""
+    """Raise ConfigError, with the reason, unless the user's program can be found and loaded."""
     if config.function is not None and config.executor == "ray":
-        source_of(config.function, folder)  # what it imports is on the nodes
+        source_of(config.function, folder)  # do not load it: its imports exist on the nodes only
     elif config.function is not None:
         load_function(config.function, folder)
     elif config.command is not None and config.executor == "local":
@@ -59,10 +59,10 @@ def check_own(config: AgentConfig, folder: Path) -> None:
 def sha_of(config: AgentConfig, folder: Path) -> str | None:
     """Return the hash of the function's file, or of the files that a command names.
 
-    None for an agent that is no program. Modules that a program imports are not looked at.
+    Returns None for an agent that is not a program. Modules imported by a program are not hashed.
 
     Raises:
-        ConfigError: There is no such file.
+        ConfigError: The file does not exist.
     """
     if config.function is not None:
         path = _file_of(config.function, folder)
@@ -72,7 +72,7 @@ def sha_of(config: AgentConfig, folder: Path) -> str | None:
 
 
 def files_of(config: AgentConfig, folder: Path) -> list[tuple[str, Path]]:
-    """Return the files that a command names, each with its word."""
+    """Return the files that a command names, each with the word that names it."""
     named = {word: folder / word for word in config.command or () if not Path(word).is_absolute()}
     return [(word, path) for word, path in named.items() if path.is_file()]
 
@@ -82,7 +82,7 @@ def _sha(path: Path) -> str:
 
 
 def is_of_program(name: str) -> bool:
-    """Return True for a function that only the program which defined it can call."""
+    """Return True for a function that can only be called by the program that defined it."""
     where, _, function = name.rpartition(":")
     return where == "__main__" or "<locals>" in function
 
@@ -100,7 +100,7 @@ def _split(name: str) -> tuple[str, str]:
 
 
 def _file_of(name: str, folder: Path) -> Path | None:
-    """Return the file that a function is in; None where its module has none."""
+    """Return the file that defines a function; None if its module has no file."""
     where, _ = _split(name)
     if where.endswith(".py"):
         found = find_file(where, folder)
@@ -117,7 +117,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
 
 
 def _spec_of(module: str) -> ModuleSpec | None:
-    """Return where a module is; none of the packages that it is in is run."""
+    """Return the spec of a module, without running the packages that contain it."""
     spec, path, parts = None, None, module.split(".")
     for n in range(1, len(parts) + 1):
         name = ".".join(parts[:n])
@@ -130,7 +130,7 @@ def _spec_of(module: str) -> ModuleSpec | None:
 
 
 def load_function(name: str, folder: Path) -> Callable[..., Any]:
-    """Return the function; raise ConfigError where it cannot be loaded in this process."""
+    """Return the function; raise ConfigError if it cannot be loaded in this process."""
     path = _file_of(name, folder)
     where, attribute = _split(name)
     try:
@@ -142,7 +142,7 @@ def load_function(name: str, folder: Path) -> Callable[..., Any]:
                 function = getattr(import_module(where), attribute)
     except KeyboardInterrupt:
         raise
-    except BaseException as e:  # whatever the user's file raises
+    except BaseException as e:  # the user's file may raise anything, SystemExit included
         raise ConfigError(
             f"agent.function {name}: cannot load it: {type(e).__name__}: {e}", hint=_missing(e)
         ) from e
@@ -153,7 +153,7 @@ def load_function(name: str, folder: Path) -> Callable[..., Any]:
 
 
 def _missing(error: BaseException) -> str | None:
-    """Return what to install where a module is missing."""
+    """Return a hint for installing a missing module."""
     if not isinstance(error, ModuleNotFoundError) or not error.name:
         return None
     module = error.name.partition(".")[0]
@@ -162,12 +162,12 @@ def _missing(error: BaseException) -> str | None:
 
 @cache
 def _loaded(source: UserFunction) -> Callable[..., Any]:
-    """Return the function of a file, which is run once."""
+    """Return the function of a file, which is run only once."""
     return source.load()
 
 
 def check_call(name: str, function: Callable[..., Any]) -> None:
-    """Raise ConfigError unless it can be called as an agent, with the arguments of one."""
+    """Raise ConfigError unless the function accepts the arguments of an agent."""
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:
@@ -180,13 +180,13 @@ def check_call(name: str, function: Callable[..., Any]) -> None:
 
 
 def _importable(folder: Path) -> None:
-    """Make the folder's modules importable from now on, also while the function runs."""
+    """Make the folder's modules importable from now on, including while the function runs."""
     if str(folder) not in sys.path:
-        sys.path.append(str(folder))  # last, so that none takes the place of an installed one
+        sys.path.append(str(folder))  # last, so that installed modules take precedence
 
 
 def command_of(config: AgentConfig, folder: Path) -> tuple[str, ...]:
-    """Return the command; raise ConfigError where its program is not here."""
+    """Return the command; raise ConfigError if its program is not installed here."""
     command = config.command or ()
     program = command[0]
     found = shutil.which(program) if os.sep not in program else shutil.which(folder / program)
@@ -200,18 +200,18 @@ def command_of(config: AgentConfig, folder: Path) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class AgentFunction:
-    """An agent as a Python function, called as one of `type: python` is."""
+    """An agent as a Python function, called in the same way as with `type: python`."""
 
     name: str
-    """Module and name: what stands as `agent.function` on record."""
+    """Module and name, recorded as `agent.function`."""
     function: Callable[..., Any]
     sha: str
-    """Hash of its source: the identity of the agent."""
+    """Hash of the source, which identifies the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonObjects:
-    """Functions that a request brings along; None where the configuration names one."""
+    """Functions passed in a request; None if the configuration names the function."""
 
     agent: AgentFunction | None
     verify: VerifyFunction | None
@@ -227,12 +227,13 @@ class PythonObjects:
         if self.verify is None:
             return None
         module, name = self.verify.name.rpartition(":")[0], _short(self.verify.name)
-        # A config that names a file's function has a judge, as this one needs; others have none.
+        # Write it like a function of a file if it needs a judge: only for such names does the
+        # config get one.
         return f"{module}.py:{name}" if self.verify.asks_judge else name
 
     @property
     def overrides(self) -> list[Override]:
-        """Keys of the configuration that name these functions, for the record."""
+        """Configuration keys that record the names of these functions."""
         found = list[Override]()
         if self.agent is not None:
             found += [
@@ -245,12 +246,12 @@ class PythonObjects:
 
 
 def _short(name: str) -> str:
-    """Return the last part of `module:outer.<locals>.name`, fit for a name of a run."""
+    """Return the last part of `module:outer.<locals>.name`, in a form that suits names of runs."""
     return re.sub(r"\W+", "_", name.rpartition(":")[2].rpartition(".")[2])
 
 
 def python_objects(agent: object, verify: object) -> PythonObjects:
-    """Return those of the two that are functions, ready to be used; see `agent_function`."""
+    """Return the arguments that are functions, ready for use; see `agent_function`."""
     return PythonObjects(
         agent_function(agent) if callable(agent) else None,
         resolve_callable(verify, {}) if callable(verify) else None,
@@ -261,7 +262,7 @@ def agent_function(function: Callable[..., Any]) -> AgentFunction:
     """Return the function as an agent.
 
     Raises:
-        ConfigError: It has no source, or cannot be called as an agent is.
+        ConfigError: The function has no source, or cannot be called as an agent.
     """
     name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     check_call(name, function)

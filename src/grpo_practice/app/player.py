@@ -1,4 +1,4 @@
-"""The player of rollouts that a configuration names: its agent, tools and verify function."""
+"""The player of rollouts that a configuration describes: agent, tools and verify function."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -27,37 +27,37 @@ from grpo_practice.verify.verifier import Verifier
 
 @dataclass(frozen=True, slots=True)
 class PlayerSpec:
-    """The parts that rollouts of a run are played and scored with."""
+    """The parts needed to play and score the rollouts of a run."""
 
     agent: AgentConfig
     base_dir: Path
-    """Folder that paths in the agent's config are relative to."""
+    """Folder to which paths in the agent's configuration are relative."""
     student: ModelConfig
     judge: ModelConfig
     verify: VerifyFunction
     run_seed: int
     task_timeout_s: float
     function: AgentFunction | None = None
-    """The agent itself, where it is a function of this process."""
+    """The agent itself, if it is a function of this process."""
     only_scores: bool = False
-    """True where stored rollouts are scored again: no tool and no agent is opened."""
+    """Whether stored rollouts are only scored again, so that no tool and no agent is opened."""
 
 
 @asynccontextmanager
 async def open_player(
     spec: PlayerSpec, session: Session, run: OpenRun, models: Models
 ) -> AsyncIterator[tuple[Player, Player]]:
-    """Open the player of a run, and one like it whose requests wait for all others.
+    """Open the player of a run, and a second player whose requests wait for all others.
 
     Raises:
-        ConfigError: A model, a tool or the agent cannot be had as the config asks, or the verify
-            function's workers cannot start.
+        ConfigError: A model, tool or agent is unusable as configured, or the verify function's
+            workers cannot start.
     """
     async with AsyncExitStack() as stack:
         verifier = await stack.enter_async_context(
             Verifier(spec.verify, Fences(run.branch.fence_key))
         )
-        await verifier.start()  # not with the first answer: by then rollouts are paid for
+        await verifier.start()  # fail now, not at the first answer, when rollouts are paid for
         agent = play_simple
         if not spec.only_scores:
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)
@@ -91,13 +91,13 @@ async def open_agent(
     folder: Path,
     function: AgentFunction | None = None,
 ) -> AsyncIterator[Agent]:
-    """Open the agent that plays the rollouts of a run; its tools are closed with the block.
+    """Open the agent that plays the rollouts of a run; its tools are closed after the block.
 
-    Tools that ask a model get theirs from `models`. Paths in the config are relative to `folder`,
-    and `function` plays where it is an object of this process.
+    Tools that call a model get it from `models`. Paths in the config are relative to `folder`.
+    `function` is the agent, if it is an object of this process.
 
     Raises:
-        ConfigError: A tool, or the program that plays, cannot be had as the config asks.
+        ConfigError: A tool or the user's program is unusable as configured.
     """
     if config.type != "simple":
         from grpo_practice.app.custom_agent import open_own
@@ -126,13 +126,13 @@ async def open_agent(
 
 
 ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
-"""Opener of the model that a tool asks."""
+"""Function that opens the model of a tool."""
 
 
 async def open_toolkit(
     toolkit: Toolkit, reader: ModelOpener, folder: Path, fences: Fences
 ) -> AbstractAsyncContextManager[list[Tool]]:
-    """Return a context that opens the toolkit's tools, or raises a ConfigError as it is entered."""
+    """Return a context that opens the toolkit's tools and raises ConfigError on failure."""
     match toolkit:
         case PythonToolkit():
             from grpo_practice.tools.python import open_python
@@ -150,7 +150,7 @@ async def open_toolkit(
 
 
 def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
-    """Raise ConfigError unless each of these names is a tool: no rollout would ever stop at it."""
+    """Raise ConfigError unless each of these names is a tool at which a rollout can stop."""
     known = [tool.name for tool in tools]
     for name in names:
         if name not in known:
@@ -161,7 +161,7 @@ def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
 
 
 def chosen(name: str, toolkit: Toolkit, tools: list[Tool]) -> list[Tool]:
-    """Return the activated tools in the config's order; raise ConfigError for one not there."""
+    """Return the activated tools in the config's order; raise ConfigError for an unknown tool."""
     if toolkit.activated_tools is None:
         return tools
     known = {tool.name: tool for tool in tools}

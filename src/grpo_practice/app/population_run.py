@@ -1,7 +1,7 @@
-"""`train tune --population`: trainings that take over each other's weights on their way.
+"""`train tune --population`: training runs that take over each other's weights.
 
-The scores that are stored say whose weights go to whom, so that the same command goes on wherever
-one stopped, without a record of its own.
+The stored scores determine whose weights go to whom, so the same command can resume a search at any
+point without a separate record.
 """
 
 import json
@@ -23,15 +23,15 @@ from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.population import Member, first_members, next_members
 
 _SHAPES = ("update_epochs", "lora")
-"""Keys that weights and their optimiser depend on: they cannot be taken over without them."""
+"""Keys that determine the shape of weights and optimiser state, which members must share."""
 
 
 def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
     """Return a search by a population; nothing is trained yet.
 
     Raises:
-        ConfigError: See `tuning.prepare_search`; or the members could not be compared on their
-            way, or not take over each other's weights.
+        ConfigError: See `tuning.prepare_search`; or the members could not be compared during
+            training, or could not take over each other's weights.
     """
     job = prepare_search(session, request, request.population)
     settings = job.settings
@@ -64,10 +64,10 @@ def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
 
 
 async def run_population(job: TuneJob) -> TuneReport:
-    """Train the members, and compare them on their way; test the best one, once.
+    """Train the members and compare them at intervals; test the best one, once.
 
     Raises:
-        StoppedError: A signal ended the member under way after a step.
+        StoppedError: A signal stopped the current member after a step.
     """
     assert job.settings.steps is not None
     assert job.settings.eval_every is not None
@@ -75,6 +75,7 @@ async def run_population(job: TuneJob) -> TuneReport:
     everyone = {m.number: m for m in first_members(job.space, job.count, seed)}
     members: Sequence[Member] = list(everyone.values())
     for end in [*range(job.settings.eval_every, steps, job.settings.eval_every), steps]:
+        # Once a member has trained beyond this step, members without a score here are out.
         under_way = not _gone_beyond(job, end)
         found = _scores(job, members, end)
         for member in members if under_way else ():
@@ -97,7 +98,7 @@ async def run_population(job: TuneJob) -> TuneReport:
 
 
 def _told(job: TuneJob, member: Member) -> str:
-    """Return in words whose weights a member has just taken over."""
+    """Return a sentence about the weights that a member has just taken over."""
     assert member.source is not None
     number, step = member.source
     return (
@@ -107,7 +108,7 @@ def _told(job: TuneJob, member: Member) -> str:
 
 
 def _gone_beyond(job: TuneJob, end: int) -> bool:
-    """Return whether a member has trained on after these steps: who has no score is out then."""
+    """Return whether any member has trained beyond step `end`."""
     found = [
         job.session.store.read(runs.find, trial_name(job.exp_id, number))
         for number in range(job.count)
@@ -116,7 +117,7 @@ def _gone_beyond(job: TuneJob, end: int) -> bool:
 
 
 def _scores(job: TuneJob, members: Sequence[Member], end: int) -> Mapping[int, float]:
-    """Return member → mean reward of its weights after so many steps, where there is one."""
+    """Return member → mean reward of its weights after `end` steps, for members with a score."""
     by_member = {
         member.number: scored_steps(job.session.store, trial_name(job.exp_id, member.number))
         for member in members
@@ -125,7 +126,7 @@ def _scores(job: TuneJob, members: Sequence[Member], end: int) -> Mapping[int, f
 
 
 async def _train(job: TuneJob, member: Member, end: int) -> None:
-    """Train a member so many steps in all; one that cannot go on is out."""
+    """Train a member up to step `end`; a member whose training fails is out."""
     try:
         await run_train(_job(job, member, end))
     except RunFailedError as e:
@@ -138,7 +139,7 @@ def _job(job: TuneJob, member: Member, end: int) -> TrainJob:
 
 
 def _origin(job: TuneJob, member: Member) -> Origin | None:
-    """Return the checkpoint that a member has taken over last."""
+    """Return the checkpoint that a member took over last."""
     if member.source is None:
         return None
     number, step = member.source

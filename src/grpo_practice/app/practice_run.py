@@ -1,4 +1,4 @@
-"""A practice run from its configuration: data, plan, models, the loop, evaluations on the way."""
+"""A practice run from its configuration: data, plan, models, the loop, and its evaluations."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -66,7 +66,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 @dataclass(frozen=True, slots=True)
 class PracticeJob:
-    """A practice run with all that it names looked up and checked, ready to run."""
+    """A practice run that is ready to run: everything it names has been found and checked."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
@@ -81,13 +81,13 @@ class PracticeJob:
     selects: EvalJob | None = None
     """Evaluation that chooses the best step; None unless `select_dataset` is set."""
     start_name: str = ""
-    """Option that named its start, as typed."""
+    """Option that named the start library, as typed."""
     pilot: int | None = None
-    """Most groups of the next step to play now; then nothing is closed."""
+    """Maximum number of groups of the next step to play now, in a pilot, which closes no step."""
 
     @property
     def config(self) -> PracticeConfig:
-        """The run's configuration."""
+        """Configuration of the run."""
         return self.loaded.config
 
     def start_named(self) -> AbstractContextManager[None]:
@@ -96,11 +96,11 @@ class PracticeJob:
 
 
 def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
-    """Return the job; nothing is paid and no run is recorded yet.
+    """Return the job; nothing has been paid for or recorded yet.
 
     Raises:
         ConfigError: The configuration, the agent, the verify function or a prompt cannot be used.
-        DataError: A dataset is missing, or a gold cannot be scored.
+        DataError: A dataset is missing, or a gold answer cannot be scored.
     """
     objects = python_objects(request.agent, request.verify)
     loaded = practice_config(session.store, request, objects)
@@ -116,7 +116,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     if notice:
         session.notice(notice)
     check_models(config)
-    if start is None:  # a run that began with a library goes on without naming it again
+    if start is None:  # resuming a run needs no mention of the library it began with
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
@@ -141,12 +141,12 @@ def _on_the_way(
     limit: int | None = None,
     purpose: Purpose = "test",
 ) -> EvalJob:
-    """Return the evaluation of libraries on a dataset; each library gives it a name of its own."""
+    """Return the evaluation of libraries on a dataset; each library gives it another name."""
     config = job.config
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
     loaded = job.loaded.as_evaluation(evaluation)
-    # The flags are the practice run's: its evaluations would be restarted, and paid, as well.
+    # The flags apply to the practice run only; its evaluations would be restarted and paid again.
     session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id), purpose=purpose, parent_run=config.exp_id)
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
@@ -156,8 +156,8 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
     """Complete the run, as far as the endpoint allows, and return its report.
 
     Raises:
-        FingerprintError: The run was made under another configuration.
-        EndpointRefusedError: The endpoint refuses us.
+        FingerprintError: The run was begun under another configuration.
+        EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a step failed.
     """
     try:
@@ -173,7 +173,7 @@ async def pilot_practice(job: PracticeJob, groups: int) -> None:
 
 
 class NotLearntError(RunFailedError):
-    """A merge failed, or nothing was learnt from any group; the run is no success on record."""
+    """Raised if a merge failed or no group taught anything; the run is then recorded as failed."""
 
     def __init__(self, report: PracticeReport) -> None:
         super().__init__("; ".join(report.why_failed))
@@ -199,7 +199,7 @@ async def _run(job: PracticeJob) -> PracticeReport:
                 exp_id=job.config.exp_id,
                 simulated=spec.simulated,
             )
-            # Raised inside the block, so that the invocation is on record as one that failed.
+            # Raise inside the block, so that the invocation is recorded as failed.
             if report.why_failed:
                 raise NotLearntError(report)
     return report
@@ -225,10 +225,10 @@ def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
 def planned(
     job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """Return the steps it should have, and notices; of the samples it was started with.
+    """Return the steps that the run should have, made from its original samples, and notices.
 
     Raises:
-        FingerprintError: A sample is missing, or fewer epochs are asked for than planned.
+        FingerprintError: A sample is missing, or fewer epochs are requested than planned.
         ConfigError: There is no step to play, or a stored prompt cannot be used.
     """
     store = job.session.store
@@ -243,7 +243,7 @@ def planned(
             [Change("practice.epochs", epochs, settings.epochs)],
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
-    # The samples of its start: rows that the dataset has gained since change no plan.
+    # Plan with the samples of the run's start; rows added to the dataset since do not count.
     if branch.dataset_id != job.dataset.id:
         planned_of = store.read(datasets.by_id, branch.dataset_id)
         ids, _ = scorable(store, planned_of, job.verify, settings)
@@ -261,7 +261,7 @@ def planned(
             hint="make the batch smaller, or drop_last false",
         )
     changed = diff({METHOD_KEY: branch.identity.get(METHOD_KEY)}, {METHOD_KEY: METHOD})
-    # A run that is complete is only read, whichever version merged it.
+    # A complete run is only read, so its method does not matter.
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
             f"{branch.run} was begun by another version, which merges in another way",
@@ -270,7 +270,7 @@ def planned(
             " afresh",
         )
     if len(plan) > sum(row.closed for row in rows):
-        prompts_from(branch.prompts, branch.run)  # before anything is begun, opened or asked
+        prompts_from(branch.prompts, branch.run)  # raise before anything is begun or sent
     return plan, notices
 
 
@@ -279,7 +279,8 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
     left = any(not row.closed for row in rows)
     config, settings = job.config, job.config.practice
     agent = config.evaluation.agent
-    # Of a finished run an evaluation may be left, which says it; tools are started here, though.
+    # In a finished run, only evaluations may be left, and they make the announcements themselves.
+    # Toolkits and programs, however, are started below in any case.
     if left or agent.toolkits or agent.type != "simple":
         session.announce()
     connections = Connections(
@@ -334,7 +335,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
 
 
 def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
-    """Return the guard of the answers of the whole dataset that the run was started with."""
+    """Return the guard for the answers of the whole dataset that the run was started with."""
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
     texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
     answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
@@ -349,7 +350,7 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
 
 
 def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> AfterStep:
-    """Return what evaluates the library that a step made, where the configuration asks for it."""
+    """Return a function that evaluates a step's library, if the configuration requests it."""
     settings = job.config.practice
     tested, candidates = due(settings, rows), chosen_among(settings, rows)
 
@@ -357,7 +358,7 @@ def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> Af
         if job.tests is not None and plan.step in tested:
             await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
-            # The start library, too: where practice did harm, it is the best one.
+            # Include the start library: if practice did harm, it is the best one.
             if plan.step == 0:
                 await evaluate_library(job.selects, branch.library, None)
             if plan.step in candidates:
@@ -367,7 +368,7 @@ def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> Af
 
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
-    """Return True if libraries are evaluated, and the agent without one was not yet."""
+    """Return whether the agent without a library still has to be evaluated, as a baseline."""
     today = replace(branch, tests=job.spec.tests)
     exp_id = job.config.exp_id
     return bool(job.tests) and not is_measured_without(job.session.store, today, exp_id)

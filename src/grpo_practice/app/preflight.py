@@ -1,4 +1,4 @@
-"""Checks before anything is paid: caps, models, datasets, files, golds."""
+"""Checks before anything is paid for: caps, models, datasets, files, gold answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,9 +31,9 @@ from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of, unusable_gol
 from grpo_practice.verify.verifier import Verifier
 
 LOST = "dataset samples"
-"""Key of a diff that says samples are missing."""
+"""Key of a diff that reports missing samples."""
 TRIED = 5
-"""Most golds on which the user's verify function is tried before a run begins."""
+"""Maximum number of gold answers on which to try the user's verify function before a run begins."""
 
 
 def session_of(
@@ -43,15 +43,15 @@ def session_of(
     *names: str,
     beside: Sequence[RunConfig] = (),
 ) -> Session:
-    """Return the session of these runs: with caps and a restart; the notices are given.
+    """Return the session of these runs, with caps and restart set; emit the notices.
 
-    `beside` are other configurations whose models are asked under the same caps.
+    `beside` holds other configurations whose models are called under the same caps.
 
     Raises:
         ConfigError: Money is capped, and a model has no price.
     """
     session = replace(session, announcements=loaded.announcements)
-    if session.only_looks:
+    if session.only_looks:  # a forecast sends nothing, so nothing else would announce
         session.announce()
     give_notices(session, loaded)
     config, restart_step = loaded.config, request.restart_step
@@ -62,7 +62,7 @@ def session_of(
 
 
 def give_notices(session: Session, loaded: Loaded[PracticeConfig] | Loaded[EvalConfig]) -> None:
-    """Tell a person what is odd in a configuration."""
+    """Emit the notices about a configuration."""
     for text in [*loaded.notices, *(loaded.ignored if session.verbose else [])]:
         session.notice(text)
 
@@ -70,7 +70,7 @@ def give_notices(session: Session, loaded: Loaded[PracticeConfig] | Loaded[EvalC
 def verify_function(
     session: Session, own: VerifyFunction | None, spec: VerifySpec, folder: Path
 ) -> VerifyFunction:
-    """Return the function that scores: the one from Python, else the configured one."""
+    """Return the function that scores answers: from Python, or else the configured one."""
     load = not session.only_looks
     verify = own or resolve(spec.name, spec.params, spec.timeout_s, folder, load=load)
     if verify.note:
@@ -82,12 +82,12 @@ def verify_function(
 async def try_verify(
     session: Session, spec: RunSpec, verify: VerifyFunction, dataset: DatasetRow
 ) -> None:
-    """Try the user's verify function on golds of the dataset, unless the run began with it.
+    """Try the user's verify function on gold answers, unless the run began with this function.
 
-    Give a notice if it scores no gold as right.
+    A notice is emitted if it scores no gold answer as right.
 
     Raises:
-        ConfigError: The function raises for every gold, or its workers cannot start.
+        ConfigError: The function raises for every gold answer, or its workers cannot start.
     """
     if verify.built_in is not None or verify.is_judge or _is_known(session.store, spec):
         return
@@ -112,7 +112,7 @@ def _is_known(store: Store, spec: RunSpec) -> bool:
 
 
 def check_models(config: RunConfig) -> None:
-    """Raise ConfigError unless each model can be asked, as far as settings tell."""
+    """Raise ConfigError if the settings of a model make requests to it impossible."""
     for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 
@@ -120,12 +120,12 @@ def check_models(config: RunConfig) -> None:
 def dataset_of(
     session: Session, name: str, base_dir: Path, fields: Mapping[str, str] | None = None
 ) -> DatasetRow:
-    """Return the dataset of this name, or of this file, which is stored then.
+    """Return the dataset with this name, or the dataset of this file, which is stored first.
 
-    Notices tell what is odd in a file: missing or doubled answers.
+    Notices report oddities of a file, such as missing or repeated answers.
 
     Raises:
-        DataError: There is none, or the file cannot be read as one.
+        DataError: The dataset does not exist, or the file cannot be read as one.
     """
     if not is_data_file(name):
         return session.store.read(datasets.get, name)
@@ -134,12 +134,12 @@ def dataset_of(
         for note in stage_file(staged, path, mapping=fields or {}).notes:
             session.notice(f"{path.name}: {note}")
         content = list_digest(staged.hashes()).hex()[:8]
-        name = f"{path.stem}-{content}"  # never an uploaded name; other content is another dataset
+        name = f"{path.stem}-{content}"  # differs for other contents
         return session.store.add_dataset(name, staged, origin=str(path), replace=True)[0]
 
 
 def eval_dataset(session: Session, data: EvalData, base_dir: Path) -> DatasetRow:
-    """Return the dataset that an evaluation asks; raise DataError where there is none."""
+    """Return the dataset of an evaluation; raise DataError if there is no such dataset."""
     if data.dataset is None:
         raise DataError(
             "there is no dataset to evaluate on", hint="name one: --dataset D, or data.dataset"
@@ -157,7 +157,7 @@ def unscorable(
     first: int = 0,
     end: int | None = None,
 ) -> dict[int, str]:
-    """Return why samples from position `first` up to `end` cannot be scored, by position."""
+    """Return the reasons why samples from `first` up to `end` cannot be scored, by position."""
     golds = store.each(datasets.golds, dataset.id, first=first, end=end)
     reasons = ((at, check_gold(verify, gold)) for at, gold in enumerate(golds, first))
     return {at: why for at, why in reasons if why}
@@ -172,10 +172,10 @@ def unscorable_notice(
     asked: int,
     max_share: float,
 ) -> str:
-    """Return a sentence that names questions which cannot be scored; see `unusable_golds`.
+    """Return a sentence that names questions that cannot be scored; see `unusable_golds`.
 
     Raises:
-        DataError: They are more than `max_share` of those that are asked.
+        DataError: Their share of the questions exceeds `max_share`.
     """
     found = unusable_golds(
         verify.name, dataset.name, reasons, n=n, asked=asked, max_share=max_share
@@ -191,7 +191,7 @@ def scorable(
     """Return the samples that can be scored, and a notice that names the others, if any.
 
     Raises:
-        DataError: The others are more than `max_failed_share`.
+        DataError: The share of the others exceeds `max_failed_share`.
     """
     most = settings.rollout_data_truncate
     ids = store.read(datasets.sample_ids, dataset.id, most=most)
@@ -204,9 +204,9 @@ def scorable(
 
 
 def check_texts(texts: Mapping[str, str | None]) -> None:
-    """Raise ConfigError if one of these texts, which are stored with the run, holds a secret.
+    """Raise ConfigError if one of these texts, which are stored with the run, contains a secret.
 
-    The message names the text and not the secret.
+    The message names the text but does not quote the secret.
     """
     for name, text in texts.items():
         if text and redactor.holds(text):
@@ -217,7 +217,7 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
 
 
 def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> list[str]:
-    """Return notices about a dataset that changed since the branch was planned.
+    """Return notices about a dataset that changed after the branch was planned.
 
     Raises:
         FingerprintError: A sample of the plan is no longer in the dataset.

@@ -1,4 +1,4 @@
-"""The address at which programs of the user's ask their model: opened, shared, and looked at."""
+"""The address of the model endpoint for the user's programs: opened, shared, and checked."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ from grpo_practice.errors import ConfigError
 
 @dataclass(slots=True)
 class _Shared:
-    """A proxy of a fixed port, while anybody uses it."""
+    """A proxy on a fixed port, kept open while it has users."""
 
     proxy: Proxy | None = None
     users: int = 0
@@ -31,16 +31,17 @@ _shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
 
 @asynccontextmanager
 async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
-    """Open the address for the block. Agents of one evaluation share that of a fixed port.
+    """Open the address for the block; agents of one evaluation share an address with a fixed port.
 
     Raises:
-        ConfigError: The certificate is of no use, or the address cannot be listened at.
+        ConfigError: The certificate cannot be used, or the program cannot listen at the address.
     """
     if not config.port:
         async with _served(config, folder) as proxy:
             yield proxy
         return
     key = (asyncio.get_running_loop(), config, folder)
+    # Several evaluations may run at once, but only one server can listen on a fixed port.
     shared = _shared.setdefault(key, _Shared())
     shared.users += 1
     try:
@@ -76,14 +77,14 @@ async def _served(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
 
 @contextmanager
 def looked_at(proxy: Proxy) -> Iterator[tuple[Invitation, str]]:
-    """Give an address of no rollout for the block, and the model that is found there."""
+    """Yield an address that belongs to no rollout, and the name of the model offered there."""
     model = f"reached-{secrets.token_hex(4)}"
     with proxy.address(Guest(model, _nothing)) as invited:
         yield invited, model
 
 
 async def seconds_to(proxy: Proxy) -> float:
-    """Return the seconds of a request to the address from here; raise AgentError if it fails."""
+    """Return the seconds of a request from here to the address; raise AgentError if it fails."""
     with looked_at(proxy) as (invited, model):
         return await asyncio.to_thread(reach.look, invited.base_url, invited.token, model)
 

@@ -1,4 +1,4 @@
-"""`experiences prune`: a library without what is likely to do harm, or is worth least."""
+"""`experiences prune`: a library without experiences that probably do harm or are worth least."""
 
 from shlex import quote
 
@@ -23,11 +23,11 @@ from grpo_practice.types import Edit, Experience, Library, Operation
 def prune(
     store: Store, ref: str | None, step: str = "last", max_tokens: int | None = None
 ) -> PruneReport:
-    """Store a library without the experiences that are likely to do harm; see `Workspace.prune`.
+    """Store a library without the experiences that probably do harm; see `Workspace.prune`.
 
     Raises:
-        ConfigError: There is no such library, its experiences are not measured, or none of them
-            fits into so many tokens.
+        ConfigError: The library does not exist, the effects of its experiences were not measured,
+            or no experience fits into `max_tokens`.
     """
     found = library_of(store, ref, step)
     measured = _measured(store, found)
@@ -55,7 +55,7 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
     """Return the effects of the library's experiences.
 
     Raises:
-        ConfigError: They are not measured, or by too few questions to say anything.
+        ConfigError: The effects were not measured, or on too few questions.
     """
     name = store.read(evaluations.measurement_of, found.run, library_sha(found.library))
     library = f"L{found.library.id}"
@@ -85,12 +85,12 @@ def _check_room(library: Library, max_tokens: int) -> None:
 
 
 def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEffect]:
-    """Return those that are together worth most, of those that fit; all where all do."""
+    """Return the subset of highest total worth that fits; everything if everything fits."""
     library = Library(tuple(one.experience for one in stay))
     if not stay or library_tokens(library) <= max_tokens:
         return stay
     sizes = [_size(one.experience) for one in stay]
-    # The heading, and the line break that the last entry has not.
+    # The heading, minus the line break that the last entry lacks.
     rest = len(render_library(library).encode()) - sum(sizes)
     room = CHARS_PER_TOKEN * max_tokens - rest
     places = best_within([one.expected or 0.0 for one in stay], sizes, room)
@@ -98,7 +98,7 @@ def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEff
 
 
 def _size(experience: Experience) -> int:
-    """Return the bytes of an experience's line, with its line break."""
+    """Return the number of bytes of an experience's line, with its line break."""
     return len(experience_lines(Library((experience,))).encode()) + 1
 
 

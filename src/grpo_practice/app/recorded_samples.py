@@ -1,4 +1,4 @@
-"""The conversations of a recorded run, as samples to practise on."""
+"""The conversations of a recorded run, as samples for practice."""
 
 from shlex import quote
 from typing import Any
@@ -17,13 +17,13 @@ from grpo_practice.types import Sample
 def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> ReadNotes:
     """Add one sample for each conversation of a recorded run, in the order they began.
 
-    The question is the text of its first user message; there is no answer, since nobody knows a
-    right one. The whole conversation and its last reply are in the sample's meta. With `dedup`,
-    only the first of several with the same question, spaces folded, is kept.
+    The question is the text of the first user message. There is no answer, because the right one is
+    unknown. The sample's meta contains the whole conversation and its last reply. With `dedup`,
+    only the first of several equal questions is kept, ignoring differences in spaces.
 
     Raises:
-        ConfigError: It is no recorded run.
-        DataError: There is no question in it.
+        ConfigError: The run is not a recorded run.
+        DataError: The run contains no question.
     """
     row = store.read(runs.get, run)
     if row.kind != "recorded" or row.head_branch is None:
@@ -63,7 +63,7 @@ def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
 
 
 def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
-    """Return the conversation as a sample; None when no user says anything in it."""
+    """Return the conversation as a sample; None if it contains no text by the user."""
     messages = agent.theirs(talk.messages)
     texts = (_text(m) for m in messages if m.get("role") == "user")
     question = next((text for text in texts if text.strip()), None)

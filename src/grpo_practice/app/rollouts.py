@@ -1,4 +1,4 @@
-"""The rollouts of a stored run: a list of them, or each read back whole, one after the other."""
+"""The rollouts of a stored run: as a list, or with transcripts, read one at a time."""
 
 import shlex
 from collections.abc import Iterator
@@ -22,12 +22,14 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 
 SEARCHED = 2_000
-"""Rollouts that are looked through for questions that were played, where one was not."""
+"""Maximum number of rollouts to search for played questions, if the requested one was not
+played.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Rollouts of a run that a person asks for."""
+    """Selection of rollouts of a run, as requested by a person."""
 
     run: str
     """`RUN[@BRANCH][:STEP]`."""
@@ -35,15 +37,15 @@ class Choice:
     question: int | None = None
     """Number of the question in the run's dataset, counted from 1."""
     failed: bool = False
-    """True for those with a reward below 1, or none."""
+    """Whether to select only rollouts without a reward or with a reward below 1."""
     flipped: bool = False
-    """True for those of questions that were right in one play and wrong in the other."""
+    """Whether to select only questions that were right in one play and wrong in the other."""
     against: str | None = None
-    """Run that flips are compared with; None: the one that `_baseline` finds."""
+    """Run to compare with, for flips; None selects the run found by `_baseline`."""
 
     @property
     def filters(self) -> str:
-        """The options that choose, as they are typed."""
+        """The selecting options, as typed."""
         parts = [f"--question {self.question}"] if self.question is not None else []
         parts += ["--failed"] if self.failed else []
         parts += ["--flipped"] if self.flipped and self.against is None else []
@@ -53,18 +55,18 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A choice as it was looked up."""
+    """A selection, resolved against the database."""
 
     run: RunRow
     branch: Branch
     wanted: Wanted
     flips: dict[int, Flip] | None = None
     compared: str | None = None
-    """Play that flips are compared with."""
+    """Name of the play that flips are compared with."""
 
 
 def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
-    """Return the list of the first rollouts that are asked for; no body of one is read."""
+    """Return the list of the first selected rollouts, without reading transcripts."""
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
     rows = store.read(rollout_list.list_rollouts, branch, wanted, most)
@@ -86,9 +88,9 @@ def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
 
 
 def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsReport:
-    """Return the rollouts of the first groups that are asked for, with all that was said.
+    """Return the rollouts of the first selected groups with their complete transcripts.
 
-    Raises: as `rollouts_of` does.
+    Raises: The same errors as `rollouts_of`.
     """
     listed = rollout_report(store, choice, 1)
     shown = [*rollouts_of(store, choice, most)]
@@ -101,11 +103,11 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
 def rollouts_of(
     store: Store, choice: Choice | str, most: int | None = None
 ) -> Iterator[RolloutReport]:
-    """Yield the rollouts of a run, step by step, by group and attempt; a name alone is all of it.
+    """Yield the rollouts of a run by step, group and attempt; a name alone selects all.
 
     Raises:
-        ConfigError: There is no such run, or no more.
-        StoreError: It is deleted at this moment.
+        ConfigError: The run does not exist, or no longer exists.
+        StoreError: The run was deleted while it was read.
     """
     choice = Choice(choice) if isinstance(choice, str) else choice
     found = _find(store, choice)
@@ -117,7 +119,7 @@ def rollouts_of(
 
 
 class RolloutReader:
-    """Rollouts of a branch's line, each read back whole."""
+    """Reader of the complete rollouts on a branch's line."""
 
     def __init__(self, store: Store, branch: Branch) -> None:
         self._store, self._branch = store, branch
@@ -125,10 +127,10 @@ class RolloutReader:
         self._numbers: tuple[int, dict[int, int]] | None = None
 
     def group(self, step: int, slot: int, attempt: int | None = None) -> list[RolloutReport]:
-        """Return the rollouts of a group, or one of them, as far as they are stored.
+        """Return the stored rollouts of a group, or only one attempt.
 
         Raises:
-            StoreError: The run is deleted at this moment.
+            StoreError: The run was deleted while it was read.
         """
         row = self._planned(step)
         if row is None or not 0 <= slot < len(row.plan.slots):
@@ -138,7 +140,7 @@ class RolloutReader:
             rollouts.stored, self._branch, row, transcripts=True, slot=slot, attempt=attempt
         )
         systems = read(rollouts.system_prompts, row, slot)
-        # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
+        # Check after reading: a run deleted in between looks like one without rollouts.
         read(runs.get, self._branch.run)
         sample, planned = row.plan.slots[slot]
         return [
@@ -155,13 +157,13 @@ class RolloutReader:
         ]
 
     def _planned(self, step: int) -> StepRow | None:
-        """Return a step as it is planned; the one last asked for is kept."""
+        """Return a step's plan; the most recent one is cached."""
         if self._step is None or self._step.plan.step != step:
             self._step = self._store.read(steps.one_on_line, self._branch, step)
         return self._step
 
     def _number(self, row: StepRow, sample: int) -> int | None:
-        """Return the number of a step's question; those of the step last asked for are kept."""
+        """Return the number of a question; the numbers of the most recent step are cached."""
         if self._numbers is None or self._numbers[0] != row.plan.step:
             asked = {one for one, _ in row.plan.slots}
             known = self._store.read(rollout_list.numbers, row.branch_id, asked)
@@ -172,12 +174,12 @@ class RolloutReader:
 def played_run(
     store: Store, ref: str, step: int | None = None
 ) -> tuple[RunRow, Branch, int | None]:
-    """Return the run that `RUN[@BRANCH][:STEP]` names, its branch, and the only step, if any.
+    """Return the run of a reference `RUN[@BRANCH][:STEP]`, its branch, and the only step, if any.
 
-    `step`: the step where the reference names none.
+    `step` applies if the reference names no step.
 
     Raises:
-        ConfigError: There is no such run, branch or step, or such a run has no rollouts.
+        ConfigError: The run, branch or step does not exist, or the run has no rollouts.
     """
     run, branch, named = run_and_step(store, ref)
     if run.kind == "recorded":
@@ -220,10 +222,10 @@ def _sample(store: Store, branch: Branch, number: int) -> int:
 def _flips(
     store: Store, run: RunRow, branch: Branch, against: str | None
 ) -> tuple[dict[int, Flip], str]:
-    """Return sample → how its verdict changed, and with what it is compared.
+    """Return sample → change of its verdict, and the name of the play compared with.
 
     Raises:
-        ConfigError: There is no run to compare it with, or no question in common.
+        ConfigError: There is no run to compare with, or the runs share no question.
     """
     now = store.read(rollout_list.question_means, branch)
     if against is None and run.learns:
@@ -247,11 +249,11 @@ def _turned(pairs: dict[int, Flip]) -> dict[int, Flip]:
 def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, Branch]:
     """Return the run to compare with.
 
-    Unless one is named, it is the evaluation whose rollouts this one scores again, or that of the
-    agent without experiences.
+    Unless one is named, this is the evaluation whose rollouts were rejudged, or else the evaluation
+    of the agent without experiences.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: There is no such run.
     """
     if against is not None:
         other, branch, step = run_and_step(store, against)

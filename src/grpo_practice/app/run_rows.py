@@ -11,16 +11,17 @@ from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.store.queries.pages import FIRST
 
 PAGE = 100
-"""Rollouts that are in memory at once: a single answer may be megabytes."""
+"""Number of rollouts in memory at a time, since a single answer may take megabytes."""
 
 
 def run_rows(store: Store, ref: str) -> Iterator[ExportRow]:
     """Yield the rollouts of `RUN[@BRANCH][:STEP]`, by step, group and attempt.
 
-    No read goes on between two pages: that would keep a running practice's log from shrinking.
+    No read transaction stays open between pages, since it would keep the write-ahead log of a
+    running practice from shrinking.
 
     Raises:
-        ConfigError: There is no such run or step, or nothing was played in it yet.
+        ConfigError: The run or step does not exist, or none of its rollouts has been played yet.
     """
     run, branch, step = played_run(store, ref)
     numbers = store.read(export_rows.question_numbers, branch)
@@ -30,7 +31,7 @@ def run_rows(store: Store, ref: str) -> Iterator[ExportRow]:
     ):
         yield from page
         place = page[-1].place
-    # After the read: of a run that is deleted meanwhile it finds nothing, and no error.
+    # Check after reading: a run deleted in between looks like one without rollouts.
     store.read(runs.get, run.name)
     if place == FIRST:
         raise ConfigError(

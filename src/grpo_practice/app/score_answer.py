@@ -1,4 +1,4 @@
-"""One answer scored by itself, outside of any run."""
+"""Scoring of a single answer, outside of any run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -29,10 +29,10 @@ async def score_answer(
     env: Mapping[str, str] | None = None,
     on_event: Emit = silent,
 ) -> ScoredAnswer:
-    """Score one response with a verify function: a built-in, or FILE.py:FUNC of the current folder.
+    """Score one response with a built-in verify function, or FILE.py:FUNC in the current folder.
 
-    A function that asks a judge asks the model of JUDGE_LLM_* or UTU_LLM_*. Without an `env`, these
-    are looked up among the process's variables, and those of `.env`.
+    A function with a judge calls the model of JUDGE_LLM_* or UTU_LLM_*. Without `env`, these
+    variables are looked up in the process's environment and in `.env`.
 
     Raises:
         ConfigError: The function, its parameters, the answer or the judge cannot be used.
@@ -45,7 +45,7 @@ async def score_answer(
     if resolved.is_judge:
         loaded = _judge(known(env))
         judge = loaded.config.judge
-        asked = host_of(judge.model_provider.base_url)  # nobody plays here
+        asked = host_of(judge.model_provider.base_url)  # only the judge is called
         routes = [route for route in loaded.routes if route.to == asked]
         for text in [*sentences(routes), *loaded.notices]:
             tee(on_event)(Notice(text))
@@ -62,7 +62,7 @@ async def score_answer(
 
 
 def _judge(env: Environment) -> Loaded[EvalConfig]:
-    """Return an evaluation whose config names no judge, with the model that judges then."""
+    """Return an evaluation with the judge that applies if the config names no judge itself."""
     overrides = ["exp_id=verify", "verify=judge", "data.dataset=none"]
     if not env.get("UTU_LLM_MODEL"):  # nobody plays here, so it need not be named
         overrides.append("agent.model.model_provider.model=sim")
@@ -75,7 +75,7 @@ def _judge(env: Environment) -> Loaded[EvalConfig]:
 
 
 class _NoLedger:
-    """A `Ledger` for calls outside of any run: nothing is kept."""
+    """A `Ledger` for calls outside of any run, which stores nothing."""
 
     async def get(self, address: Address, request_hash: bytes, nth: int) -> Reply | None:
         return None

@@ -1,4 +1,4 @@
-"""`serve`: an agent's file becomes an endpoint, and its traffic a recorded run."""
+"""`serve`: turns an agent file into an endpoint, and its traffic into a recorded run."""
 
 import asyncio
 import gc
@@ -41,12 +41,12 @@ from grpo_practice.text import LOOPBACK, is_loopback
 from grpo_practice.types import Library
 
 CONNECTIONS = 512
-"""Most requests under way to the model at once; others wait for their turn."""
+"""Maximum number of requests in flight to the model; further requests wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """An agent, ready to be served."""
+    """An agent that is ready to be served."""
 
     agent: ServedAgent
     config: AgentConfig
@@ -56,11 +56,11 @@ class Prepared:
     config_text: str
     simulated: bool
     notices: list[str]
-    """Sentences that a person should read."""
+    """Notices for the user."""
 
     @property
     def passing_on_to(self) -> str:
-        """Place of the model, for people."""
+        """Address of the model, for display."""
         url = self.endpoint.base_url
         return "the simulated endpoint in this program" if url == SIM_URL else shown_url(url)
 
@@ -78,16 +78,16 @@ class Served(Report):
     url: str
     prepared: Prepared
     counts: Counts
-    """Totals of what has passed so far."""
+    """Totals of the requests so far."""
     recorder: Recorder | None
-    """Recorder of what passes; None where nothing is kept."""
+    """Recorder of requests and replies; None without recording."""
     run: str | None
-    """Run that is recorded."""
+    """Name of the recorded run."""
 
     @property
     @override
     def exit_code(self) -> None:
-        """None: the document is printed before the command ends."""
+        """None, because the document is printed before the command ends."""
 
 
 async def serve_agent(
@@ -101,10 +101,10 @@ async def serve_agent(
 ) -> None:
     """Serve the agent in a file until this call is cancelled; see `Workspace.serve_async`.
 
-    `record`: database, run and command to keep all that passes under.
+    `record` contains the database, run and command under which to store all traffic.
 
     Raises:
-        ConfigError: As `prepare`, `recording` and `serve` do.
+        ConfigError: See `prepare`, `recording` and `serve`.
     """
 
     def notice(text: str) -> None:
@@ -127,12 +127,12 @@ async def serve_agent(
 
 
 def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
-    """Return the agent in a file, as `eval --agent` reads it, or in a mapping.
+    """Return the agent in a file, parsed as for `eval --agent`, or in a mapping.
 
     Raises:
-        ConfigError: It cannot be used; the message names each wrong key with file and line.
+        ConfigError: The agent cannot be used; the message names each wrong key with file and line.
     """
-    no_data = ["data.dataset=none", "verify=exact"]  # an agent alone is asked no questions
+    no_data = ["data.dataset=none", "verify=exact"]  # required by the loader, not used
     if isinstance(agent, Path):
         loaded = load_eval(None, no_data, env, agent=agent)
     else:
@@ -179,14 +179,14 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled; port 0 takes any free one.
+    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled; port 0 picks a free one.
 
-    Then what is under way is cut, and all that passed is recorded. `on_ready` is called with the
-    port and what is counted, once requests are being answered.
+    Cancelling aborts requests in flight; all traffic so far is recorded. `on_ready` is called with
+    the port and the counters as soon as requests are answered.
 
     Raises:
-        ConfigError: The port cannot be listened on, the network settings cannot be used, or the
-            model's own address is this one.
+        ConfigError: The port or the network settings cannot be used, or the model's address is the
+            served address itself.
     """
     async with _service(prepared, recorder, notice) as service:
         app = service.application(
@@ -195,7 +195,7 @@ async def serve(
         try:
             async with listening(app, port) as bound:
                 _not_itself(prepared.endpoint, bound)
-                gc.freeze()  # what is imported stays: looking through it again stalls the loop
+                gc.freeze()  # collecting all imported objects again would stall the loop
                 on_ready(bound, service.counts)
                 try:
                     await asyncio.Event().wait()
@@ -241,11 +241,11 @@ async def _service(
 def recording(
     store: Store, run: str, prepared: Prepared, command: str, notice: Callable[[str], None]
 ) -> Iterator[Recorder]:
-    """Open a recorder that keeps what it is told of as this run, which is locked meanwhile.
+    """Open a recorder that stores traffic as this run, which stays locked for the block.
 
     Raises:
-        ConfigError: The name cannot be used, or is that of a run of another kind or agent.
-        LockedError: Another process records into it.
+        ConfigError: The name cannot be used, or belongs to a run of another kind or agent.
+        LockedError: Another process is recording into the run.
     """
     check_name(run, "a run")
     spec = RecordedSpec(

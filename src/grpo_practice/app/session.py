@@ -1,4 +1,4 @@
-"""One invocation on a database, and a run of it that is open."""
+"""A session (one invocation on a database), and runs that are open in it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -30,12 +30,12 @@ from grpo_practice.types import PlannedStep, Sample, Verdict
 
 @dataclass(slots=True)
 class StepStop:
-    """Wish that the work ends after the step under way, as a first signal leaves it."""
+    """Request to stop after the current step, made by the first signal."""
 
     signal: int | None = None
 
     def check(self) -> None:
-        """Raise StoppedError where a signal came."""
+        """Raise StoppedError if a signal was received."""
         if self.signal is not None:
             raise StoppedError(self.signal)
 
@@ -47,44 +47,45 @@ class Session:
     store: Store
     emit: Emit
     command: str
-    """Command as typed, or call, without secrets: for the record."""
+    """Command as typed, or Python call, without secrets; stored with the run."""
     verbose: bool = False
-    """Whether notices also say which keys of a config have no effect."""
+    """Whether notices also name config keys without effect."""
     restart_step: int | None = None
     again: bool = False
     admission: Admission = field(default_factory=Admission)
-    """Gate that every request passes, whichever run it is for."""
+    """Gate that every request passes, whichever run it belongs to."""
     announcements: list[str] = field(default_factory=list)
-    """Sentences that are not said yet, and are before the first request; one list for a run and
-    its evaluations."""
+    """Notices to emit before the first request; shared by a run and its evaluations."""
     step_stop: StepStop | None = None
-    """Wish to end after a step, where steps are long and half of one is lost; None ends at once."""
+    """Request to stop after a step, for runs with long steps that cannot be resumed halfway; None
+    stops immediately.
+    """
 
     @property
     def only_looks(self) -> bool:
-        """Whether this is a forecast: nothing that the configuration names may be run."""
+        """Whether this is a forecast, so that no code named by the configuration may be run."""
         return self.store.mode == "foresee"
 
     def notice(self, text: str) -> None:
-        """Tell a person something."""
+        """Emit a notice for the user."""
         self.emit(Notice(text))
 
     def announce(self) -> None:
-        """Tell a person, once, which key goes where; call it before anything is sent or started."""
+        """Emit, once, the notices about keys and hosts; call it before anything is sent or run."""
         while self.announcements:
             self.notice(self.announcements.pop(0))
 
 
 @dataclass(slots=True)
 class Meter:
-    """Counts what one invocation asked for (an event sink)."""
+    """Counts of the requests of one invocation (an event sink)."""
 
     new: int = 0
     replayed: int = 0
     started: float = field(default_factory=monotonic)
 
     def see(self, event: Event) -> None:
-        """Take an event into account."""
+        """Count an event."""
         if isinstance(event, CallFinished):
             if event.replayed:
                 self.replayed += 1
@@ -93,7 +94,7 @@ class Meter:
 
     @property
     def seconds(self) -> float:
-        """Seconds since the meter was made."""
+        """Seconds since the meter was created."""
         return monotonic() - self.started
 
 
@@ -110,17 +111,17 @@ class OpenRun:
     """Steps of the run when it was opened."""
 
     def notice(self, text: str) -> None:
-        """Tell a person something, as an event of this run."""
+        """Emit a notice for the user, as an event of this run."""
         self.emit(Notice(text))
 
     @property
     def invocation(self) -> Invocation:
-        """Totals of this invocation up to now."""
+        """Totals of this invocation so far."""
         return Invocation(self.invocation_id, self.meter.replayed, self.meter.seconds)
 
 
 class PilotOverError(PausedError):
-    """A pilot has played what it was to play; the run is left open."""
+    """Raised when a pilot has finished; the run stays open."""
 
     exit_code = 0
 
@@ -129,7 +130,7 @@ class PilotOverError(PausedError):
 
 
 Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
-"""Planner: branch and the steps it has in; the steps it should have, and notices, out."""
+"""Planner that takes a branch and its steps, and returns the steps it should have, and notices."""
 
 
 @contextmanager
@@ -141,28 +142,28 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
 
 @contextmanager
 def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Iterator[list[OpenRun]]:
-    """Lock the runs, begin each or go on with it, plan it, and record that it is worked on.
+    """Lock the runs, begin or resume each, plan its steps, and record the invocation.
 
-    A plan says which steps the branch should have; it may raise, and then nothing has changed in
-    any of the runs, and may be called twice.
+    The planner returns the steps that the branch should have. If it raises, no run has been
+    changed. The store may call it twice.
 
     Raises:
-        LockedError: Another process works on one of them.
-        FingerprintError: One was started under another identity.
-        GrpoPracticeError: Why the command was to stop, where that ended the block.
+        LockedError: Another process is working on one of the runs.
+        FingerprintError: A run was begun under another identity.
+        GrpoPracticeError: The command was stopped; the error gives the reason.
     """
     store, said = session.store, dict[str, Sequence[str]]()
 
     def planner(plan: Plan) -> Planner:
         def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
-            # By name, not added: the store may call this twice.
+            # Assign by name instead of appending: the store may call this twice.
             planned, said[branch.run] = plan(branch, rows)
             return planned
 
         return steps
 
     with ExitStack() as stack:
-        for spec, _ in wanted:
+        for spec, _ in wanted:  # lock all runs before changing one
             stack.enter_context(store.lock(spec.name))
         for spec, _ in wanted:
             end_dead_invocations(session, spec.name)
@@ -181,9 +182,9 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
 
 
 def foreseen(session: Session, spec: RunSpec, plan: Plan) -> tuple[Branch, list[StepRow]]:
-    """Return the branch and the steps that `open_run` would work on; its notices are given.
+    """Return the branch and steps that `open_run` would work on, and emit its notices.
 
-    Raises: what `open_run` does, but for locks.
+    Raises: The errors of `open_run`, except for locks.
     """
     branch, rows = session.store.foresee(
         spec,
@@ -197,7 +198,7 @@ def foreseen(session: Session, spec: RunSpec, plan: Plan) -> tuple[Branch, list[
 
 
 def end_dead_invocations(session: Session, run: str) -> None:
-    """End the invocations that died with the run open; only for the holder of its lock."""
+    """End invocations that died while the run was open; the caller must hold the run's lock."""
     for who in session.store.close_dead(run):
         session.notice(
             f"the earlier command on {run} ({who}) did not end in order; what it saved is used"
@@ -206,7 +207,7 @@ def end_dead_invocations(session: Session, run: str) -> None:
 
 @contextmanager
 def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[OpenRun]:
-    """Record that the run is worked on, and how that ended."""
+    """Record the work on the run, and how it ended."""
     meter = Meter()
     with session.store.invocation(
         branch, session.command, addresses=spec.addresses
@@ -217,7 +218,7 @@ def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[Open
         except asyncio.CancelledError:
             if session.admission.stopped is None:
                 raise
-            # Inside the invocation's block, so that its row says what stopped it.
+            # Raise inside the invocation's block, so that its row records the reason.
             raise session.admission.stopped from None
         for why, count in ledger.unused.items():
             session.notice(f"{spec.name}: {count} stored answers could not be used: {why}")
@@ -231,9 +232,9 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
     try:
         yield
     except BaseException as e:
-        if isinstance(e, asyncio.CancelledError):  # the caps or a signal say why it was cancelled
+        if isinstance(e, asyncio.CancelledError):  # a cap or a signal is the actual reason
             error = session.admission.stopped or e
-        elif not isinstance(e, PilotOverError):  # a pilot has done all that was asked for
+        elif not isinstance(e, PilotOverError):  # a finished pilot is not a failure
             error = e
         raise
     finally:
@@ -241,7 +242,7 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
 
 
 def to_the_end(session: Session, verify: Verify) -> Verify:
-    """Return the verify function as one that a stop of the command waits for."""
+    """Return a verify function that is allowed to finish when the command is stopped."""
 
     async def scored(sample: Sample, response: str, judge: Chat) -> Verdict:
         with session.admission.finishing():

@@ -1,4 +1,4 @@
-"""The run that a configuration asks for: its name, its identity, and what is stored with it."""
+"""The run that a configuration describes: its name, its identity, and its stored parts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -40,11 +40,11 @@ from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1
-"""Version of the identity; raised when stored runs mean something else than they did."""
+"""Version of the identity; raised if the meaning of stored runs changes."""
 
 
 def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prompt]:
-    """Return the prompts of distillation of a new run; raise ConfigError if one cannot be used."""
+    """Return the distillation prompts of a new run; raise ConfigError if one cannot be used."""
     own = config.practice.prompts_dir
     if own and config.teacher.model_provider.simulated:
         raise ConfigError(
@@ -55,9 +55,9 @@ def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prom
 
 
 def check_templates(config: RunConfig, base_dir: Path) -> None:
-    """Raise ConfigError unless each template that a config names can be used; run nothing."""
+    """Raise ConfigError unless each template in a config can be used; run no user code."""
     verify = config.evaluation.verify
-    if verify.name == "judge":  # no other verify function has a template, and some are programs
+    if verify.name == "judge":  # others have no template, and some would run code
         resolve(verify.name, verify.params, verify.timeout_s, base_dir)
     if config.kind == "practice":
         configured_prompts(config, base_dir)
@@ -71,7 +71,7 @@ def practice_spec(
     prompts: Mapping[str, Prompt],
     start: Library | None,
 ) -> RunSpec:
-    """Return the practice run of this configuration, from this library (None: empty)."""
+    """Return the practice run of this configuration, starting from a library (None: empty)."""
     config = loaded.config
     return RunSpec(
         name=config.exp_id,
@@ -103,7 +103,7 @@ def train_spec(
     dataset: DatasetRow,
     model_sha: bytes,
 ) -> RunSpec:
-    """Return the training run of this configuration, from base weights of this hash."""
+    """Return the training run of this configuration, from base weights with this hash."""
     config = loaded.config
     judges = [config.judge] if config.evaluation.verify.may_ask else []
     return RunSpec(
@@ -128,15 +128,15 @@ def train_spec(
 
 
 def teacher_context(config: PracticeConfig) -> int:
-    """Return how many tokens the teacher takes: as configured, as listed, or as assumed.
+    """Return the teacher's context length in tokens: configured, listed, or assumed.
 
-    A run is bound to this number: what the teacher is shown depends on it.
+    The number is part of a run's identity, because it determines the prompts of the teacher.
     """
     return _context(config)[0]
 
 
 def teacher_context_text(config: PracticeConfig) -> str:
-    """Say how many tokens the teacher takes, and where that is from."""
+    """Return a phrase with the teacher's context length and the source of this number."""
     tokens, origin = _context(config)
     return f"{tokens:,} tokens for a request and its reply ({origin})"
 
@@ -155,12 +155,12 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
 
 NO_LIBRARY = Library()
 DEFAULT_LIMITS = PracticeSettings()
-"""Limits of an evaluation by itself: those that practice has by default."""
+"""Limits of a standalone evaluation: the defaults of practice."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalTarget:
-    """Which evaluation run it is: its full name, and the run it belongs to."""
+    """Target of an evaluation: its full name, and the run it belongs to."""
 
     name: str
     library: Library = NO_LIBRARY
@@ -168,15 +168,15 @@ class EvalTarget:
     parent_run: str | None = None
     parent_step: int | None = None
     source: Branch | None = None
-    """Branch whose rollouts are scored again; None plays its own."""
+    """Branch whose stored rollouts are scored again; None plays new rollouts."""
 
 
 def unless_edited(
     store: Store, file: Path | None, loaded: Loaded[EvalConfig], name: str, library: Library
 ) -> tuple[Loaded[EvalConfig], EvalTarget]:
-    """Return the evaluation of this name, or of another name if its agent's file was edited since.
+    """Return the evaluation of this name, or of another one if its agent's file has changed.
 
-    The other name is `pa@1a2b3c`, with the hash of the agent that the file now describes.
+    The other name is `pa@1a2b3c`, with the hash of the agent in the changed file.
     """
     found = store.read(runs.find, name) if file else None
     if file is None or found is None or found.head_branch is None:
@@ -199,7 +199,7 @@ def eval_spec(
     dataset: DatasetRow,
     target: EvalTarget,
 ) -> RunSpec:
-    """Return the evaluation run of this configuration, the target's library in the agent."""
+    """Return the evaluation run of this configuration, with the target's library in the agent."""
     config = loaded.config
     asked = _weights_asked(target)
     judges = [config.judge] if verify.is_judge else []
@@ -232,10 +232,10 @@ def with_library(spec: RunSpec, name: str, library: Library) -> RunSpec:
 
 
 def _weights_asked(target: EvalTarget) -> dict[str, Any]:
-    """Return the keys of trained weights that are asked; {} for any other model.
+    """Return the identity keys of the evaluated trained weights; {} for any other model.
 
-    Those whose answers are scored again may have been asked in the process that trained them, of
-    which the configuration says nothing.
+    For a rejudge, the source may have been sampled in the training process, which the configuration
+    does not describe.
     """
     source = target.source.identity if target.source else {}
     if WEIGHTS_SHA not in source:
@@ -246,7 +246,7 @@ def _weights_asked(target: EvalTarget) -> dict[str, Any]:
 def _identity(
     config: RunConfig, agent_sha: str | None, verify: VerifyFunction, start: Library
 ) -> dict[str, Any]:
-    """Return what a branch is bound to: the identity keys, and hashes of what a config names."""
+    """Return the identity of a branch: its config keys, and hashes of files and functions."""
     return identity_of(config) | {
         "agent.sha256": agent_sha,
         "verify.sha256": verify.sha.hex(),
@@ -256,7 +256,7 @@ def _identity(
 
 
 def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
-    """Return the verify function as verdicts are filed: with its judge model, if it asks one."""
+    """Return the record under which verdicts are stored, including the judge model, if any."""
     spec = dict(verify.spec)
     if verify.is_judge:
         spec["model"] = model.model_provider.model
@@ -272,5 +272,5 @@ def identity_settings(model: ModelConfig) -> dict[str, Any]:
 
 
 def simulated(*models: ModelConfig) -> bool:
-    """Return whether any of the models is a simulated one; what they touch is labelled so."""
+    """Return whether any of the models is simulated; runs with such a model are labelled."""
     return any(is_sim(model.model_provider.model) for model in models)

@@ -1,4 +1,4 @@
-"""Evaluations of weights on the way of a training run: sampled in its process, stored as runs."""
+"""Evaluations of weights during a training run: sampled in its process, stored as runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,22 +31,22 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 @dataclass(frozen=True, slots=True)
 class WeightsEvaluation:
-    """An evaluation of weights on a dataset, whichever weights they are."""
+    """An evaluation on a dataset that can be applied to any of a run's weights."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
     verify: VerifyFunction
     dataset: DatasetRow
     samples: Sequence[Sample]
-    """Questions that can be scored, in the dataset's order."""
+    """Questions that can be scored, in the order of the dataset."""
     run: str
-    """Training run that the weights are of."""
+    """Training run that produced the weights."""
     chooses: bool = True
-    """Whether weights are chosen by it; its score is no result then."""
+    """Whether it selects weights, so that its score does not count as a result."""
 
     @property
     def sampling(self) -> Sampling:
-        """Way of sampling: the agent's temperature, else that of training."""
+        """Sampling settings; the temperature is the agent's, or else that of training."""
         config = self.loaded.config
         own = config.student.model_settings.temperature
         return Sampling(
@@ -56,12 +56,12 @@ class WeightsEvaluation:
         )
 
     def selection(self, every: int) -> Selection:
-        """Return the questions as the training process asks them."""
+        """Return the questions in the form that the training process needs."""
         prompts = prompts_of(self.loaded.config, [sample.question for sample in self.samples])
         return Selection(prompts, self.sampling, every)
 
     def spec(self, sha: bytes, step: int) -> RunSpec:
-        """Return the run that evaluates weights of this hash, saved after a step."""
+        """Return the run that evaluates the weights with this hash, saved after a step."""
         config = self.loaded.config
         bound = train_identity_of(config)
         sampling = self.sampling
@@ -101,7 +101,7 @@ class WeightsEvaluation:
         )
 
     def is_done(self, sha: bytes, step: int) -> bool:
-        """Return whether these weights have been asked all questions."""
+        """Return whether these weights have answered all questions."""
         run = self.session.store.read(runs.find, self.spec(sha, step).name)
         return run is not None and bool(run.steps) and run.steps_closed == run.steps
 
@@ -113,10 +113,10 @@ def weights_evaluation(
     dataset: str,
     run: str,
 ) -> WeightsEvaluation:
-    """Return the evaluation of a training run's weights on a dataset; nothing is asked yet.
+    """Return the evaluation of a training run's weights on a dataset; nothing is sampled yet.
 
     Raises:
-        DataError: There is no such dataset.
+        DataError: The dataset does not exist.
     """
     data = loaded.config.evaluation.data.model_copy(update={"dataset": dataset})
     row = eval_dataset(session, data, loaded.base_dir)
@@ -134,7 +134,7 @@ async def score_weights(
     sha: bytes,
     step: int,
 ) -> float | None:
-    """Score and store the answers of weights, unless they were before; return the mean reward."""
+    """Score and store the answers of weights, unless already stored; return the mean reward."""
     session, config = evaluation.session, evaluation.loaded.config
     store, spec = session.store, evaluation.spec(sha, step)
     batch, attempts = config.evaluation.batch_size, config.evaluation.pass_k

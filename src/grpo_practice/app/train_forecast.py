@@ -1,4 +1,4 @@
-"""Needs of a training run, from one step that is played, measured and thrown away."""
+"""The needs of a training run, measured on one step that is played and discarded."""
 
 import asyncio
 import tempfile
@@ -21,10 +21,10 @@ from grpo_practice.train.work import Answer
 
 
 async def forecast_of(job: TrainJob) -> TrainingForecast:
-    """Return what is left to do, and what a step of it takes on this machine.
+    """Return the remaining steps, and the time and memory of one step on this machine.
 
     Raises:
-        ConfigError: Several processes were started for it.
+        ConfigError: The command was started in several processes.
     """
     if job.ranks.count > 1:
         raise ConfigError("--dry-run measures one process", hint="start it without torchrun")
@@ -37,7 +37,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         closed = sum(row.closed for row in rows)
     measured = _Measured(settings.group_size)
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
-        # Two steps: what the first one takes to warm up is none of the others' time.
+        # Play two steps and measure the second, because the first one includes warm-up.
         plan = plan_of(job, planned[:2], Path(folder))
         plan = replace(plan, save_every=None, selection=None)
         await asyncio.to_thread(train, plan, job.ranks, measured)
@@ -62,7 +62,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
 
 @dataclass(slots=True)
 class _Measured:
-    """The last step, as it is measured; its rewards are made up, so that nobody is asked."""
+    """Measurements of the last step; rewards are made up, so that no judge is called."""
 
     group_size: int
     begun: float = 0.0
@@ -75,7 +75,7 @@ class _Measured:
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
         self.answers += answers
-        # Half right, half wrong: a group of equal rewards would cost less.
+        # Half right, half wrong: groups with equal rewards may be skipped and cost less.
         return [float(answer.attempt % 2) for answer in answers]
 
     def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:

@@ -1,4 +1,4 @@
-"""A training run with all that it names looked up and checked, before anything is trained."""
+"""A training run that is ready to run: everything it names has been found and checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 @dataclass(frozen=True, slots=True)
 class TrainJob:
-    """A training run with all that it names looked up and checked, ready to run."""
+    """A training run that is ready to run: everything it names has been found and checked."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
@@ -52,24 +52,26 @@ class TrainJob:
     ranks: Ranks
     name: str
     selects: WeightsEvaluation | None = None
-    """Evaluation on the way; None without `eval_every`."""
+    """Evaluation during training; None without `eval_every`."""
     every: int = 0
-    """Steps between these evaluations."""
+    """Number of steps between these evaluations."""
     on_score: Callable[[int, float], bool] | None = None
-    """Told of each of them, step and mean reward; True ends the run there."""
+    """Callback for each of these evaluations, with step and mean reward; True ends the run
+    there.
+    """
     population: str | None = None
-    """Way in which the members of a population are compared; None outside of one."""
+    """Description of how members of a population are compared; None outside of a population."""
     origin: Origin | None = None
-    """Weights of another run that it has taken over."""
+    """Weights of another run that this run has taken over."""
 
     @property
     def config(self) -> PracticeConfig:
-        """The run's configuration."""
+        """Configuration of the run."""
         return self.loaded.config
 
     @property
     def spec(self) -> RunSpec:
-        """The run as it is recorded."""
+        """The run to be recorded."""
         spec = train_spec(self.loaded, self.verify, self.dataset, self.model_sha)
         keys = {POPULATION: self.population, ORIGIN: self.origin and self.origin.text}
         own = {key: value for key, value in keys.items() if value is not None}
@@ -81,14 +83,14 @@ class TrainJob:
 def prepare_train(
     session: Session, request: TrainRequest | TuneRequest, name: str | None = None
 ) -> TrainJob:
-    """Return the job; no weights are loaded and no run is recorded yet.
+    """Return the job; no weights have been loaded and no run has been recorded yet.
 
-    The run has the name given; by default it is that of its experiment.
+    `name` is the name of the run; by default it is derived from the experiment.
 
     Raises:
-        ConfigError: The configuration, the machine, the base model or the verify function cannot
-            be used.
-        DataError: A dataset is missing, or a gold cannot be scored.
+        ConfigError: The configuration, the machine, the base model or the verify function cannot be
+            used.
+        DataError: A dataset is missing, or a gold answer cannot be scored.
     """
     loaded = train_config(session.store, request)
     config, folder = loaded.config, loaded.base_dir
@@ -110,7 +112,7 @@ def prepare_train(
     check_installed()
     check_machine(settings_of(config), ranks.count)
     model = check_training(config, folder, [sample.question for sample in samples])
-    # Minutes of reading for a large model, and a look needs none of it.
+    # Hashing a large model takes minutes, and a forecast does not need the hash.
     sha = b"" if session.only_looks else weights_sha(model)
     session = replace(session, step_stop=StepStop())
     job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
@@ -119,11 +121,11 @@ def prepare_train(
 
 
 def selecting(job: TrainJob, every: int) -> TrainJob:
-    """Return the job with evaluations on `practice.select_dataset` on its way.
+    """Return the job with evaluations on `practice.select_dataset` during training.
 
     Raises:
-        ConfigError: No such dataset is named.
-        DataError: There is none.
+        ConfigError: The configuration names no such dataset.
+        DataError: The dataset does not exist.
     """
     dataset = job.config.practice.select_dataset
     if dataset is None:
@@ -138,10 +140,10 @@ def selecting(job: TrainJob, every: int) -> TrainJob:
 def planned(
     job: TrainJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """Return the steps it should have, and notices; of the samples it was started with.
+    """Return the steps that the run should have, made from its original samples, and notices.
 
     Raises:
-        FingerprintError: A sample is missing, or fewer steps are asked for than planned.
+        FingerprintError: A sample is missing, or fewer steps are requested than planned.
     """
     own = [row.plan for row in rows if row.branch_id == branch.id]
     played = sorted({i for plan in own for i, _ in plan.slots})

@@ -1,4 +1,4 @@
-"""Plan of a training run as its processes get it, and the folder of its checkpoints."""
+"""The plan of a training run for its processes, and the folder of its checkpoints."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 def plan_of(
     job: "TrainJob", planned: Sequence[PlannedStep], folder: Path, start: Start | None = None
 ) -> TrainingPlan:
-    """Return the work of all ranks; checkpoints go into the folder.
+    """Return the work of all ranks; checkpoints are saved below `folder`.
 
-    Steps before the start may have had more or fewer questions: they are passed over, by the
-    number of questions that a step has now.
+    The trainer skips the steps before the start. They are filled with empty questions, in the
+    number that a step has now, because earlier steps may have had more or fewer.
     """
     config, settings = job.config, settings_of(job.config)
     read = partial(job.session.store.read, datasets.samples_of)
@@ -53,6 +53,6 @@ def plan_of(
 
 
 def checkpoints_folder(database: Path, branch: Branch) -> Path:
-    """Return the folder of a branch's checkpoints, beside the database."""
+    """Return the folder of a branch's checkpoints, next to the database."""
     run = branch.run.replace("/", ".")
     return checkpoints_root(database) / run / f"b{branch.id}"

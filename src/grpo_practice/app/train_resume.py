@@ -1,4 +1,4 @@
-"""Resume of a training run: at its last checkpoint that is whole."""
+"""Resuming of a training run at its last intact checkpoint."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,41 +17,41 @@ from grpo_practice.train.weights import weights_sha
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """Step and weights that a command begins with."""
+    """Step and weights with which a command begins."""
 
     session: Session
-    """Session that begins a branch there, where later steps are recorded."""
+    """Session that begins a branch at this step if later steps are already recorded."""
     step: int = 0
-    """First step that it plays."""
+    """First step to play."""
     folder: Path | None = None
-    """Checkpoint that it goes on from; None starts from the base model."""
+    """Checkpoint to continue from; None starts from the base model."""
     saved: CheckpointRow | None = None
     """The run's last checkpoint before that step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Weights that a member of a population takes over: a checkpoint of another one."""
+    """Weights that a member of a population takes over: a checkpoint of another member."""
 
     run: str
     saved: CheckpointRow
 
     @property
     def text(self) -> str:
-        """Words that tell it from every other checkpoint."""
+        """Text that identifies this checkpoint among all others."""
         return f"{self.run} after step {self.saved.step} ({self.saved.sha256.hex()[:16]})"
 
 
 def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | None = None) -> Start:
-    """Return where the run goes on, of which `total` steps are wanted.
+    """Return the point at which a run with `total` planned steps resumes.
 
-    Weights that are taken over from an origin begin a branch, and are its first checkpoint.
+    Weights taken over from an origin begin a branch, as its first checkpoint.
 
-    Steps after the last checkpoint are played again, on a branch of their own: their updates are
-    lost with the process that made them.
+    Steps after the last checkpoint are played again, on a branch of their own, because their
+    updates were lost with the process that made them.
 
     Raises:
-        ConfigError: A checkpoint has other weights than were saved, or none is at the step named.
+        ConfigError: The weights of a checkpoint have changed, or the named step has no checkpoint.
         FingerprintError: The checkpoint to restart from does not fit the configuration.
     """
     store, name = session.store, spec.name
@@ -66,9 +66,9 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
     recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
     wanted = session.restart_step
     known = store.read(trained_steps.checkpoints, branch)
-    # By the checkpoint, too: a kill between the last step and its save has lost the weights.
+    # Check for the checkpoint, too: a kill between the last step and its save loses the weights.
     if wanted is None and recorded >= total and known and known[-1].step == recorded - 1:
-        return Start(session, recorded, saved=known[-1])  # no weights are needed
+        return Start(session, recorded, saved=known[-1])  # complete: needs no weights
     if origin is not None:
         known = [row for row in known if row.step > origin.saved.step]
     if wanted is not None:
@@ -101,14 +101,14 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
 
 
 def _restarting(session: Session, spec: RunSpec) -> Session:
-    """Return the session; without its restart if the run has begun that one already."""
+    """Return the session, without its restart if the run has already begun the same restart."""
     step, store = session.restart_step, session.store
     if step is None:
         return session
     head, decision = store.read(branches.decide, spec, restart_step=step, again=session.again)
     if head is None or head["from_step"] != step or not isinstance(decision, Resume):
         return session
-    session.notice(str(decision.notice))  # the run continues at its last checkpoint
+    session.notice(str(decision.notice))  # continues at its last checkpoint
     return replace(session, restart_step=None)
 
 
@@ -127,7 +127,7 @@ def _taken_over(session: Session, origin: Origin) -> tuple[int, Path]:
 def _last_whole(
     session: Session, name: str, known: list[CheckpointRow]
 ) -> tuple[CheckpointRow | None, Path | None]:
-    """Return the last checkpoint whose folder is there, and is what was saved."""
+    """Return the last checkpoint whose folder still exists and has not changed."""
     for row in reversed(known):
         folder = checked_folder(session, name, row)
         if folder is not None:
@@ -136,10 +136,10 @@ def _last_whole(
 
 
 def checked_folder(session: Session, name: str, row: CheckpointRow) -> Path | None:
-    """Return the folder of a checkpoint of a run; None, and a notice, where it is gone.
+    """Return the folder of a checkpoint; None, with a notice, if the folder is gone.
 
     Raises:
-        ConfigError: It does not hold the weights that were saved.
+        ConfigError: The folder does not contain the weights that were saved.
     """
     folder = checkpoint_folder(session.store.path, row.path)
     if folder is None:

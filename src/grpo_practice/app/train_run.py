@@ -1,4 +1,4 @@
-"""A training run from its job: steps, checkpoints, evaluations on the way, report."""
+"""A training run from its job: steps, checkpoints, evaluations, report."""
 
 import asyncio
 import shutil
@@ -37,9 +37,10 @@ from grpo_practice.train.work import MAKING, evaluates
 
 
 def help_if_not_first() -> bool:
-    """Take part in a training that another process leads, and return True; else return False.
+    """Take part in a training led by another process, and return True; otherwise return False.
 
-    Signals are left to the first one: all end after the same step.
+    This process ignores signals. Only the first process handles them, so that all processes stop
+    after the same step.
     """
     ranks = Ranks.of_environment()
     if ranks.first:
@@ -55,12 +56,12 @@ def help_if_not_first() -> bool:
 
 
 async def run_train(job: TrainJob) -> TrainReport:
-    """Train until the plan is done, and return the report.
+    """Train until the plan is complete, and return the report.
 
     Raises:
         FingerprintError: The run was begun under another configuration.
-        RunFailedError: The loss is no number, memory ran out, or nothing was left to learn.
-        StoppedError: A signal ended it after a step, with a checkpoint.
+        RunFailedError: The loss became NaN, memory ran out, or no group taught anything.
+        StoppedError: A signal stopped the run after a step, with a checkpoint.
     """
     spec = job.spec
     total = len(steps_planned(job.config, job.sample_ids))
@@ -97,7 +98,7 @@ def _begun(job: TrainJob, run: OpenRun) -> RunStarted:
 
 
 def _missed(job: TrainJob, start: Start, total: int) -> CheckpointRow | None:
-    """Return the checkpoint that a run goes on or ended with, where a kill left it unscored."""
+    """Return the last checkpoint if it should have been evaluated, but a kill prevented that."""
     saved, selects = start.saved, job.selects
     if saved is None or selects is None or selects.is_done(saved.sha256, saved.step):
         return None
@@ -105,11 +106,11 @@ def _missed(job: TrainJob, start: Start, total: int) -> CheckpointRow | None:
 
 
 async def _evaluate(job: TrainJob, player: Player, saved: CheckpointRow) -> None:
-    """Score the weights of a checkpoint as its training would have.
+    """Score the weights of a checkpoint in the same way as during training.
 
     Raises:
-        ConfigError: It does not hold the weights that were saved.
-        PrunedError: They are worth no more.
+        ConfigError: The checkpoint does not contain the weights that were saved.
+        PrunedError: The score is too low to continue.
     """
     folder = checked_folder(job.session, job.name, saved)
     if folder is not None and job.selects is not None:
@@ -121,7 +122,7 @@ async def _evaluate(job: TrainJob, player: Player, saved: CheckpointRow) -> None
 async def _work(
     job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Start, player: Player
 ) -> None:
-    """Train on a thread, which tells this loop of its steps and waits for it."""
+    """Train in a thread, which reports its steps to this loop and waits for the replies."""
     session = job.session
     read = partial(session.store.read, datasets.samples_of)
     work = TrainingRun(
@@ -137,11 +138,11 @@ async def _work(
         land=session.admission.land,
         ranks=job.ranks.count,
         folder=session.store.path.resolve().parent,
-        # A restart has changed something: what was before says nothing of it.
+        # After a restart with changed settings, earlier steps without a lesson do not count.
         uniform=_untaught(rows, start.step) if job.session.restart_step is None else [],
     )
     folder = checkpoints_folder(session.store.path, run.branch)
-    for half in folder.parent.glob(f"*/{MAKING}"):  # of a save that a kill has ended
+    for half in folder.parent.glob(f"*/{MAKING}"):  # left by killed saves
         shutil.rmtree(half, ignore_errors=True)
     plan = plan_of(job, [row.plan for row in rows], folder, start)
     stop = session.step_stop or StepStop()
@@ -150,7 +151,7 @@ async def _work(
     try:
         await asyncio.shield(thread)
     except asyncio.CancelledError:
-        # The thread cannot be ended between two steps; a second signal leaves without it.
+        # The thread cannot be stopped within a step, so wait for it. A second signal exits anyway.
         telling.stop.signal = telling.stop.signal or 2
         with suppress(Exception):
             await thread
@@ -162,21 +163,21 @@ async def _work(
 
 
 def _untaught(rows: Sequence[StepRow], before: int) -> list[int]:
-    """Return the steps in a row, right before one, in which no group taught anything."""
+    """Return the consecutive steps right before a step in which no group taught anything."""
     done = [row for row in rows if row.closed and row.plan.step < before]
     taught = [row.plan.step for row in done if (row.stats or {}).get("informative")]
     return [row.plan.step for row in done if row.plan.step > max(taught, default=-1)]
 
 
 def _explained(error: Exception, run: str) -> Exception:
-    """Return the error as a person can use it; an unknown one as it is."""
+    """Return a known error with an explanation and a hint; return any other error unchanged."""
     if is_out_of_memory(error):
         return RunFailedError(
             f"the device ran out of memory while {run} was trained; its last checkpoint is whole",
             hint="--set train.memory=low, a smaller train.group_size or max_output_tokens, or a"
             " smaller model",
         )
-    if "No space left" in str(error):  # an OSError, or what a library makes of one
+    if "No space left" in str(error):  # OSError, or a library's own type
         return RunFailedError(
             f"the disk was full while a checkpoint of {run} was saved; the one before is whole",
             hint="free some space and run the command again",

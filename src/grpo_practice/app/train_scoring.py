@@ -1,4 +1,4 @@
-"""Scores of a training run: what judges answers, and evaluations of weights that are saved."""
+"""Scoring in a training run: of sampled answers, and of saved weights."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
-    """Open what scores answers; nothing here plays: the weights do."""
+    """Open a player that only scores answers; the weights play."""
     session, config = job.session, job.config
     fences = Fences(run.branch.fence_key)
     connections = Connections(
@@ -54,7 +54,7 @@ async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
 
 
 def _no_model(scope: Scope) -> AgentChat:
-    """Return what nothing of a training run asks: a verify function without a judge does not."""
+    """Return a stand-in for a model that is never called, as without a judge."""
     return _Nobody()  # type: ignore[return-value]
 
 
@@ -69,7 +69,7 @@ async def _no_agent(question: str, system: str, context: object) -> Trajectory:
 
 @dataclass(frozen=True, slots=True)
 class OnLoop:
-    """The run's steps as the training thread tells of them: each call waits for the loop."""
+    """Callbacks for the training thread, each of which waits for the event loop."""
 
     loop: asyncio.AbstractEventLoop
     run: TrainingRun
@@ -77,7 +77,7 @@ class OnLoop:
     job: TrainJob
 
     def began(self, step: int) -> None:
-        """Take that a step begins to be played."""
+        """Record that a step begins to be played."""
         self._wait(self.run.began(step))
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
@@ -85,20 +85,20 @@ class OnLoop:
         return self._wait(self.run.score(step, answers))
 
     def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
-        """Take what an update did."""
+        """Record the results of an update."""
         self._wait(self.run.updated(step, inner, logs))
 
     def saved(self, step: int, folder: Path) -> None:
-        """Take a checkpoint."""
+        """Record a checkpoint."""
         self._wait(self.run.saved(step, folder))
 
     def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
-        """Score an evaluation; raise PrunedError where the run is worth no more."""
+        """Score an evaluation; raise PrunedError if the run is not worth continuing."""
         self._wait(selected(self.job, self.run.player, self.run.shas[step], step, answers))
 
     def stopping(self) -> bool:
-        """Return whether a signal came."""
-        # By way of the loop: a signal that came while it slept is taken when its thread wakes.
+        """Return whether a signal was received."""
+        # Ask the loop: a signal that arrives while it sleeps is handled when its thread wakes up.
         return self._wait(self._stopping())
 
     async def _stopping(self) -> bool:
@@ -114,7 +114,7 @@ async def selected(
     """Score the weights of a step on the selection questions.
 
     Raises:
-        PrunedError: They are worth no more.
+        PrunedError: The score is too low to continue.
     """
     assert job.selects is not None, "nothing is evaluated without it"
     score = await score_weights(job.selects, player, answers, sha=sha, step=step)

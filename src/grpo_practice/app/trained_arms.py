@@ -1,7 +1,7 @@
-"""`eval --arms base,practised,trained,trained+practised`: what practice does, and what training.
+"""`eval --arms base,practised,trained,trained+practised`: the effects of practice and training.
 
-All four are asked at an endpoint, on the same questions, by the same evaluation. The trained arms
-are the folder that `export-agent --run EXP/train` has written.
+All four arms are evaluated at an endpoint, on the same questions and with the same settings. The
+trained arms use the folder written by `export-agent --run EXP/train`.
 """
 
 import json
@@ -36,31 +36,31 @@ from grpo_practice.types import Library
 WITHOUT = ("base", "trained")
 """Arms without a library."""
 WEIGHTS = ("trained", "trained+practised")
-"""Arms that are asked for the trained weights."""
+"""Arms that use the trained weights."""
 TRAINING_ARMS = ("base", "practised", "trained", "trained+practised")
 _MAY_DIFFER = frozenset({MODEL, LIBRARY_SHA, WEIGHTS_SHA, "agent.sha256"})
-"""Keys of an evaluation's identity in which these arms differ; all others have to be equal."""
+"""Identity keys in which these arms may differ; all other keys have to be equal."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A folder of trained weights, as `export-agent` has written it."""
+    """A folder of trained weights, written by `export-agent`."""
 
     agent: Path
-    """File of the agent that has them."""
+    """Agent file that uses the weights."""
     run: str
     sha: bytes
     base: str
-    """Name of the base model, as it was configured."""
+    """Name of the base model, as configured."""
     base_sha: str
-    """Hash of its weights, in hex."""
+    """Hash of the base model's weights, in hex."""
 
 
 def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> Exported:
-    """Return the trained weights of an experiment, which lie in `EXP-trained` or in `folder`.
+    """Return the trained weights of an experiment, from `EXP-trained` or from `folder`.
 
     Raises:
-        ConfigError: There are none, or they are of no checkpoint of its training run.
+        ConfigError: There are no weights, or they match no checkpoint of the training run.
     """
     name, folder = train_name(exp_id), folder or Path(f"{exp_id}-trained")
     again = f"grpo-practice export-agent --run {quote(name)} --merge -o {quote(str(folder))}"
@@ -89,7 +89,7 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """Return what `export-agent` has written about the weights in a folder; {} for any other."""
+    """Return the record about weights that `export-agent` wrote to a folder; {} without one."""
     try:
         about: Any = json.loads((folder / ABOUT).read_text("utf-8"))
     except (OSError, ValueError):
@@ -98,9 +98,10 @@ def _about(folder: Path) -> dict[str, Any]:
 
 
 def weights_beside(store: Store, agent: Path) -> tuple[str, bytes] | None:
-    """Return training run and hash of the weights that an agent's file was exported with.
+    """Return the training run and hash of the weights that were exported with an agent file.
 
-    None for any other file, and for weights that no training run of this database has saved.
+    Returns None for any other file, and for weights that no training run of this database has
+    saved.
     """
     about = _about(agent.parent)
     found = training_branch(store, str(about.get("run")))
@@ -112,12 +113,12 @@ def weights_beside(store: Store, agent: Path) -> tuple[str, bytes] | None:
 
 
 def trained_name(exp_id: str, sha: bytes) -> str:
-    """Return `EXP/eval/trained-1a2b3c4d`: the evaluation of trained weights at an endpoint."""
+    """Return `EXP/eval/trained-1a2b3c4d`, the name of an evaluation of trained weights."""
     return eval_name(exp_id, f"trained-{sha.hex()[:8]}")
 
 
 def of_weights(job: EvalJob, weights: Exported) -> EvalJob:
-    """Return an arm's evaluation as that of trained weights: named and bound by their hash."""
+    """Return an arm's evaluation with the hash of the trained weights in its name and identity."""
     name, library = trained_name(job.config.exp_id, weights.sha), job.spec.library
     if library:
         name = f"{name}/{library_variant(library)}"
@@ -126,11 +127,11 @@ def of_weights(job: EvalJob, weights: Exported) -> EvalJob:
 
 
 def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
-    """Raise unless the arms differ in their weights and their library alone.
+    """Raise an error unless the arms differ only in their weights and their library.
 
     Raises:
         FingerprintError: Prompt, dataset, scoring or sampling of two arms differ.
-        ConfigError: The base arm is asked for another model than the one that was trained.
+        ConfigError: The base arm uses another model than the trained weights' base.
     """
     named = {name: job for name, job in jobs.items() if name in TRAINING_ARMS}
     (first, one), *others = named.items()
@@ -153,9 +154,9 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
 
 
 def _changes(one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool) -> list[Change]:
-    """Return what two arms differ in, and should not.
+    """Return the changes between two arms that should not exist.
 
-    A judge that is not asked is by default the arm's own model.
+    Without a judge, the judge model defaults to the arm's own model, so this difference is ignored.
     """
     return [
         change
@@ -182,9 +183,9 @@ def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
 
 
 def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, str]:
-    """Return training arm → its stored evaluation, for those that were evaluated.
+    """Return training arm → its stored evaluation, for evaluated arms only.
 
-    All arms ask the questions of the experiment's own evaluation, and are scored as it is.
+    All arms use the questions and the scoring of the experiment's own evaluation.
     """
     base, practice = (store.read(runs.find, name) for name in (eval_name(exp_id), exp_id))
     run = base or practice
@@ -205,20 +206,20 @@ def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, st
         for arm, sha in shown.items():
             asked = store.read(evaluations.of_weights, exp_id, row.sha256, sha)
             alike = [one.run for one in asked if is_dataset(one, dataset)]
-            found |= {arm: alike[0]} if alike else {}  # the last weights count
+            found |= {arm: alike[0]} if alike else {}  # later weights win
     return found
 
 
 def compare_trained(
     store: Store, named: Mapping[str, str], training: str, files: Collection[str] = ()
 ) -> ComparisonReport:
-    """Return how arms compare with the first of them, and what each has cost to learn.
+    """Return the comparison of the arms with the first one, and the cost of their learning.
 
     Args:
         store: The database.
-        named: Arm → its evaluation; `base` is the baseline, where it is among them.
-        training: Training run behind the weights.
-        files: Arms that are files; the cost of one is unknown unless weights were exported with it.
+        named: Arm → its evaluation; `base` is the baseline if it is included.
+        training: Training run that produced the weights.
+        files: Arms that are files; their cost is unknown unless weights were exported with them.
     """
     baseline = "base" if "base" in named else next(iter(named))
     contrasts = [(baseline, other) for other in named if other != baseline]
@@ -234,7 +235,7 @@ def compare_trained(
 def _learning_cost(
     store: Store, evaluation: str, training: str, beside: tuple[str, bytes] | None
 ) -> LearningCost:
-    """Return what was spent before an arm could be asked; see `weights_beside`."""
+    """Return the amount spent before an arm could be evaluated; see `weights_beside`."""
     run = store.read(runs.get, evaluation)
     branch = store.read(branches.load, run.head_branch or 0)
     cost = LearningCost()
@@ -249,10 +250,11 @@ def _learning_cost(
 
 
 def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> ComparisonReport:
-    """Return how the arms of an experiment compare, as they are stored; nothing is played.
+    """Return the comparison of an experiment's stored arms; nothing is played.
 
     Raises:
-        ConfigError: An arm is unknown, was not evaluated, or is not asked like the others.
+        ConfigError: An arm is unknown or was not evaluated, or its questions or settings differ
+            from the others'.
     """
     for name in names:
         if name not in TRAINING_ARMS:
@@ -277,7 +279,7 @@ def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> Compariso
 
 
 def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
-    """Raise FingerprintError where two arms differ in more than weights and library."""
+    """Raise FingerprintError if two arms differ in more than weights and library."""
     sides = {}
     for name, run in chosen.items():
         row = store.read(runs.get, run)

@@ -1,4 +1,4 @@
-"""Trained weights to ship: an adapter or a whole model, and the agent that asks for it."""
+"""Export of trained weights: an adapter or a whole model, and the agent that uses it."""
 
 import json
 import os
@@ -29,7 +29,7 @@ from grpo_practice.train.weights import check_no_code, folder_size, model_folder
 SCHEMA = "grpo-practice.trained/1"
 AGENT = "agent.yaml"
 ABOUT = "training.json"
-"""File that says where the weights are from, and that the folder is ours."""
+"""File that records the origin of the weights, and marks the folder as written by this program."""
 _ASIDE = ".making"
 _INSTRUCTIONS = "evaluation.agent.agent.instructions"
 _OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
@@ -39,13 +39,13 @@ _NOT_OF_MODEL = frozenset({"trainer_state.json"})
 def export_trained(
     store: Store, run: str, step: str, target: Path, *, whole: bool, force: bool
 ) -> TrainedExport:
-    """Write the weights, and the file of the agent that has them, into a folder.
+    """Write the weights, and an agent file that uses them, to a folder.
 
-    `whole` writes the base model with the adapter in it; a run that trained all weights has no
-    adapter, and is whole in any case.
+    `whole` writes the base model with the adapter merged into it. A run that trained all weights
+    has no adapter and always exports a whole model.
 
     Raises:
-        ConfigError: There is no such checkpoint, it has changed, the base is another one, or the
+        ConfigError: The checkpoint does not exist or has changed, the base is another one, or the
             folder cannot be written.
     """
     found = trained_weights(store, run, step)
@@ -64,7 +64,7 @@ def export_trained(
         else:
             _copy(saved, aside / name)
             if not is_adapter:
-                with suppress(ConfigError):  # without the extra they stay twice as large
+                with suppress(ConfigError):  # without the extra, keep the larger float32 weights
                     check_installed()
                     to_own_precision(aside / name)
         weights = target.absolute() / name
@@ -95,7 +95,7 @@ def export_trained(
 
 
 def _check_free(target: Path, *, force: bool) -> None:
-    """Raise unless nothing is there, or a folder that this command has written."""
+    """Raise ConfigError unless the path is free or is a folder that this command has written."""
     if not os.path.lexists(target):
         return
     ours = target.is_dir() and not target.is_symlink() and (target / ABOUT).is_file()
@@ -106,7 +106,7 @@ def _check_free(target: Path, *, force: bool) -> None:
 
 
 def _base(config_text: str) -> tuple[str, str | None]:
-    """Return name and revision of the base model, as they were configured."""
+    """Return name and revision of the base model, as configured."""
     train = parse_yaml(config_text, "the stored config").at("train").data
     return str(train.get("model", "")), train.get("revision")
 
@@ -139,7 +139,7 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy what a model is made of; what only training needs stays."""
+    """Copy the files of a model, without files that only training needs."""
     target.mkdir()
     for pattern in _OF_MODEL:
         for path in folder.glob(pattern):
@@ -180,7 +180,7 @@ def _about(
 
 
 def _agent(identity: Mapping[str, Any], config_text: str, model: str, facts: list[str]) -> str:
-    """Return the agent's file: the instructions of training, and the weights' name."""
+    """Return the agent file: the instructions used in training, and the name of the weights."""
     written = model_as_written(config_text)
     settings = without_secrets(dict(written.at("model_settings").data), "model_settings", [])
     document = {

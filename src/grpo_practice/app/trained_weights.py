@@ -1,4 +1,4 @@
-"""Weights that a training run has saved, found by its name and a step."""
+"""Weights saved by a training run, found by the run's name and a step."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +22,12 @@ class TrainedWeights:
     branch: Branch
     checkpoint: CheckpointRow
     folder: Path | None
-    """Folder of it; None where it is gone."""
+    """Folder of the checkpoint; None if it is gone."""
     selection: float | None
-    """Mean reward on the selection questions; None where it was not evaluated on them."""
+    """Mean reward on the selection questions; None if the weights were not evaluated on them."""
 
     def checked(self) -> Path:
-        """Return the folder; raise ConfigError unless it holds the weights that were saved."""
+        """Return the folder; raise ConfigError unless it contains the weights that were saved."""
         if self.folder is None:
             raise ConfigError(
                 f"the checkpoint {self.checkpoint.path} is gone",
@@ -42,7 +42,7 @@ class TrainedWeights:
 
 
 def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeights:
-    """Return the checkpoint that a training run saved after a step: `last`, `best` or a number.
+    """Return a training run's checkpoint after a step: `last`, `best` or a number.
 
     Raises:
         ConfigError: The run is of another kind, or has no such checkpoint.
@@ -67,7 +67,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
             f"the best step of {name} is not known: its weights were not evaluated",
             hint="train with --set train.eval_every=N and practice.select_dataset, or name a step",
         )
-    # Of equal scores the earlier step: it has moved less from the base.
+    # With equal scores, choose the earlier step, which is closer to the base model.
     match wanted:
         case "last":
             at = max(saved)

@@ -1,4 +1,4 @@
-"""Rows for training: the settled attempts of a run, group by group, and why others are left out."""
+"""Rows for training: a run's settled attempts by group, and reasons for leaving others out."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -30,21 +30,21 @@ from grpo_practice.types import Group, Rollout
 
 
 class DataOptions(TypedDict, total=False):
-    """Keywords that choose what is trained on."""
+    """Keywords that select the training data."""
 
     without_library: bool
-    """Whether prompts are those of the agent without its experiences: the weights learn them."""
+    """Whether prompts omit the experiences, so that the weights learn them."""
     include_eval: bool
-    """Whether to take questions that an evaluation asks, too."""
+    """Whether to include questions that an evaluation uses."""
     min_reward: float | None
-    """Least reward of an attempt that `sft` teaches; None is 1."""
+    """Minimum reward of an attempt for `sft`; None is 1."""
     pairs: int | None
-    """Most pairs that `dpo` takes of a group; None is 1."""
+    """Maximum number of pairs per group for `dpo`; None is 1."""
 
 
 @dataclass
 class TrainingData:
-    """The rows of a run, read once, and what was left out on the way."""
+    """The rows of a run, read once, with counts of attempts that were left out."""
 
     store: Store
     ref: str
@@ -54,14 +54,14 @@ class TrainingData:
     min_reward: float
     pairs: int
     left_out: Counter[LeftOut] = field(default_factory=Counter)
-    """Attempts that are in no row, by the reason; for a group's reason, all of the group's."""
+    """Number of attempts in no row, by reason; a group's reason counts all of its attempts."""
     simulated: bool = False
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         """Yield the rows by step, group and attempt.
 
         Raises:
-            ConfigError: There is no such run or step, or nothing to be trained on.
+            ConfigError: The run or step does not exist, or has no usable training data.
         """
         run, branch, only = played_run(self.store, self.ref)
         if run.kind == "eval" and not self.include_eval:
@@ -73,7 +73,7 @@ class TrainingData:
         self.simulated = run.simulated
         rows = Counted(self._rows(run, branch, only))
         yield from rows
-        self.store.read(runs.get, run.name)  # of a run that is deleted meanwhile, nothing is found
+        self.store.read(runs.get, run.name)  # raises if the run was deleted meanwhile
         if not rows.n:
             raise self._nothing(run)
 
@@ -108,10 +108,10 @@ class TrainingData:
 def training_data(
     store: Store, ref: str, format: DataFormat, **options: Unpack[DataOptions]
 ) -> TrainingData:
-    """Return the rows that a run has for a trainer; nothing is read yet.
+    """Return the rows of a run for a trainer; nothing is read yet.
 
     Raises:
-        ConfigError: There is no such format, or a number is out of its range.
+        ConfigError: The format does not exist, or a number is out of range.
     """
     if format not in get_args(DataFormat):
         raise ConfigError(
@@ -136,14 +136,14 @@ def training_data(
 
 
 class _StepReader:
-    """Attempts of one step."""
+    """Reader of the attempts of one step."""
 
     def __init__(self, data: TrainingData, run: RunRow, branch: Branch, step: StepRow) -> None:
         self._data, self._run, self._branch, self._step = data, run, branch, step
         self._held_by = step.played_by or step.branch_id
         self._lenders = data.store.read(branches.reuses, self._held_by)
         self._of_weights = run.kind == "train" or WEIGHTS_SHA in branch.identity
-        """Whether answers may be sampled from weights, without a call that holds them."""
+        """Whether answers may be sampled from weights, without a stored call."""
 
     def rows(self, slot: int, number: int | None) -> Iterator[dict[str, Any]]:
         """Yield the rows of a group."""
@@ -170,7 +170,7 @@ class _StepReader:
         yield from pairs
 
     def _no_pairs(self, slot: int, played: list[Rollout]) -> LeftOut | None:
-        """Return why a group has no pairs, as far as its rewards tell; None where it may have."""
+        """Return the reason why a group's rewards rule out pairs; None if they do not."""
         if not played:
             return None
         settled = len(played) == self._step.attempts(slot) and all(r.settled for r in played)
@@ -181,11 +181,11 @@ class _StepReader:
         return None if informative else "no better and worse attempt at the same prompt"
 
     def _attempt(self, rollout: Rollout, system: str, number: int | None) -> Attempt | LeftOut:
-        """Return the attempt as it can be trained on, or why it cannot."""
+        """Return the attempt in a form for training, or the reason to leave it out."""
         data, sft = self._data, self._data.format == "sft"
         if rollout.reward is None:
             return "no reward"
-        # Neither a refusal nor a call that failed says how the question is worked on.
+        # A refusal or a failed call does not show how to work on the question.
         played = rollout.played
         whole = played.outcome == "ok" if sft else played.answered
         if not whole:
@@ -228,7 +228,7 @@ class _StepReader:
 
 
 def _sampled(rollout: Rollout, system: str) -> list[Message]:
-    """Return what weights were asked, and what they answered; see `train.checks.prompts_of`."""
+    """Return the conversation of an answer sampled from weights; see `train.checks.prompts_of`."""
     asked = [{"role": "system", "content": system}] if system else []
     return [
         *asked,

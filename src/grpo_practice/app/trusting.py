@@ -1,4 +1,4 @@
-"""The user's word that files and folders of others are trusted."""
+"""The user's decision to trust files and folders by other people."""
 
 import os
 from collections.abc import Sequence
@@ -41,8 +41,8 @@ def trust(
 
 
 def _digests(path: Path) -> list[str]:
-    """Return the hashes of the configs in a file: of an agent, or of each run of a database."""
-    if path.exists() and not path.is_file():  # a pipe may never begin
+    """Return the hashes of the configs in a file: one of an agent, or one per run of a database."""
+    if path.exists() and not path.is_file():  # opening a pipe may block forever
         raise ConfigError(
             f"{path} is not a regular file", hint="name an agent's file, a database or a folder"
         )

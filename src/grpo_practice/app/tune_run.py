@@ -1,4 +1,4 @@
-"""`train tune --trials`: trainings under settings that Optuna proposes."""
+"""`train tune --trials`: training runs with settings proposed by Optuna."""
 
 from dataclasses import replace
 from functools import partial
@@ -18,13 +18,13 @@ from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.tune import Proposal, Study
 
 STUDIES = ".tune"
-"""Ending of the name of the folder beside a database that holds studies."""
+"""Suffix of the folder next to a database that holds studies."""
 STATES = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
-"""States of a trial as Optuna calls them → as a report does."""
+"""States of a trial: Optuna's name → the name in reports."""
 
 
 def prepare_trials(session: Session, request: TuneRequest) -> TuneJob:
-    """Return a search by so many trials; nothing is trained yet.
+    """Return a search by trials; nothing is trained yet.
 
     Raises:
         ConfigError: See `tuning.prepare_search`.
@@ -35,10 +35,10 @@ def prepare_trials(session: Session, request: TuneRequest) -> TuneJob:
 
 
 async def run_trials(job: TuneJob) -> TuneReport:
-    """Play trials until there are as many as asked for; test the best one, once.
+    """Play trials until the requested number is reached; test the best one, once.
 
     Raises:
-        StoppedError: A signal ended the trial under way after a step.
+        StoppedError: A signal stopped the current trial after a step.
     """
     store = job.session.store
     database = store.path.resolve()
@@ -53,7 +53,7 @@ async def run_trials(job: TuneJob) -> TuneReport:
 
 
 def _bound(job: TuneJob) -> dict[str, Any]:
-    """Return what the scores of all trials depend on alike."""
+    """Return the settings that all trials share and their scores depend on."""
     settings = job.settings
     own = {f"train.{key}" for key in job.space}
     bound = {k: v for k, v in train_identity_of(job.loaded.config).items() if k not in own}
@@ -62,7 +62,7 @@ def _bound(job: TuneJob) -> dict[str, Any]:
 
 
 async def _play(job: TuneJob, study: Study, proposal: Proposal) -> None:
-    """Train a trial, or go on with it, until it is done or worth no more."""
+    """Train or resume a trial until it is complete or pruned."""
     trained = job.trial(proposal.number, proposal.values)
     pruned, score = False, None
     try:
@@ -71,7 +71,7 @@ async def _play(job: TuneJob, study: Study, proposal: Proposal) -> None:
     except PrunedError as e:
         pruned = True
         job.session.notice(str(e))
-    except RunFailedError as e:  # settings that cannot work are a result, too
+    except RunFailedError as e:  # settings that fail are a result, too
         job.session.notice(f"trial {proposal.number} has failed: {e}")
     study.finish(proposal, score, pruned=pruned)
 

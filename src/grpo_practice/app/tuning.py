@@ -1,4 +1,4 @@
-"""Search for settings of training: what trials and populations have in common."""
+"""Search for training settings: shared parts of trials and populations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,21 +28,21 @@ from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.space import Space, space_of
 
 AT_THE_END = 1 << 30
-"""Steps between evaluations that come to none but the last."""
+"""Interval between evaluations that is so large that only the final one takes place."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneJob:
-    """A search with all that it names looked up and checked, ready to run."""
+    """A search that is ready to run: everything it names has been found and checked."""
 
     session: Session
     request: TuneRequest
     loaded: Loaded[PracticeConfig]
     space: Space
     count: int
-    """Trials in all, or members of a population."""
+    """Total number of trials, or of members of a population."""
     population: str | None = None
-    """Way in which members of a population are compared; None: trials."""
+    """Description of how members of a population are compared; None for trials."""
 
     @property
     def exp_id(self) -> str:
@@ -51,7 +51,7 @@ class TuneJob:
 
     @property
     def settings(self) -> TrainSettings:
-        """Settings of training, as they are without any trial."""
+        """Training settings before any trial changes them."""
         return settings_of(self.loaded.config)
 
     def trial(self, number: int, values: Mapping[str, Any]) -> TrainJob:
@@ -64,17 +64,17 @@ class TuneJob:
 
 
 def with_values(request: TuneRequest, values: Mapping[str, Any]) -> TuneRequest:
-    """Return the request of a trial; its values win over whatever was typed."""
+    """Return the request of a trial; its values override everything the user typed."""
     own = {f"train.{key}": value for key, value in values.items()}
     return replace(request, overrides={**request.overrides, **own})
 
 
 def prepare_search(session: Session, request: TuneRequest, count: int | None) -> TuneJob:
-    """Return a search by trials; nothing is trained yet.
+    """Return a search; nothing is trained yet.
 
     Raises:
-        ConfigError: The configuration cannot be used, there are no questions to choose by, a value
-            of the space is one that no trial can have, or the experiment was searched otherwise.
+        ConfigError: The configuration cannot be used, there are no questions to select by, a value
+            of the space is impossible, or the experiment was searched in another way.
     """
     if count is None or None not in (request.trials, request.population):
         raise ConfigError(
@@ -106,7 +106,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
 
 
 def check_same_search(job: TuneJob) -> None:
-    """Raise ConfigError where the experiment was searched in another way."""
+    """Raise ConfigError if the experiment was searched in another way."""
     store = job.session.store
     run = store.read(runs.find, trial_name(job.exp_id, 0))
     if run is None or run.head_branch is None:
@@ -142,7 +142,7 @@ async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJo
 
 
 def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial with the highest score of those that were trained to their end."""
+    """Return the trial with the highest score among the trials that completed training."""
     done = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
     return max(done, key=lambda trial: (trial.score or 0.0, -trial.number), default=None)
 

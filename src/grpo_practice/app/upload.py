@@ -1,4 +1,4 @@
-"""Rows on their way into a dataset, from a file or from Python, and which functions suit them."""
+"""Upload of rows from a file or from Python, and the verify functions that suit them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,35 +18,39 @@ from grpo_practice.types import Sample
 from grpo_practice.verify import suitability
 
 NAMED = 5
-"""Most rows that a note names."""
+"""Maximum number of rows named in a note."""
 BEGINNING = 40
-"""Characters at the start that questions of a family share; no two questions of GSM8K do."""
+"""Number of shared initial characters that suggest a family; no two questions of GSM8K share so
+many.
+"""
 FAMILIES, SHARE = 5, 0.2
-"""Fewest shared beginnings, and least share of rows with one, that suggest families."""
+"""Minimum number of shared beginnings, and minimum share of rows with one, that suggest
+families.
+"""
 IfExists = Literal["fail", "replace", "append"]
-"""Treatment of a name that holds other rows: an error, a new revision, or these rows added."""
+"""Action for a name that holds other rows: an error, a new revision, or adding the rows."""
 
 
 class UploadOptions(Reading, total=False):
-    """How rows are read from a source; each may be left out.
+    """Options for reading rows from a source; each may be omitted.
 
     With `skip_bad`, rows whose answer the verify function cannot use are left out, too.
     """
 
     format: str | None
-    """Format of a file; None: as its name ends."""
+    """Format of a file; None determines it by the file's suffix."""
     delimiter: str | None
-    """Delimiter of a CSV file; None: a guess."""
+    """Delimiter of a CSV file; None guesses it."""
     columns: Sequence[str]
-    """Names of a CSV file's columns, where its first line is a row."""
+    """Names of a CSV file's columns, if its first line is a row."""
     rows: str | None
-    """Key of the list that holds the rows, where a JSON file is one object."""
+    """Key of the list that holds the rows, if a JSON file is one object."""
     no_answers: bool
-    """Whether no row needs an answer, since a judge will score."""
+    """Whether rows need no answers, because a judge will score."""
 
 
 def file_source(path: Path, options: UploadOptions) -> FileSource:
-    """Return the file with the options that say how it becomes rows."""
+    """Return the file with the options for reading its rows."""
     return FileSource(
         path,
         options.get("format"),
@@ -58,7 +62,7 @@ def file_source(path: Path, options: UploadOptions) -> FileSource:
 
 @dataclass(frozen=True, slots=True)
 class Upload:
-    """Wish of an upload."""
+    """Parameters of an upload."""
 
     name: str
     origin: str
@@ -70,7 +74,7 @@ class Upload:
 def stage_python_rows(
     staged: StagedSamples, source: Iterable[Any], options: UploadOptions
 ) -> ReadNotes:
-    """Read samples, or other rows, one by one: there may be more than the memory holds."""
+    """Read samples or other rows one by one, since they may not all fit into memory."""
     rest = iter(source)
     first = next(rest, None)
     if not isinstance(first, Sample):
@@ -79,7 +83,7 @@ def stage_python_rows(
         return stage_rows(staged, fields, Path("rows"), **reading_of(options))
     for sample in chain([first], rest):
         if not isinstance(sample, Sample):
-            _fields(1, first)  # raises: samples stand alone
+            _fields(1, first)  # raises DataError: samples may not be mixed with rows
         staged.add(sample)
     left = staged.leave_repeats_out() if options.get("dedup") else 0
     return ReadNotes([f"{left} with the question of an earlier one left out"] if left else [], 0)
@@ -99,7 +103,7 @@ def _fields(n: int, row: object) -> dict[str, Any]:
 
 
 def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | None) -> ReadNotes:
-    """Take out the rows that the function cannot use, and note them; raise DataError if all are."""
+    """Remove the rows that the function cannot use, with a note; raise DataError if all go."""
     verify = verify or suitability.best_suited(staged)
     unusable = suitability.unusable_rows(staged, verify)
     if not unusable:
@@ -120,7 +124,7 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
 
 
 def families_notes(staged: StagedSamples) -> list[str]:
-    """Return a note if questions seem to come in families that no `cluster` names."""
+    """Return a note if questions seem to form families that no `cluster` names."""
     alike, beginnings = staged.alike(BEGINNING)
     if beginnings < FAMILIES or alike < SHARE * len(staged):
         return []
@@ -132,7 +136,7 @@ def families_notes(staged: StagedSamples) -> list[str]:
 
 
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
-    """Return a verify function, the answers it cannot use, and one that can use all of them."""
+    """Return a verify function, the answers it cannot use, and a function without such answers."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
     if suitability.few(len(unusable), row.n):

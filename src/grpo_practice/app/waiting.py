@@ -1,4 +1,4 @@
-"""Waits for a command: until a signal stops it in order, and inside a running event loop."""
+"""Waiting for the work of a command: with orderly stops, and inside a running event loop."""
 
 import asyncio
 import gc
@@ -20,24 +20,24 @@ T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LEAVE_S = 3.0
-"""Longest wait for tasks to end once they are cancelled; then the process ends without them."""
+"""Maximum wait for cancelled tasks to end; after it, the process exits without them."""
 _TURNS = 5
-"""Writes after the last reply: it is committed, scored, stored, and may close a step."""
+"""Writes after the last reply: it is committed, scored and stored, and may close a step."""
 
 
 def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
-    """Return the work's result, also where a signal came too late to matter.
+    """Return the result of the work, even if a signal arrived too late to matter.
 
-    After the first signal no request is sent. Those under way have `GRACE_S` to end, and what
-    their replies lead to without another request is stored; then everything is cancelled. A
-    second signal cancels at once. Rows that have queued for the database are written in any case.
-    With `Session.step_stop`, the first signal only leaves the wish to end after the step.
+    After the first signal no request is sent. Requests in flight have `GRACE_S` to finish. Results
+    that their replies allow without another request are stored; then everything is cancelled. A
+    second signal cancels immediately. Rows that are queued for the database are written in any
+    case. With `Session.step_stop`, the first signal only requests a stop after the current step.
 
-    If a loop is running already, a notebook's, the work gets a thread with a loop of its own.
-    Signals reach the main thread only; called in another one, the work runs to its end.
+    If an event loop is already running, as in a notebook, the work gets a thread with a loop of its
+    own. Signals reach the main thread only; in any other thread, the work runs to its end.
 
     Raises:
-        StoppedError: A signal ended it.
+        StoppedError: A signal stopped the work.
     """
     stop = _Stop(session)
     with stop.listening(), _rare_collections():
@@ -46,10 +46,10 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely in the block: nearly all that is in flight is in use."""
+    """Collect garbage rarely in the block, since most objects of requests in flight are in use."""
     before = gc.get_threshold()
-    # What is imported stays: looking through it all again and again stalls the loop. It is not
-    # unfrozen at the end, since the exit of the program would then look through it once more.
+    # Freeze imported objects, because collecting them again and again stalls the loop. They are
+    # not unfrozen afterwards, since the program's exit would then collect them once more.
     gc.freeze()
     gc.set_threshold(700, 10, 100)
     try:
@@ -59,7 +59,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 class _Stop:
-    """The effect of signals on the work under way."""
+    """Handler of signals for the current work."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -71,11 +71,11 @@ class _Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Receive signals in the block, but for those the process was started to ignore."""
+        """Receive signals in the block, except signals that the process was started to ignore."""
         ours = dict[int, Any]()
-        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+        if threading.current_thread() is threading.main_thread():  # only it may set handlers
             before = {n: signal.getsignal(n) for n in SIGNALS}
-            # What is ignored at the start, as SIGHUP under nohup, stays ignored.
+            # Signals ignored at the start, such as SIGHUP under nohup, stay ignored.
             ours = {n: how for n, how in before.items() if how is not signal.SIG_IGN}
         for number in ours:
             signal.signal(number, self._receive)
@@ -88,11 +88,11 @@ class _Stop:
                 self._patience.cancel()
 
     async def over(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the work; a stop cancels it."""
+        """Run the work, which a stop cancels."""
         self._loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
-        # A signal may have come before there was a loop to tell.
+        # A signal may have arrived before the loop existed.
         if self._came and self._session.step_stop is None:
             self._begin()
         try:
@@ -106,7 +106,7 @@ class _Stop:
                 self._ending.cancel()
 
     def _receive(self, number: int, _: FrameType | None) -> None:
-        """Stop via the event loop, or exit hard if the loop is stuck."""
+        """Stop through the event loop, or exit hard if the loop is stuck."""
         self._came.append(number)
         if self._patience is not None:
             self._patience.cancel()
@@ -116,19 +116,20 @@ class _Stop:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._announce_step_stop)
             return
-        # A thread: where the loop is stuck, nothing that runs on it could end the process.
+        # Use a thread, since a stuck loop could not end the process.
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
         self._patience.daemon = True
         self._patience.start()
         if self._loop is not None:
-            # Not here: the handler runs between any two bytecodes, and the loop may be asleep.
+            # Leave the work to the loop: a handler runs between any two bytecodes, and the loop
+            # may be asleep.
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
 
     def _announce_step_stop(self) -> None:
         self._session.notice(f"stopping after this step; {self._again()}")
 
     def _begin(self) -> None:
-        if self._ending is not None:  # a signal at the very start is seen here and in over()
+        if self._ending is not None:  # an early signal is also handled in over()
             return
         admission = self._session.admission
         admission.stop(StoppedError(self._came[0]))
@@ -138,12 +139,12 @@ class _Stop:
         self._ending = asyncio.create_task(self._end())
 
     def _again(self) -> str:
-        """Say how to leave at once, in the words of whoever sent the first signal."""
+        """Return a sentence that tells the sender of the first signal how to leave immediately."""
         again = "Ctrl-C again" if self._came[0] == signal.SIGINT else "a second signal"
         return f"{again} to leave now"
 
     async def _end(self) -> None:
-        with suppress(TimeoutError, StoreError):  # the store's own error is told as it is closed
+        with suppress(TimeoutError, StoreError):  # closing the store reports its error
             async with asyncio.timeout(GRACE_S):
                 for _ in range(_TURNS):
                     await self._session.admission.drained()
@@ -158,24 +159,24 @@ class _Stop:
             self._task.cancel()
 
     def _leave(self) -> None:
-        """Exit without the loop, which is blocked, or waits for a task that cannot be cancelled."""
+        """Exit without the loop, which is blocked or waits for a task that cannot be cancelled."""
         stored = "all that was answered is stored"
         try:
             self._session.store.flush()
         except StoreError as e:
             stored = str(e)
-        # Not print(): the thread that is stuck may hold the stream's lock.
+        # Not print(), because a stuck thread may hold the stream's lock.
         os.write(2, f"stopped without waiting for what hangs; {stored}\n".encode())
-        # Not sys.exit(), which would end this thread only.
+        # Not sys.exit(), which would end only this thread.
         os._exit(128 + self._came[0])
 
 
 _LOOK_S = 0.5
-"""Longest time until a signal is acted on."""
+"""Maximum time until a signal takes effect."""
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
-    """Return the work's result; inside a running loop it gets a thread with a loop of its own.
+    """Return the result of the work; inside a running loop, run it in a thread with its own loop.
 
     An interrupt cancels the work and waits for its end.
     """
@@ -192,16 +193,16 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         return await work
 
     with ThreadPoolExecutor(1) as thread:
-        # With the caller's context variables: a thread begins without any.
+        # Pass on the caller's context variables, since a new thread starts without any.
         result = thread.submit(copy_context().run, asyncio.run, main())
         try:
-            # Not without a limit: a signal that comes just before the wait begins does not end it.
+            # Wait with a timeout: a signal that arrives just before the wait does not end it.
             while not wait([result], _LOOK_S).done:
                 pass
             return result.result()
         except KeyboardInterrupt:
-            # Ctrl-C reaches the main thread only; leaving the block waits for the other one.
+            # Ctrl-C reaches only the main thread; leaving the block waits for the other thread.
             loop, task = begun.result()
-            with suppress(RuntimeError):  # it has just ended
+            with suppress(RuntimeError):  # the loop has just ended
                 loop.call_soon_threadsafe(task.cancel)
             raise
