@@ -14,8 +14,8 @@ from grpo_practice.types import Library, Rollout, Trajectory, Verdict
 LOOKED_AT = 3
 """Number of rollouts with experiences whose requests are checked."""
 SEND_IT = (
-    "let the agent send the system prompt that it is given (docs/agents.md), or set"
-    " agent.ignores_system: true if it uses it in another way"
+    "let the agent send its system prompt to the model (docs/agents.md), or set"
+    " agent.ignores_system: true if the agent uses the prompt in another way"
 )
 
 
@@ -72,7 +72,7 @@ class SystemCheck:
             return
         hint = f"{SEND_IT}; then run the same command again"
         if step:  # an edited file makes another agent, so the run can only continue by a restart
-            hint += f" (with --restart-step {step}, where a file of the agent has changed)"
+            hint += f" (with --restart-step {step} if a file of the agent has changed)"
         error = PausedError(what, hint=hint)
         await self.land(error)
         raise error

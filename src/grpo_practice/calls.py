@@ -15,9 +15,9 @@ Message = dict[str, Any]
 """One chat message in its wire format; an assistant's message is kept verbatim."""
 
 UNASKED = (
-    "what its model calls cost is neither stored nor capped, they have no seeds, and the teacher"
-    " reads none of them: let the agent ask context.base_url, and switch off the cache of its"
-    " library (docs/agents.md)"
+    "the cost of its model calls is neither stored nor capped, they have no seeds, and the teacher"
+    " cannot read them: let the agent send its requests to context.base_url, and disable the cache"
+    " of its client library (docs/agents.md)"
 )
 """Consequence of an answer without any request to the rollout's address, and how to fix it."""
 

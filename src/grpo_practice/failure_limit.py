@@ -50,9 +50,9 @@ class FailureLimit:
     def _error(self) -> RunFailedError:
         kind, times = self._reasons.most_common(1)[0]
         reason, text = self._first[kind]
-        hint = "what was answered is stored: mend the cause and run the same command again"
+        hint = "all answers are stored: fix the cause and run the same command again"
         if self.step and reason == "agent":  # an edited file makes another agent
-            hint += f" (with --restart-step {self.step}, where a file of the agent has changed)"
+            hint += f" (with --restart-step {self.step} if a file of the agent has changed)"
         return RunFailedError(
             f"{self._reasons.total()} of the {self.planned} rollouts of {self.what} failed, more "
             f"than max_failed_share ({self.max_share:g}) allows; {times} of them: {text}",

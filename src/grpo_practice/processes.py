@@ -38,7 +38,7 @@ _TASKS = 500
 _START_S = 60.0
 _LOOK_S = 0.05
 """Seconds between two checks whether a worker has reported why it cannot start."""
-_HINT = "what the processes wrote before they ended is on stderr"
+_HINT = "stderr shows the output of the processes"
 MEMORY = 1 << 30
 """Bytes that a worker may allocate in addition to its memory at the start."""
 

@@ -64,7 +64,7 @@ class EvaluationSample:
     def __getattr__(self, name: str) -> NoReturn:
         """Raise AttributeError with the nearest field: a typo must not read as an empty answer."""
         fields = [field for field in dir(self) if not field.startswith("_")]
-        hint = nearest(name, fields, most=1) or "what a row has besides is in sample.meta"
+        hint = nearest(name, fields, most=1) or "other columns of a row are in sample.meta"
         raise AttributeError(f"a sample has no field {name!r}; {hint}", name=name, obj=self)
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -101,7 +101,7 @@ class UserFunction:
         with _reference_shims(), redirect_stdout(sys.stderr):
             exec(compile(self.text, str(self.path), "exec"), module.__dict__)
         if not hasattr(module, self.func):
-            raise AttributeError(f"there is no {self.func} in {self.path.name}")
+            raise AttributeError(f"{self.path.name} does not define {self.func}")
         function = getattr(module, self.func)
         if not callable(function):
             raise TypeError(f"{self.func} is {type(function).__name__}, not a function")

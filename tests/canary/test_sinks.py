@@ -71,7 +71,7 @@ def test_a_row_that_holds_a_key_is_refused_by_its_number(tmp_path: Path) -> None
     prepare(tmp_path / "x.db")
     samples = [Sample("a", 1), Sample("b", 1, meta={"x": [STUDENT]})]
     with closing(connect(tmp_path / "x.db")) as db:
-        with pytest.raises(DataError, match="row 2 of dataset 'd' holds a secret"):
+        with pytest.raises(DataError, match="row 2 of dataset 'd' contains a secret"):
             add(db, "d", StagedSamples(samples), origin="f", replace=False)
         with pytest.raises(DataError, match="the name of the dataset"):
             add(db, STUDENT, StagedSamples(samples[:1]), origin="f", replace=False)

@@ -105,7 +105,7 @@ def test_what_is_no_plain_file_is_not_replaced(demo: Gp) -> None:
     for name in ("pipe", "link", "."):
         ran = demo("db", "backup", name, "--force")
         assert ran.code == 2, ran.out
-        assert "no plain file" in ran.err or "is a directory" in ran.err
+        assert "not a regular file" in ran.err or "is a directory" in ran.err
     assert Path("pipe").is_fifo()
     assert Path("link").is_symlink()
 
@@ -183,8 +183,8 @@ FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
     [
         (sql("DELETE FROM call_bodies WHERE call_id = 3"), "call 3 has no body"),
         (sql("UPDATE call_bodies SET reply = x'00', codec = 1 WHERE call_id = 3"), "call 3: a"),
-        (sql("UPDATE verdicts SET error = 'x' WHERE rollout_id = 2"), "rollout 2 has an odd"),
-        (sql("UPDATE verdicts SET reward = 1.5 WHERE rollout_id = 2"), "rollout 2 has an odd"),
+        (sql("UPDATE verdicts SET error = 'x' WHERE rollout_id = 2"), "rollout 2 has an invalid"),
+        (sql("UPDATE verdicts SET reward = 1.5 WHERE rollout_id = 2"), "rollout 2 has an invalid"),
         (sql("DELETE FROM rollout_bodies WHERE rollout_id = 2"), "rollout 2 has no response"),
         (sql(f"UPDATE steps SET library_out = NULL WHERE {FIRST_STEP}"), "with no library"),
         (sql(f"UPDATE steps SET stats = NULL WHERE {FIRST_STEP}"), "with no statistics"),
@@ -197,16 +197,16 @@ FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
             ),
             "59 of 60 rollouts",
         ),
-        (sql("UPDATE experience_texts SET text = 'x'"), "is not the one that was made"),
+        (sql("UPDATE experience_texts SET text = 'x'"), "differs from the one that was made"),
         (sql("UPDATE runs SET head_branch = 2 WHERE run_id = 'demo/eval'"), "has no head"),
-        (sql("UPDATE texts SET body = 'x'"), "has other contents"),
+        (sql("UPDATE texts SET body = 'x'"), "does not match its hash"),
         (sql("DELETE FROM dataset_rows WHERE position = 0"), "of its 24 samples"),
-        (sql("DELETE FROM samples"), "refers to a row of samples"),
-        (sql("UPDATE call_sums SET tokens_in = 0 WHERE step = 0"), "not those of its calls"),
-        (sql("DELETE FROM call_sums WHERE step = 0"), "not those of its calls"),
+        (sql("DELETE FROM samples"), "refers to a missing row of samples"),
+        (sql("UPDATE call_sums SET tokens_in = 0 WHERE step = 0"), "do not match its calls"),
+        (sql("DELETE FROM call_sums WHERE step = 0"), "do not match its calls"),
         (
             sql("UPDATE steps SET sums = json_set(sums, '$.rollouts', 1) WHERE step = 0"),
-            "not those of its rollouts",
+            "do not match its rollouts",
         ),
     ],
     ids=lambda v: v if isinstance(v, str) else "",
@@ -228,15 +228,15 @@ EVIL = "CREATE TRIGGER evil AFTER INSERT ON calls BEGIN DELETE FROM texts; END"
 @pytest.mark.parametrize(
     ("harm", "said"),
     [
-        ([EVIL], "trigger evil on calls is not of this program"),
+        ([EVIL], "trigger evil on calls does not belong to this program"),
         (
             ["DROP VIEW v_steps", "CREATE VIEW v_steps AS SELECT * FROM steps"],
-            "view v_steps is not as it was made",
+            "view v_steps has been changed",
         ),
-        (["DROP VIEW v_steps"], "view v_steps is not there"),
+        (["DROP VIEW v_steps"], "view v_steps is missing"),
         (
             ["CREATE UNIQUE INDEX one ON runs (kind)"],
-            "index one on runs is not of this program",
+            "index one on runs does not belong to this program",
         ),
         (["CREATE TABLE mine (x)", "CREATE INDEX fast ON mine (x)"], None),
     ],

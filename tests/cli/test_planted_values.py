@@ -317,7 +317,7 @@ def test_the_error_names_the_value(demo: Gp, column: str, value: object, said: s
         7,
         [
             f"error: the database {DB} is damaged: {said}",
-            "hint: to see what is wrong: grpo-practice db check",
+            "hint: to see the details: grpo-practice db check",
         ],
     )
 
@@ -327,7 +327,7 @@ def test_a_database_without_its_salt_is_damaged(demo: Gp) -> None:
         db.execute("DELETE FROM address_salt")
     ran = demo("eval", "--config", "practice.yaml", "--model", "sim", "--limit", "1")
     assert ran.code == 7, ran
-    assert f"the database {DB} is damaged: address_salt does not have one row" in ran.err
+    assert f"the database {DB} is damaged: address_salt does not have exactly one row" in ran.err
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,9 @@ def test_a_check_names_checkpoints_that_are_gone(gp: Gp, database: Path) -> None
     shutil.rmtree(f"{database}.train")
     ran = gp("db", "check")
     assert ran.code == 0
-    assert "checkpoints (2): 2 notes\n  the checkpoint of step 1 of toy/train is gone: " in ran.out
+    assert (
+        "checkpoints (2): 2 notes\n  the checkpoint of step 1 of toy/train is missing: " in ran.out
+    )
 
 
 def diagnosis(gp: Gp) -> dict[str, dict[str, Any]]:

@@ -257,7 +257,7 @@ async def test_answers_before_a_pause_are_used_and_none_of_an_unknown_address(
         await project.evaluate(**named(project, "none"), max_requests=0)
     with pytest.raises(Exception, match="spent so far"):
         await project.evaluate(**named(project, "one"), max_requests=5)
-    assert not [text for text in project.notices if "asked the same" in text]
+    assert not [text for text in project.notices if "made the same requests" in text]
     other = await project.evaluate(**named(project, "two"))
     assert (other.replayed, other.requests.new) == (5, 7)
     project.change("UPDATE invocations SET student_at = NULL")

@@ -53,7 +53,7 @@ ROWS = {
         1,
         eval_of("--verify", "score.py:f"),
         "8 of the 8 rollouts of x/eval/verify=score.py:f failed, more than",
-        "what was answered is stored: mend the cause and run the same command again",
+        "all answers are stored: fix the cause and run the same command again",
         then=shlex.join(("grpo-practice", *eval_of("--verify", "score.py:f"))),
         mend=lambda: write("score.py", RETURNS),
     ),

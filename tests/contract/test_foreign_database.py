@@ -54,8 +54,8 @@ def test_each_command_refuses_it_at_once_and_the_check_says_why(demo: Gp, sql: s
     for words in COMMANDS:
         ran = demo(*words)
         assert ran.code == 7, (words, ran)
-        assert f"the database {DB} is not as this program makes it: " in ran.err
-        assert "hint: to see what is wrong: grpo-practice db check" in ran.err
+        assert f"the database {DB} is not a valid database of this program: " in ran.err
+        assert "hint: to see the details: grpo-practice db check" in ran.err
     checked = demo("db", "check", "--json")
     assert checked.code == 7
     findings = json.loads(checked.out)["checks"]

@@ -150,7 +150,7 @@ def test_scoring_again_names_the_run_whose_rollouts_are_scored(toy: Gp) -> None:
         assert ran.code == 0
         name = "toy/eval/enhanced/rejudge=contains"
         assert f"{name}: scores 36 rollouts of toy/eval/enhanced again" in ran.err
-        assert "asked the same" not in ran.err
+        assert "made the same requests" not in ran.err
         assert "12 rollouts" not in ran.err
 
 

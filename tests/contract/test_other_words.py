@@ -66,7 +66,7 @@ def test_config_validate_looks_for_the_verify_function(gp: Gp) -> None:
     Path("score.py").write_text("raise SystemExit('it is run')\ndef other(sample): ...\n")
     code, said = validate("score.py:check")
     assert code == 2
-    assert "there is no check in score.py" in said
+    assert "score.py does not define check" in said
     assert "hint: it has other" in said
     code, said = validate("score.py:other")
     assert code == 0

@@ -130,7 +130,7 @@ async def test_1_64_another_file_is_another_agent(project: Own) -> None:
         await project.evaluate(*project.agent(ONCE + "# changed\n"), "pass_k=2")
     assert changed_keys(told.value) == ["agent.sha256"]
     assert now(told) == ["mine.py, which has changed"]
-    assert "--restart-step 0 to ask all questions afresh" in hint(told)
+    assert "--restart-step 0 to ask all questions again" in hint(told)
     await project.evaluate(*project.agent(ONCE), "pass_k=2")
     answer = 'import sys; sys.stdin.read(); print(\'{"answer": "42"}\')'
     (project.folder / "agent.py").write_text(answer, "utf-8")
@@ -147,7 +147,7 @@ async def test_a_program_mended_in_a_later_step_goes_on_there(project: Own) -> N
     broken = ONCE.replace("message =", "assert system.endswith('boxed{}.')\n    message =")
     with pytest.raises(Exception, match="failed") as failed:
         await project.practise(*project.practising(broken))
-    assert "(with --restart-step 2, where a file of the agent has changed)" in hint(failed)
+    assert "(with --restart-step 2 if a file of the agent has changed)" in hint(failed)
     with pytest.raises(Exception, match="another configuration") as told:
         await project.practise(*project.practising(ONCE))
     assert "--restart-step 2 to keep the steps before it" in hint(told)
@@ -167,7 +167,7 @@ async def test_2_41_what_is_wrong_with_it_is_said_before_it_costs(project: Own) 
         (project.folder / name).write_text(text, "utf-8")
     rows = [
         ("nothing.py:solve", "there is no file nothing.py", ""),
-        ("mine.py:nothing", "cannot load it: AttributeError: there is no nothing in mine.py", ""),
+        ("mine.py:nothing", "cannot load it: AttributeError: mine.py does not define nothing", ""),
         ("mine.py:user", "it cannot be called: too many positional", ""),
         ("mine.py:NUMBER", "cannot load it: TypeError", ""),
         ("broken.py:solve", "cannot load it: SyntaxError", ""),

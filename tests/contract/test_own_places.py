@@ -53,7 +53,7 @@ async def test_a_mended_agent_goes_on_with_the_command_of_the_hint(project: Own)
         with pytest.raises(Exception, match=IGNORED) as paused:
             await project.practise(endpoint.override(), *deaf)
         first = next(e.step for e in project.of_kind("StepStarted") if e.experiences)
-        assert f"--restart-step {first}, where a file of the agent has changed" in str(
+        assert f"--restart-step {first} if a file of the agent has changed" in str(
             paused.value.hint  # type: ignore[attr-defined]
         )
         mended = (*project.practising(WRAPPED), "practice.rollout_concurrency=1")

@@ -144,7 +144,7 @@ async def test_restart_plays_exactly_the_steps_from_there_on(tmp_path: Path) -> 
         ended = len(endpoint.bodies)
         same = await project.practise(endpoint.override(), restart_step=1)
         assert (same.branch.id, len(endpoint.bodies)) == (3, ended)
-        assert "not played again (--again" in project.notices[-1]
+        assert "is already finished (--again" in project.notices[-1]
         other = await project.practise(endpoint.override(), restart_step=1, again=True)
         assert other.branch.id == 4
         assert len(endpoint.bodies) - cut > 30

@@ -83,7 +83,7 @@ async def test_a_mended_verify_function_scores_the_stored_answers(project: Proje
     with pytest.raises(Exception, match="failed") as failed:
         await project.evaluate(*sets)
     hint = str(getattr(failed.value, "hint", ""))
-    assert "mend the cause and run the same command again" in hint
+    assert "fix the cause and run the same command again" in hint
     answered = project.count("calls")
     assert answered
     assert project.query("SELECT count(*) FROM steps WHERE closed_at NOTNULL") != [(0,)]

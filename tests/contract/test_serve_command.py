@@ -92,7 +92,7 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
         (("serve", "--port", "0", *RECORD[:3], "a/b"), "cannot be the name of a run"),
         (
             ("practice", "--config", "practice.yaml", "--exp-id", "rec"),
-            "rec is a recorded run: nothing is played in it",
+            "rec is a recorded run, and cannot be played",
         ),
         (("data", "upload", "--from-run", "demo", "--name", "x"), "demo is a run of practice"),
         (

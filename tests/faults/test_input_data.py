@@ -200,7 +200,7 @@ def test_2_23_other_rows_under_a_name_need_replace_or_append(gp: Gp) -> None:
     other = '{"question": "3+3?", "answer": "6"}\n'
     ran = upload(gp, "b.jsonl", other)
     assert ran.code == 4
-    assert "dataset 'd' is there already, with other rows (1, not these 1)" in ran.err
+    assert "dataset 'd' already exists with other rows (1, not these 1)" in ran.err
     assert "--replace" in ran.err
     assert "--append" in ran.err
     assert [row["question"] for row in rows(gp)] == ["2+2?"]

@@ -78,7 +78,7 @@ def test_a_development_version_that_had_this_schemas_number_is_refused(tmp_path:
     Store(path).close()
     with closing(sqlite3.connect(path)) as db:
         db.execute("ALTER TABLE calls DROP COLUMN price")
-    with pytest.raises(StoreError, match="table calls is not as it was made") as refused:
+    with pytest.raises(StoreError, match="table calls has been changed") as refused:
         Store(path)
     assert "development version" in (refused.value.hint or "")
 

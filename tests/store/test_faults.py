@@ -66,7 +66,10 @@ def locked(path: Path) -> Iterator[int]:
 def test_1_63_a_locked_database_is_waited_for_and_its_holder_named(path: Path, locked: int) -> None:
     began = time.monotonic()
     with Store(path, wait_s=0.2) as store:
-        with pytest.raises(StoreError, match=rf"still after 0\.2 s.*r \(process {locked} on ") as e:
+        with pytest.raises(
+            StoreError,
+            match=rf"still locked by another process after 0\.2 s.*r \(process {locked} on ",
+        ) as e:
             upload(store, name="more")
         assert time.monotonic() - began >= 0.2
         assert e.value.exit_code == 7
@@ -142,8 +145,8 @@ def begin_another_log(path: Path) -> None:
     [
         pytest.param(remove(""), "was removed or replaced .* is lost", id="the database"),
         pytest.param(replace, "was removed or replaced .* is lost", id="another in its place"),
-        pytest.param(remove("-wal"), "all that was saved is in the database", id="-wal"),
-        pytest.param(remove("-shm"), "all that was saved is in the database", id="-shm"),
+        pytest.param(remove("-wal"), "everything saved is now in the database", id="-wal"),
+        pytest.param(remove("-shm"), "everything saved is now in the database", id="-shm"),
         pytest.param(begin_another_log, "may be lost", id="another -wal"),
     ],
 )
@@ -161,7 +164,7 @@ def test_1_63_files_that_vanish_are_noticed_with_the_next_commit(
         upload(store, name="and nothing more is written")
     with pytest.raises(StoreError, match=said):
         store.close()
-    if "all that was saved" in said:
+    if "everything saved is now" in said:
         with Store(path) as again:
             assert again.read(datasets.get, "before").n == 4
         assert wrong(path) == []
@@ -185,7 +188,7 @@ async def test_1_63_a_run_whose_database_vanishes_stops(tmp_path: Path) -> None:
                 project.db.unlink(missing_ok=True)
 
     project.events = Vanish()
-    with pytest.raises(StoreError, match=r"what was saved since .* is lost"):
+    with pytest.raises(StoreError, match=r"everything saved since .* is lost"):
         await project.practise()
 
 

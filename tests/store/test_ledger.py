@@ -244,7 +244,7 @@ async def test_a_stored_call_that_no_longer_fits_is_counted_with_the_reason(run:
     scope = Scope(Address(run.branch.id, 0, 0, 0, "play"), 0, "sha", 0)
     warmer = Model("m", {"temperature": 0.8}, run.endpoint)
     await ledgered(warmer, ledger, run.events.append)(scope)(Q)
-    assert dict(ledger.unused) == {"the settings of their requests are no longer the same": 1}
+    assert dict(ledger.unused) == {"the settings of their requests have changed": 1}
     other = ledgered(Model("m", {"temperature": 0.7}, run.endpoint), ledger, run.events.append)
     chat = other(scope)
     first = await chat(Q)

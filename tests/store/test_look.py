@@ -13,7 +13,7 @@ from tests.app.project import finished
 def test_an_empty_file_has_no_runs(tmp_path: Path) -> None:
     path = tmp_path / "empty.db"
     path.touch()
-    with pytest.raises(StoreError, match="is empty: there are no runs in it"):
+    with pytest.raises(StoreError, match="is empty: it contains no runs"):
         Store(path, "look")
     assert path.read_bytes() == b""
 

@@ -86,7 +86,7 @@ def test_the_way_out_names_the_step_to_go_on_from() -> None:
 
     assert "--restart-step 3 to keep the steps before it" in hint(head())
     assert "--restart-step N to play from step N" in hint(head(finished=True))
-    assert "--restart-step 0 to ask all questions afresh" in hint(head(), whole=True)
+    assert "--restart-step 0 to ask all questions again" in hint(head(), whole=True)
 
 
 def test_what_the_user_did_not_change_is_undone_by_setting_it() -> None:

@@ -109,9 +109,9 @@ async def test_a_step_is_not_closed_over_a_library_that_its_operations_do_not_ma
         await store.open_step(branch, 0, branch.library.id)
         good = result(branch.library, add("a"), add("b"))
         bad = replace(good, library=spoil(good.library))
-        with pytest.raises(StoreError, match="step 0 is not closed") as refused:
+        with pytest.raises(StoreError, match="step 0 was not closed") as refused:
             await store.close_practice(branch, 0, bad)
-        assert "has to change the edits, too" in (refused.value.hint or "")
+        assert "must also change the edits" in (refused.value.hint or "")
         assert not store.read(steps.on_line, branch)[0].closed
         assert store.read(libraries.load, await store.close_practice(branch, 0, good)) == (
             good.library
@@ -200,7 +200,7 @@ async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path
         assert other.library.next_label == 3
         given = other.library
         store.begin(spec(data, "third", library=given))
-        with pytest.raises(ConfigError, match="r cannot be deleted: other, third have") as e:
+        with pytest.raises(ConfigError, match="r cannot be deleted: other, third use") as e:
             store.delete_runs(["r"])
         assert e.value.hint == "to delete all: grpo-practice runs delete r --with-dependants"
         assert store.delete_runs(["third"]) == ["third"]

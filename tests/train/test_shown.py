@@ -114,7 +114,7 @@ def test_a_checkpoint_that_is_gone_is_said_and_no_damage(
     checked = workspace.check()
     assert (checked.problems, checked.exit_code) == (0, 0)
     (notes,) = [finding.notes for finding in checked.checks if finding.notes]
-    gone = f"the checkpoint of step 1 of {RUN} is gone: t.db.train/toy.train/b1/step-000001"
+    gone = f"the checkpoint of step 1 of {RUN} is missing: t.db.train/toy.train/b1/step-000001"
     assert notes == [gone, notes[1]]
     assert len(notes) == 2
 

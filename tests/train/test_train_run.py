@@ -186,7 +186,7 @@ def test_a_finished_restart_is_trained_again_only_with_again(project: TrainProje
     project.train(fake, restart_step=2)
     assert fake.plans == []
     shown = [event.text for event in project.events if isinstance(event, Notice)]
-    assert "not played again (--again repeats it)" in shown[-1]
+    assert "is already finished (--again repeats it)" in shown[-1]
     project.train(fake, restart_step=2, again=True)
     assert fake.trained == [2, 3, 4, 5]
 

@@ -26,7 +26,7 @@ def write(folder: Path, text: str = RIGHT, name: str = "score.py") -> Path:
         ("score.py", "no such verify function", None),
         ("absent.py:verify_func", "there is no file absent.py", "looked in"),
         ("math.py:other", "there is no file math.py", "looked in"),
-        ("score.py:verify_fun", "there is no verify_fun in score.py", "it has verify_func"),
+        ("score.py:verify_fun", "score.py does not define verify_fun", "it has verify_func"),
     ],
 )
 def test_a_wrong_name_is_an_error_at_start_and_never_another_function(

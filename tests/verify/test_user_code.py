@@ -182,7 +182,7 @@ async def test_a_function_sees_the_references_fields_and_none_for_missing_ones(
         ("responze", "a sample has no field 'responze'; did you mean response?"),
         ("answer", "a sample has no field 'answer'; did you mean correct_answer?"),
         ("raw_queston", "did you mean raw_question?"),
-        ("options", "a sample has no field 'options'; what a row has besides is in sample.meta"),
+        ("options", "a sample has no field 'options'; other columns of a row are in sample.meta"),
     ],
 )
 async def test_a_misspelt_field_is_an_error_that_names_the_nearest_one(

@@ -30,7 +30,7 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
     if why_not := why_no_copy(source, target):
         raise ConfigError(f"{target} {why_not}", hint="name another file")
     if target.exists() and not target.is_file():
-        raise ConfigError(f"{target} is no plain file", hint="name another file")
+        raise ConfigError(f"{target} is not a regular file", hint="name another file")
     # A dangling link counts as existing, because somebody made it.
     if os.path.lexists(target) and not replace:
         raise ConfigError(f"{target} is there already", hint="name another file, or add --force")

@@ -40,7 +40,7 @@ def copy(path: Path, target: Path) -> None:
     try:
         file = plain_file(target)
         if file is None:
-            raise StoreError(f"cannot copy to {target}: it is no plain file")
+            raise StoreError(f"cannot copy to {target}: it is not a regular file")
         _replace(path, file)
     except (sqlite3.Error, OSError) as e:
         raise explain(e, path if "malformed" in str(e) else target) from e
@@ -56,5 +56,5 @@ def _replace(path: Path, target: Path) -> None:
         if found != "ok":
             raise StoreError(
                 f"the database {path} is damaged ({found}); it was not copied",
-                hint="grpo-practice db check says what is wrong",
+                hint="to see the details: grpo-practice db check",
             )

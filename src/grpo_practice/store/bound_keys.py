@@ -28,7 +28,7 @@ _EITHER = ("", "evaluation.")
 """Prefixes of the agent's keys in the identities of evaluations and of practice runs."""
 
 _METHODS: Mapping[object, str] = {
-    1: "1 (proposals are outvoted, answers that a text gives away are dropped)",
+    1: "1 (votes decide on proposals, texts that give answers away are dropped)",
 }
 """Names of the values of `practice.METHOD`."""
 

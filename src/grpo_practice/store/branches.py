@@ -106,8 +106,8 @@ def _place(
     run = db.execute("SELECT kind FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run and run["kind"] == "recorded":
         raise ConfigError(
-            f"{spec.name} is a recorded run: nothing is played in it",
-            hint="give this one another exp_id",
+            f"{spec.name} is a recorded run, and cannot be played",
+            hint="give this run another exp_id",
         )
     head, decision = decide(db, spec, restart_step=restart_step, again=again)
     match decision:
@@ -131,7 +131,7 @@ def _place(
     lender = db.execute("SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)).fetchone()
     if lender is None:
         return _Place()
-    asked = f"{lender['run_id']} asked the same: its answers are used, not paid again"
+    asked = f"{lender['run_id']} made the same requests: its answers are reused at no cost"
     return _Place(lender=lender, notices=(asked,))
 
 
@@ -155,10 +155,10 @@ def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
     """Raise if a score would combine the results of two agents."""
     if spec.kind == "eval" and step > 0 and changes:
         raise FingerprintError(
-            f"{spec.name} cannot go on from step {step} with another configuration: "
-            "its score would be one number over two agents",
+            f"{spec.name} cannot continue at step {step} with another configuration: "
+            "its score would mix two agents",
             changes,
-            hint="add --restart-step 0 to ask all questions afresh",
+            hint="add --restart-step 0 to ask all questions again",
         )
 
 

@@ -128,7 +128,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
         if is_interrupted(e):
             raise
         # A damaged page ends this check, but not the others.
-        wrong.append(f"cannot be looked at to the end: {e}")
+        wrong.append(f"cannot be checked to the end: {e}")
     return TableCheck(name, n, wrong, notes)
 
 
@@ -147,20 +147,20 @@ def _references(db: sqlite3.Connection) -> Iterator[str | None]:
     tables = [r[0] for r in db.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
     yield from (None for _ in tables)
     for table, row, parent, _ in db.execute("PRAGMA foreign_key_check"):
-        yield f"row {row} of {table} refers to a row of {parent} that is not there"
+        yield f"row {row} of {table} refers to a missing row of {parent}"
     if db.execute("SELECT count(*) FROM address_salt").fetchone()[0] != 1:
-        yield "address_salt does not have one row"
+        yield "address_salt does not have exactly one row"
     stray = """SELECT 'operation ' || op_id || ' belongs to no group' FROM operations o
          WHERE slot <> -1 AND NOT EXISTS (SELECT 1 FROM groups g
            WHERE (g.branch_id, g.step, g.slot) = (o.branch_id, o.step, o.slot))
-         UNION ALL SELECT 'operation ' || op_id || ' was merged from an operation that is not there'
+         UNION ALL SELECT 'operation ' || op_id || ' was merged from a missing operation'
           FROM operations, json_each(from_ops) WHERE value NOT IN (SELECT op_id FROM operations)"""
     yield from (wrong for (wrong,) in db.execute(stray))
 
 
 def _texts(db: sqlite3.Connection) -> Iterator[str | None]:
     for sha, body in db.execute("SELECT sha256, body FROM texts"):
-        yield None if text_sha(body) == sha else f"text {sha.hex()[:8]} has other contents"
+        yield None if text_sha(body) == sha else f"text {sha.hex()[:8]} does not match its hash"
 
 
 def _values(db: sqlite3.Connection) -> Iterator[str | None]:
@@ -202,7 +202,7 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
         if row["held"] != row["run_id"] or row["heads"] != 1:
             yield f"run {row['run_id']} has no head, or more than one"
         else:
-            wrong = f"run {row['run_id']} has {row['twice']} steps twice"
+            wrong = f"run {row['run_id']} has {row['twice']} duplicate steps"
             yield wrong if row["twice"] else None
 
 
@@ -286,7 +286,7 @@ def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None
         yield (
             None
             if there
-            else Note(f"the checkpoint of step {step} of {run} is gone: {brief(path, 200)}")
+            else Note(f"the checkpoint of step {step} of {run} is missing: {brief(path, 200)}")
         )
 
 
@@ -296,7 +296,7 @@ def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
         library = libraries.load(db, row["library_id"])
         name = f"library L{row['library_id']}"
         if len(library) != row["n"] or library_sha(library) != row["sha256"]:
-            yield f"{name} is not the one that was made"
+            yield f"{name} differs from the one that was made"
         elif row["cause"] in ("merge", "prune", "approve", "edit") and not _follows(db, row):
             yield f"{name} does not follow from the operations {_made_by(row)}"
         else:
@@ -354,7 +354,7 @@ def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
              FROM rollouts r LEFT JOIN rollout_bodies b USING (rollout_id)"""
     )
     for row in rows:
-        wrong = [*(["no response"] if row["empty"] else []), *(["an odd verdict"] * row["odd"])]
+        wrong = [*(["no response"] if row["empty"] else []), *(["an invalid verdict"] * row["odd"])]
         yield f"rollout {row['rollout_id']} has {' and '.join(wrong)}" if wrong else None
 
 
@@ -374,7 +374,7 @@ def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
              FROM steps s JOIN branches USING (branch_id)"""
     )
     for row in rows:
-        where = f"step {row['step']} of {row['run_id']} has sums that are not those of its"
+        where = f"step {row['step']} of {row['run_id']} has sums that do not match its"
         if row["summed"] not in (None, row["rollouts"]):
             yield f"{where} rollouts"
         else:

@@ -133,9 +133,9 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
     if made != after:
         shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, after)]
         raise StoreError(
-            f"step {step} is not closed: its operations make a library of {shown[0]}, and it was"
-            f" given one of {shown[1]}",
-            hint="what changes the library after the merge has to change the edits, too",
+            f"step {step} was not closed: its operations make a library of {shown[0]}, but the"
+            f" given library has {shown[1]}",
+            hint="code that changes the library after the merge must also change the edits",
         )
 
 

@@ -46,9 +46,9 @@ def add(
         return newest, False
     if newest is not None and not replace:
         raise DataError(
-            f"dataset {name!r} is there already, with other rows ({newest.n}, not these {n})",
-            hint="choose another name, or add --replace (old runs keep what they used); an upload"
-            " can also --append",
+            f"dataset {name!r} already exists with other rows ({newest.n}, not these {n})",
+            hint="choose another name, or add --replace (old runs keep the rows they used); an"
+            " upload can also --append",
         )
     # Count hidden revisions, too: old runs still refer to their numbers.
     last = db.execute("SELECT max(revision) FROM datasets WHERE name = ?", (name,)).fetchone()[0]
@@ -78,14 +78,14 @@ def _refuse_secrets(
 ) -> None:
     if not redactor.known:
         return
-    hint = "take it out: what is stored here is sent to models"
+    hint = "remove it: datasets are stored, and sent to models"
     if redactor.holds(name):
-        raise DataError("the name of the dataset holds a secret, such as an API key", hint=hint)
+        raise DataError("the name of the dataset contains a secret, such as an API key", hint=hint)
     held = db.execute(_ROWS, (after.id if after else None, _most(None)))
     for n, row in enumerate(chain(held, found.rows()), 1):
         texts = (row[name] for name in ("question", "answer", "source", "level", "meta"))
         if redactor.holds("\n".join(filter(None, texts))):
-            what = f"row {n} of dataset {name!r} holds a secret, such as an API key"
+            what = f"row {n} of dataset {name!r} contains a secret, such as an API key"
             raise DataError(what, hint=hint)
 
 
@@ -178,7 +178,7 @@ def get(db: Connection, name: str) -> DatasetRow:
         known = [d.name for d in newest(db)]
         names = ", ".join(known) or "none yet"
         raise DataError(
-            f"there is no dataset {name!r} in {db.path} (there: {names})",
+            f"there is no dataset {name!r} in {db.path} (datasets: {names})",
             hint=way_to(name, known),
         )
     return found

@@ -26,7 +26,7 @@ PARTS = ("-wal", "-shm", "-journal", ".lock")
 
 BREATH = 500_000
 """Number of SQLite steps between two chances for a signal to end a query: about 10 ms."""
-DAMAGED_HINT = "go on with a copy made by db backup; to see what is wrong: grpo-practice db check"
+DAMAGED_HINT = "use a copy made by db backup; to see the details: grpo-practice db check"
 WAIT_S = 30.0
 """Maximum wait for another process that is writing, in seconds."""
 SYNCHRONOUS = "FULL"
@@ -106,7 +106,7 @@ def make(path: Path) -> None:
     with explained(path):
         if path.exists() and not path.is_file():
             raise StoreError(
-                f"the database {path} cannot be opened: it is no plain file",
+                f"the database {path} cannot be opened: it is not a regular file",
                 hint="name another file with --db",
             )
         if not path.exists():

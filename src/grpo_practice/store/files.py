@@ -28,13 +28,13 @@ class Files:
         if _inode(self._path) != self._known[self._path]:
             return StoreError(
                 f"the database {self._path} was removed or replaced while it was being written;"
-                f" what was saved since {self._begun} is lost",
-                hint="put the file back, or a copy of it, then run the command again",
+                f" everything saved since {self._begun} is lost",
+                hint="restore the file or a copy of it, then run the command again",
             )
         return StoreError(
             f"a part of the database {self._path} (its -wal or -shm) was removed while it was"
             f" being written; {self._rescue()}",
-            hint="look with `grpo-practice db check`, then run the command again",
+            hint="check it with `grpo-practice db check`, then run the command again",
         )
 
     def _rescue(self) -> str:
@@ -48,8 +48,8 @@ class Files:
             except sqlite3.Error:
                 busy = 1
             if not busy:
-                return "all that was saved is in the database itself now"
-        return f"what was saved since {self._begun} may be lost"
+                return "everything saved is now in the database itself"
+        return f"everything saved since {self._begun} may be lost"
 
 
 def _inode(path: Path) -> tuple[int, int] | None:

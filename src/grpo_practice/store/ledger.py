@@ -180,7 +180,7 @@ def _unused(
         return None
     what = "settings" if row["params"] != text_sha(entry.head.decode()) else "messages"
     made = "" if row["version"] == __version__ else f" (they were made by version {row['version']})"
-    return f"the {what} of their requests are no longer the same{made}"
+    return f"the {what} of their requests have changed{made}"
 
 
 def _insert(db: sqlite3.Connection, entries: Sequence[Entry], invocation_id: int) -> range:

@@ -160,8 +160,8 @@ class RunLocks:
     def _other_name(self) -> LockedError:
         return LockedError(
             f"the database {self._path} is in use under another name",
-            hint="use that name: by two at once (a hard link, a file that was moved or mounted"
-            " while it was used), SQLite would damage it",
+            hint="use that name: under two names at once (a hard link, or a file that was moved or"
+            " mounted while in use), SQLite would damage it",
         )
 
     @contextmanager
@@ -200,10 +200,10 @@ class RunLocks:
             yield
         except OSError as e:
             raise StoreError(
-                f"cannot lock the database {self._path}, which keeps two processes from one run:"
-                f" {e.strerror}",
-                hint="check the permissions of the file and of its folder; where a folder has no"
-                " file locks, put the database on a local disk",
+                f"cannot lock the database {self._path}, so two processes could write the same"
+                f" run: {e.strerror}",
+                hint="check the permissions of the file and of its folder; if its file system has"
+                " no locks, put the database on a local disk",
             ) from e
 
     def close(self) -> None:

@@ -83,7 +83,7 @@ def _part(path: Path, end: str) -> Path:
 def deleted_meanwhile() -> StoreError:
     """Return the error of a read that found a run at first, and later did not."""
     return StoreError(
-        "the run is no longer there: it was deleted while it was read",
+        "the run no longer exists: it was deleted while it was being read",
         hint=f"if nobody deleted it, {CHECK_HINT}",
     )
 
@@ -98,4 +98,4 @@ def read_only(path: Path) -> StoreError:
 
 def empty(path: Path) -> StoreError:
     """Return the error of reading a file that no command has written to."""
-    return StoreError(f"{path} is empty: there are no runs in it", hint="grpo-practice init")
+    return StoreError(f"{path} is empty: it contains no runs", hint="grpo-practice init")

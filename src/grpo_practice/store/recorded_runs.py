@@ -79,7 +79,7 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
         return branches.load(db, _insert(db, spec))
     if run["kind"] != "recorded":
         raise ConfigError(
-            f"{spec.name} is a run of {run['kind']}: nothing is recorded into it",
+            f"{spec.name} is a run of kind {run['kind']}, and nothing can be recorded into it",
             hint="give --record another name",
         )
     row = db.execute(
@@ -89,7 +89,7 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
         raise FingerprintError(
             f"{spec.name} was recorded with another agent",
             changes,
-            hint="give --record another name, or serve the agent that it was begun with",
+            hint="give --record another name, or serve the agent it was begun with",
         )
     return branches.load(db, run["head_branch"])
 

@@ -102,16 +102,18 @@ def resume_decision(
         return Resume()
     if head.own_closed == 0:
         keys = ", ".join(c.key for c in changes)
-        return Rebind(f"{run}: {keys} changed before any step was closed; going on with it")
+        return Rebind(
+            f"{run}: {keys} changed before any step was closed; continuing with the change"
+        )
     # A branch that was restarted at a later step holds only some of the answers.
     if whole and head.from_step == 0 and is_edited_verify(changes):
         return Rebind(f"{run}: the verify function has changed; it scores the stored answers again")
     if whole:
-        afresh = "--restart-step 0 to ask all questions afresh"
+        afresh = "--restart-step 0 to ask all questions again"
     elif head.finished:
-        afresh = "--restart-step N to play from step N on afresh"
+        afresh = "--restart-step N to play from step N again"
     else:
-        afresh = f"--restart-step {recorded} to keep the steps before it and go on from there"
+        afresh = f"--restart-step {recorded} to keep the steps before it and continue from there"
     undo = "" if is_new_method else f"undo the change{undoing_hint(changes)}, "
     raise FingerprintError(
         f"{run} was started with another configuration",
@@ -124,13 +126,9 @@ def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> Re
     if changes or again:
         return Restart(step, goes_on=step == head.recorded > 0 and not again)
     if head.cause == "restart" and head.from_step == step and not head.finished:
-        return Resume(
-            f"going on with the restart at step {step} that was under way (--again starts another)"
-        )
+        return Resume(f"resuming the restart at step {step} (--again starts another)")
     if head.cause == "restart" and head.from_step == step > 0:
-        return Resume(
-            f"the restart at step {step} is finished, and not played again (--again repeats it)"
-        )
+        return Resume(f"the restart at step {step} is already finished (--again repeats it)")
     if step == head.recorded > 0:
-        return Resume(f"steps 0 to {step - 1} are recorded: going on from there")
+        return Resume(f"steps 0 to {step - 1} are recorded: continuing from there")
     return Restart(step)

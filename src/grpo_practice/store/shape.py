@@ -27,8 +27,8 @@ def check_shape(db: sqlite3.Connection, path: Path) -> None:
     for fault in (*faults, *ancestor_faults(db)):
         if fault is not None:
             raise StoreError(
-                f"the database {path} is not as this program makes it: {fault}",
-                hint=f"{CHECK_HINT}; a file of a development version opens with that version alone",
+                f"the database {path} is not a valid database of this program: {fault}",
+                hint=f"{CHECK_HINT}; a file of a development version only opens with that version",
             )
 
 
@@ -42,22 +42,22 @@ def schema_faults(found: Objects) -> Iterator[str | None]:
         ours = objects(made)
     for (kind, name), (_, sql) in ours.items():
         if (kind, name) not in found:
-            yield f"{kind} {name} is not there"
+            yield f"{kind} {name} is missing"
         else:
-            yield None if found[kind, name][1] == sql else f"{kind} {name} is not as it was made"
+            yield None if found[kind, name][1] == sql else f"{kind} {name} has been changed"
     tables = {name for kind, name in ours if kind in ("table", "view")}
     for kind, name in found.keys() - ours.keys():
         on, sql = found[kind, name]
         acts = kind == "trigger" or (kind == "index" and sql.startswith("CREATE UNIQUE"))
         if acts and on in tables:
-            yield f"{kind} {name} on {on} is not of this program, and may change what is stored"
+            yield f"{kind} {name} on {on} does not belong to this program; it may change data"
 
 
 def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
     """Yield None or a fault for each branch and library: its references must be older."""
     for table, key, to, what in (
         ("branches", "branch_id", "parent_id", "descends from"),
-        ("branches", "branch_id", "rebinds", "has its answers from"),
+        ("branches", "branch_id", "rebinds", "takes its answers from"),
         ("libraries", "library_id", "parent_id", "descends from"),
     ):
         rows = db.execute(f"SELECT {key}, {to} FROM {table} WHERE {to} IS NOT NULL")

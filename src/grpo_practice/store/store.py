@@ -117,7 +117,7 @@ class Store(OpenStore):
                 who = self.read(invocations.holder, run)
                 by = f"another process is working on {run}" + (f" ({who})" if who else "")
                 if self._locks.held_here(run):
-                    by = f"this process is working on {run} already, in another thread or task"
+                    by = f"this process is already working on {run}, in another thread or task"
                 raise LockedError(by, hint="wait for it, stop it, or give this run another exp_id")
             yield
 

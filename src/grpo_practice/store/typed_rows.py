@@ -10,7 +10,7 @@ from grpo_practice.errors import StoreError
 from grpo_practice.store.migrate import our_tables
 from grpo_practice.text import brief
 
-CHECK_HINT = "to see what is wrong: grpo-practice db check"
+CHECK_HINT = "to see the details: grpo-practice db check"
 _TYPES: dict[str, tuple[type, ...]] = {
     "INTEGER": (int,),
     "REAL": (float, int),

@@ -230,9 +230,9 @@ class Writer:
             # The lock that failed the job may fail this query, too.
             at_work = []
         others = [f"{who.run} ({who})" for who in at_work if who.pid != os.getpid()]
-        named = f"; at work on it: {', '.join(others)}" if others else ""
+        named = f"; in use by: {', '.join(others)}" if others else ""
         return StoreError(
-            f"the database {self.path} is locked by another process, still after"
+            f"the database {self.path} is still locked by another process after"
             f" {self._wait_s:g} s{named}",
             hint="wait for it to end, then run the command again",
         )

@@ -219,7 +219,7 @@ def check_defined(function: VerifyFunction) -> None:
     file = function.file
     names = function_text.without(file.text, file.func) if file is not None else None
     if file is not None and names is not None:
-        text = f"verify {function.name}: there is no {file.func} in {file.path.name}"
+        text = f"verify {function.name}: {file.path.name} does not define {file.func}"
         raise ConfigError(text, hint=_has(names))
 
 

@@ -118,7 +118,7 @@ def traced_step(db: sqlite3.Connection, run: str, step: int) -> TracedStep:
     """
     row = db.execute(f"{_STEPS} AND s.step = ?", (run, step)).fetchone()
     if row is None:
-        raise StoreError(f"{run}: there is no step {step} any more")
+        raise StoreError(f"{run}: step {step} no longer exists")
     return _step(row)
 
 
