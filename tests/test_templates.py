@@ -83,7 +83,7 @@ NAMED = [
     ("{{ error[1:] }}", "a slice"),
     ("{{ error, error }}", "a tuple outside `in`"),
     ("{{ [error] }}", "a list outside `in`"),
-    ("{{ error in [error] }}", "a list of what is no constant"),
+    ("{{ error in [error] }}", "a list of anything but constants"),
     ("{{ {} }}", "a mapping"),
     ("{% set a = 1 %}{{ error }}", "`set`"),
     ("{% with %}{{ error }}{% endwith %}", "`with`"),
@@ -91,8 +91,8 @@ NAMED = [
     ("{% include 'a' %}{{ error }}", "`include`"),
     ("{{ error._a }}", "the field `_a`"),
     ("{{ error['_a'] }}", "the key `_a`"),
-    ("{{ ('a').b }}{{ error }}", "a field, an item or a loop of what is no slot"),
-    ("{% for x in 'ab' %}{{ error }}{% endfor %}", "a field, an item or a loop of what is"),
+    ("{{ ('a').b }}{{ error }}", "a field, an item or a loop of anything but a slot"),
+    ("{% for x in 'ab' %}{{ error }}{% endfor %}", "a field, an item or a loop of anything but"),
     ("{% for _x in error %}{% endfor %}", "the name `_x` for an item"),
     ("{% for self in error %}{% endfor %}", "the name `self` for an item"),
     ("{{ error|attr('x') }}", "the filter `attr`"),
@@ -110,7 +110,8 @@ def test_what_is_not_on_the_list_is_named() -> None:
 
 def test_what_a_template_makes_of_long_values_is_bounded() -> None:
     assert (
-        misses(GROWS, r"not filled: .*(makes more than|too much work)", error='a"\\' * 1_000) == {}
+        misses(GROWS, r"not filled: .*(produces more than|too much work)", error='a"\\' * 1_000)
+        == {}
     )
 
 

@@ -159,7 +159,7 @@ async def test_what_the_library_says_already_is_not_approved(project: Project) -
     await practised(project, says, *ONCE)
     await practised(project, says, "practice.epochs=2")
     (one,) = workspace(project).experiences().held
-    with pytest.raises(ConfigError, match="E1 says exactly this") as e:
+    with pytest.raises(ConfigError, match="E1 already says exactly this") as e:
         workspace(project).approve()
     assert e.value.hint == f"grpo-practice experiences reject {one.id} --run toy"
 

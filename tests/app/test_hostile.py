@@ -142,7 +142,7 @@ async def test_2_35_what_was_set_aside_is_shown_as_visible_text(
     assert "\u202e" not in text
     assert r"Units: \x1b]0;owned\x07\x1b[2J check them." in text
     assert r"check them.\u202e" in text
-    assert "why not  it holds characters that are not seen: U+001B, U+0007" in text
+    assert "why not  it contains invisible characters: U+001B, U+0007" in text
     assert "step 0, from the merge: ADD" in text
     before = json.loads(listed(project, capsys, "--json", "--run", "toy@1"))
     assert len(before["quarantined"]) == 2

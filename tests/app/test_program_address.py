@@ -112,7 +112,7 @@ async def test_with_a_certificate_it_is_https(
 
 @pytest.mark.parametrize(
     ("path", "said"),
-    [("", "Connection refused"), ("/v1/somebody/else", "somebody else answers there")],
+    [("", "Connection refused"), ("/v1/somebody/else", "another server answers there")],
 )
 async def test_an_address_that_does_not_lead_here_is_said(
     tmp_path: Path, path: str, said: str
@@ -133,7 +133,7 @@ async def test_another_model_is_somebody_else(tmp_path: Path) -> None:
     async with open_proxy(ProxyConfig(), tmp_path) as proxy:
         with proxy.address(Guest("m", guest().ask)) as invited:
             look = asyncio.to_thread(reach.look, invited.base_url, invited.token, "other")
-            with pytest.raises(AgentError, match="somebody else answers there"):
+            with pytest.raises(AgentError, match="another server answers there"):
                 await look
 
 
@@ -144,7 +144,7 @@ async def test_what_answers_otherwise_is_said() -> None:
 
     server = await asyncio.start_server(greets, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
-    with pytest.raises(AgentError, match="somebody else answers there, and not by HTTP"):
+    with pytest.raises(AgentError, match="another server answers there, and not over HTTP"):
         await asyncio.to_thread(reach.look, url, "key", "m")
     server.close()
 

@@ -64,7 +64,7 @@ AT_ONCE = ("practice.epochs=1", "practice.batch_size=12", "practice.grpo_n=5")
 async def test_an_agent_that_reads_one_site_goes_on_once_that_is_trusted(
     one_site: Project,
 ) -> None:
-    with pytest.raises(PausedError, match=r"one site alone: site1\.example") as paused:
+    with pytest.raises(PausedError, match=r"a single site: site1\.example") as paused:
         await one_site.practise(*AT_ONCE)
     assert "name the site in practice.trusted_sites if you trust it" in str(paused.value.hint)
     assert "it keeps the rollouts and keeps the comparisons" in str(paused.value.hint)
@@ -79,7 +79,7 @@ async def test_a_person_may_decide_on_what_one_site_says(one_site: Project) -> N
     report = await one_site.practise(*AT_ONCE, "practice.approve=true")
     assert report.held > 0
     reasons = one_site.query("SELECT DISTINCT rule, reason FROM operations WHERE slot < 0")
-    alone = "it is distilled from pages of one site alone: site1.example"
+    alone = "it is based on pages of a single site: site1.example"
     assert reasons == [("held", f"held until a person approves it; {alone}")]
 
 

@@ -155,7 +155,7 @@ async def test_what_is_not_spoken_says_what_is() -> None:
         async with aiohttp.ClientSession() as session:
             answer = await session.get(f"{here.url}/chat/completions")
             assert answer.status == 405
-            assert "GET is not taken" in (await answer.json())["error"]["message"]
+            assert "GET is not allowed" in (await answer.json())["error"]["message"]
 
 
 @pytest.mark.parametrize(

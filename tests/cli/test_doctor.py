@@ -126,7 +126,7 @@ def test_what_an_endpoint_does_otherwise_than_it_was_asked_is_a_warning(
     assert ran.code == 0, ran.out
     told = " ".join(text for _, text in found(ran, "student"))
     assert "max_tokens is not set" not in told
-    assert "does not take `seed`" in told
+    assert "does not accept `seed`" in told
     assert "takes no seed" in told
     assert "answers as 'another-model'" in told
     assert "tokens counted (9 in, 30 out)" in told

@@ -98,7 +98,7 @@ ROWS = {
         6,
         eval_of("--max-requests", "1"),
         "paused by --max-requests 1",
-        "all that was answered is stored; to go on: grpo-practice eval --config practice.yaml",
+        "all replies are stored; to go on: grpo-practice eval --config practice.yaml",
     ),
     "no database": Row(
         7,

@@ -60,7 +60,7 @@ def is_paused(ran: Ran, *said: str) -> bool:
     assert ran.code == 6, ran.err
     for text in said:
         assert text in flat(ran.err)
-    return "no comparison of step 1 was of use (" in flat(ran.err)
+    return "no comparison of step 1 was useful (" in flat(ran.err)
 
 
 ONE_ADD = operations({"op": "ADD", "text": HOSTILE})
@@ -92,8 +92,8 @@ USELESS: dict[str, tuple[str, Said, str, int]] = {
     "quarantined": (
         "propose",
         ONE_ADD,
-        f"(3 quarantined as sets aside instructions); it tells the reader to set instructions"
-        f" aside: {HOSTILE}",
+        f"(3 quarantined as sets aside instructions); it tells the reader to ignore"
+        f" instructions: {HOSTILE}",
         3,
     ),
     "merged": (
@@ -178,7 +178,7 @@ def test_a_pilot_without_a_usable_comparison_fails(
     pilot = ("--batch-size", "12", "--pilot", str(questions))
     ran = practise(*pilot)
     assert (ran.code, ran.out) == (1, "")
-    assert f"no comparison of step 0 was of use ({n} unreadable); ReplyError: " in flat(ran.err)
+    assert f"no comparison of step 0 was useful ({n} unreadable); ReplyError: " in flat(ran.err)
     assert asked.stages() == {"play": 5 * questions, "compare": 3 * n}
     asked.teacher.says = None
     assert practise(*pilot).code == 0

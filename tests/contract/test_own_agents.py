@@ -193,7 +193,7 @@ async def test_2_41_what_is_wrong_with_it_is_said_before_it_costs(project: Own) 
     where = "import os\nif 'PYTEST_VERSION' not in os.environ: "
     for text, said in (("raise ValueError('no')", "ValueError"), ("import nothing", "ModuleNot")):
         (project.folder / "mine.py").write_text(f"{where}{text}\ndef solve(*_): return ''\n")
-        with pytest.raises(Exception, match=f"a worker process cannot have it: {said}"):
+        with pytest.raises(Exception, match=f"a worker process cannot load it: {said}"):
             await project.evaluate("agent.type=python", "agent.function=mine.py:solve")
     assert project.count("rollouts") == 0
 
@@ -275,7 +275,7 @@ async def test_an_answer_of_elsewhere_that_never_reached_its_model_is_none(
     project = Own(tmp_path)
     text = f"{way} solve(*_): return {answer!r}\n"
     far = "agent.proxy.url=http://127.0.0.1:9"
-    with pytest.raises(Exception, match=r"does it reach agent\.proxy from there"):
+    with pytest.raises(Exception, match=r"can its node reach agent\.proxy"):
         await project.evaluate(*project.agent(text), far)
     assert project.query("SELECT DISTINCT outcome FROM rollouts") == [("error",)]
     near = await project.evaluate(*project.agent(text), "agent.proxy.url=null")

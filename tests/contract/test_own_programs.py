@@ -78,8 +78,8 @@ IN_PYTHON: dict[str, Row] = {
 }
 IN_A_WORKER: dict[str, Row] = {
     "exits": ("error.agent", "the process of mine.py:solve ended with exit code 3"),
-    "killed": ("error.agent", "was ended by SIGKILL (it may have taken more memory than there"),
-    "crashes": ("error.agent", "was ended by SIGSEGV"),
+    "killed": ("error.agent", "was terminated by SIGKILL (it may have run out of memory"),
+    "crashes": ("error.agent", "was terminated by SIGSEGV"),
     "prints": ("error.agent", "printed more than 1,024 KiB"),
     "forks": ("ok", "the parent"),
     "pools": ("ok", "[1, 2]"),
@@ -91,7 +91,7 @@ IN_A_COMMAND: dict[str, Row] = {
     "raises": ("error.agent", "ended with exit code 1: "),
     "leaves": ("error.agent", "ended with exit code 3"),
     "exits": ("error.agent", "ended with exit code 3"),
-    "killed": ("error.agent", "was ended by SIGKILL"),
+    "killed": ("error.agent", "was terminated by SIGKILL"),
     "prints": ("error.agent", "printed more than 1,024 KiB"),
     "environment": ("ok", "[]"),
     "folder": ("ok", "True"),

@@ -274,7 +274,7 @@ def test_1_41_a_setting_the_endpoint_does_not_take_is_adapted_once_and_said_once
     with serving(lambda a: said if name in a.body else GOOD) as server:
         seen = evaluate(server, *SETTINGS)
     assert (seen.outcomes, len(seen.asked), seen.failures) == ({"ok": 5}, 6, [])
-    assert seen.ran.err.count(f"does not take `{name}`") == 1
+    assert seen.ran.err.count(f"does not accept `{name}`") == 1
     assert all(name not in a.body for a in seen.asked[1:])
     if name == "max_tokens":
         assert {a.body["max_completion_tokens"] for a in seen.asked[1:]} == {64}
@@ -287,7 +287,7 @@ def test_1_41_requests_that_are_refused_together_are_adapted_together(evaluate: 
     with serving(lambda a: said if "temperature" in a.body else GOOD) as server:
         seen = evaluate(server, *SETTINGS, "--concurrency", "5")
     assert (seen.outcomes, len(seen.asked)) == ({"ok": 5}, 10)
-    assert seen.ran.err.count("does not take `temperature`") == 1
+    assert seen.ran.err.count("does not accept `temperature`") == 1
 
 
 def test_1_41_a_setting_that_cannot_be_adapted_stops_the_run_with_the_servers_words(

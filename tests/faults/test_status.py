@@ -91,13 +91,13 @@ def test_1_05_nobody_sleeps_for_a_day(evaluate: Evaluate, waits: FakeSleep) -> N
         seen = evaluate(server, json=False)
     assert seen.code == 0
     assert seen.first["reward"] is None
-    assert "the server asks to wait 24 h" in seen.first["error"]
-    assert "the server asks to wait 24 h" in seen.ran.out
+    assert "the server asks us to wait 24 h" in seen.first["error"]
+    assert "the server asks us to wait 24 h" in seen.ran.out
     assert waits.slept == []
     with serving(always(busy(Retry_After="86400"))) as server:
         seen = evaluate(server, "--exp-id", "all", "--set", "seed=1", "--concurrency", "5")
     assert seen.code == 3
-    assert "the server asks to wait 24 h" in seen.told["message"]
+    assert "the server asks us to wait 24 h" in seen.told["message"]
     assert "24 h" in seen.told["hint"]
     assert waits.slept == []
 

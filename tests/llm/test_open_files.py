@@ -121,7 +121,7 @@ def test_concurrency_is_lowered_to_what_the_system_lets_and_said_once() -> None:
     got, said = allowed(256, 100, 64)
     assert got == [80, 40]
     assert said == [
-        f"{n} requests at once to 127.0.0.1 instead of {m}: this system lets a process have 256"
+        f"{n} concurrent requests to 127.0.0.1 instead of {m}: this system allows a process 256"
         " open files (`ulimit -Hn`)"
         for n, m in ((80, 100), (40, 64))
     ]
@@ -135,7 +135,7 @@ def test_who_comes_when_the_files_are_given_out_still_gets_some() -> None:
 def test_only_where_not_one_request_fits_is_it_an_error() -> None:
     (*fit, refused), _ = allowed(32, *[64] * 6)
     assert fit == [8, 4, 2, 1, 1]
-    assert "this system lets a process have 32 open files" in refused
+    assert "this system allows a process 32 open files" in refused
     assert "ulimit -n" in refused
 
 

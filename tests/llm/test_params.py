@@ -82,7 +82,7 @@ def test_extra_body_and_extra_args_are_merged_into_the_params() -> None:
         ({"temprature": 1}, r"model_settings\.temprature: there is no such setting"),
         ({"temperature": "hot"}, r"model_settings\.temperature: 'hot' is not a number"),
         ({"top_p": True}, r"model_settings\.top_p: True is not a number"),
-        ({"extra_args": {"timeout": 0}}, r"extra_args\.timeout: 0 is no number of seconds"),
+        ({"extra_args": {"timeout": 0}}, r"extra_args\.timeout: 0 is not a number of seconds"),
         ({"extra_args": {"timeout": "5m"}}, r"extra_args\.timeout: '5m'"),
         ({"extra_body": {"messages": []}}, r"extra_body\.messages: the messages come from"),
         ({"extra_args": {"seed": 1}}, r"extra_args\.seed: .*practice\.seed"),

@@ -88,7 +88,7 @@ def test_1_5_when_every_request_is_put_off_for_a_day_the_run_stops() -> None:
 
     results = virtual(story())
     refused = [r for r in results if isinstance(r, EndpointRefusedError)]
-    assert "the server asks to wait 24 h" in str(refused[0])
+    assert "the server asks us to wait 24 h" in str(refused[0])
     assert "again in 24 h" in str(refused[0].hint)
     assert {type(r) for r in results} == {EndpointError, EndpointRefusedError}
 

@@ -62,7 +62,7 @@ async def test_1_41_an_adaptation_is_learnt_once_and_said_once() -> None:
     assert (len(server.seen), got.tries) == (sent + 1, 1)
     assert request == ask(max_tokens=9)
     assert len(told) == 2
-    assert any("`seed`: it is left out" in t for t in told)
+    assert any("`seed`: it is omitted" in t for t in told)
     assert any("`max_tokens`: it is sent as `max_completion_tokens`" in t for t in told)
 
 

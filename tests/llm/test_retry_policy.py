@@ -139,7 +139,7 @@ REFUSED = [
     ),
     pytest.param(error(400, message="Model Not Exist"), "does not know the model", id="15-400"),
     pytest.param(httpx.Response(404, text="nope"), "is not a chat endpoint", id="15-path"),
-    pytest.param(httpx.Response(407, text="login"), "the proxy wants a login", id="25"),
+    pytest.param(httpx.Response(407, text="login"), "the proxy requires a login", id="25"),
 ]
 
 
@@ -165,14 +165,14 @@ async def test_1_12_a_refused_key_is_named_by_where_it_comes_from() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "says"), [(401, "wants an API key"), (403, "refused access, and no API key")]
+    ("status", "says"), [(401, "requires an API key"), (403, "refused access, and no API key")]
 )
 async def test_1_12_a_key_that_was_not_sent_is_not_called_refused(status: int, says: str) -> None:
     came, _, _ = await run(error(status, message="no"), api_key=None)
     assert isinstance(came, EndpointRefusedError)
     assert says in str(came)
     assert "was sent: HTTP" in str(came)
-    assert came.hint == "give one in MY_KEY"
+    assert came.hint == "set one in MY_KEY"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +236,7 @@ async def test_a_fault_of_the_one_request_fails_it_at_once(
 
 async def test_1_5_a_wait_of_a_day_is_said_and_not_slept() -> None:
     came, _, slept = await run(error(429, {"retry-after": "86400"}, message="later"))
-    assert "the server asks to wait 24 h: HTTP 429, later" in str(came)
+    assert "the server asks us to wait 24 h: HTTP 429, later" in str(came)
     assert slept == []
 
 

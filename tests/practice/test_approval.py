@@ -34,7 +34,10 @@ def test_what_the_library_says_already_is_not_taken() -> None:
     found = admitted(
         LIBRARY, [held(1, "ADD", "A: do a."), held(2, "ADD", "D: d."), held(3, "ADD", "D: d.")]
     )
-    assert found.refused == {"H1": "E2 says exactly this", "H3": "E6 says exactly this"}
+    assert found.refused == {
+        "H1": "E2 already says exactly this",
+        "H3": "E6 already says exactly this",
+    }
     assert [a.held for a in found.approvals.approved] == [2]
 
 

@@ -119,9 +119,9 @@ GOOD += [
     "Emoji: \U0001f469\u200d\U0001f680 is one character, \u2764\ufe0f is two code points.",
 ]
 
-WEB, ROLE, FENCE, MARKUP = "web address", "roles of a conversation", "code fence", "markup"
-ASIDE, SHOW, GRADE = "set instructions aside", "not to be shown", "whoever grades"
-DICTATED, GIVEN, UNSEEN = "dictates an answer", "gives away the answer", "not seen"
+WEB, ROLE, FENCE, MARKUP = "web address", "role marker", "code fence", "markup"
+ASIDE, SHOW, GRADE = "ignore instructions", "asks for secrets", "addresses the grader"
+DICTATED, GIVEN, UNSEEN = "dictates an answer", "gives away the answer", "invisible"
 SCRIPTS = "Latin and Cyrillic"
 RULES: dict[str, QuarantineRule] = {
     WEB: "web_address",
@@ -285,7 +285,7 @@ def test_2_28_the_page_that_wants_into_the_library_stays_outside() -> None:
 def test_what_is_not_seen_is_named_by_its_code_point() -> None:
     said = why_not("a\u200bb\u202ec\u200bd")
     assert said
-    assert said.sentence == "it holds characters that are not seen: U+200B, U+202E"
+    assert said.sentence == "it contains invisible characters: U+200B, U+202E"
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ async def test_2_28_what_a_group_read_on_one_site_alone_is_kept_out(
     rows = world.query(
         "SELECT slot, status, reason, domains FROM operations WHERE slot < 0 AND op = 'ADD'"
     )
-    alone = "it is distilled from pages of one site alone: evil.example"
+    alone = "it is based on pages of a single site: evil.example"
     assert set(rows) == {(-1, "quarantined", alone, '["evil.example"]')}
 
 

@@ -13,7 +13,7 @@ from grpo_practice.types import Distilled, Lesson, Operation
 ADD = Operation("ADD", text="Units: convert them.")
 LONG = replace(ADD, refused="too long", rule="too_long")
 AGAIN = replace(ADD, refused="there already", rule="duplicate")
-HOSTILE = replace(ADD, refused="it holds markup", rule="markup")
+HOSTILE = replace(ADD, refused="it contains markup", rule="markup")
 DOUBTED = Operation("DELETE", "E1", refused="outvoted", rule="outvoted")
 HELD = Operation("NONE", "E1", finding="confirmed")
 

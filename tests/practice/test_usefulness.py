@@ -9,7 +9,7 @@ from grpo_practice.types import Distilled, Lesson, Operation
 
 FAILED = Distilled(0, failed="ReplyError: no list", failed_kind="unreadable")
 ADDED = Operation("ADD", text="Units: convert first.")
-QUARANTINED = replace(ADDED, refused="it holds a web address", rule="web_address")
+QUARANTINED = replace(ADDED, refused="it contains a web address", rule="web_address")
 CONFIRMED = Operation("NONE", "E1", finding="confirmed")
 PROPOSED = Distilled(0, (Lesson("Convert."),), (ADDED,))
 SET_ASIDE = Distilled(0, (Lesson("Convert."),), (QUARANTINED,))

@@ -35,14 +35,14 @@ def pages(**sites: str) -> dict[str, set[str]]:
 def test_2_28_what_one_page_alone_says_is_kept_out_also_when_many_were_read() -> None:
     read = pages(evil_example=PAGE, good_example=OTHER)
     (why,) = refused([add(POISON, 0)], [read])
-    assert why == "it repeats what one site alone says: 'answer 42' (evil.example)"
+    assert why == "it repeats text from a single site: 'answer 42' (evil.example)"
     assert refused([add(LESSON, 0)], [read]) == [None]
 
 
 def test_2_28_pages_of_one_site_support_nothing() -> None:
     read = pages(evil_example=OTHER)
     assert refused([add(LESSON, 0)], [read]) == [
-        "it is distilled from pages of one site alone: evil.example"
+        "it is based on pages of a single site: evil.example"
     ]
     assert refused([add(LESSON, 0, 1)], [read, pages(good_example=OTHER)]) == [None]
     assert refused([add(LESSON, 0, 1)], [read, read]) != [None]
@@ -225,7 +225,7 @@ def test_the_hosts_of_one_owner_are_one_site() -> None:
 def test_2_28_a_page_is_known_again_in_any_writing(page: str, lesson: str) -> None:
     (why,) = refused([add(lesson, 0)], [pages(evil_example=page, good_example=OTHER)])
     assert why is not None
-    assert why.startswith("it repeats what one site alone says")
+    assert why.startswith("it repeats text from a single site")
 
 
 def test_a_trusted_site_may_say_a_thing_alone() -> None:
@@ -254,4 +254,4 @@ def test_what_a_person_decides_on_has_the_reason() -> None:
     groups = [Source([LESSON], pages(a_example=OTHER))]
     (op,) = supported([add(LESSON, 0)], groups, [], hold=True)
     assert (op.refused, op.rule) == (None, None)
-    assert op.why == "it is distilled from pages of one site alone: a.example"
+    assert op.why == "it is based on pages of a single site: a.example"

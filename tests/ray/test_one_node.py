@@ -102,8 +102,8 @@ async def test_how_it_fails_is_the_rollouts_error_and_is_not_tried_again(
     for name, said in {
         "raises": r"mine.py:raises raised KeyError at mine.py:\d+: 'lost'",
         "leaves": "raised SystemExit",
-        "counts": "mine.py:counts has no end: The worker died",
-        "is_killed": "mine.py:is_killed has no end: The worker died",
+        "counts": "mine.py:counts did not finish: The worker died",
+        "is_killed": "mine.py:is_killed did not finish: The worker died",
         "number": "returned int, not text",
         "prints": "printed more than 1,024 KiB",
     }.items():
@@ -139,7 +139,7 @@ async def test_a_function_that_is_not_there_is_said_before_anything_is_played(
 
 
 async def test_nodes_without_room_are_said(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="no node has what a program is to be given: 1000 CPU"):
+    with pytest.raises(ConfigError, match="no node has the resources for a program: 1000 CPU"):
         async with program(folder, "plain", num_cpus=1000):
             pass
     with pytest.raises(ConfigError, match="1 CPU, 1 browser"):
@@ -157,7 +157,7 @@ async def test_a_process_has_one_cluster(folder: Path) -> None:
 
 
 async def test_an_address_without_a_cluster_is_said(folder: Path) -> None:
-    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9: nobody listens there"):
+    with pytest.raises(ConfigError, match=r"127\.0\.0\.1:9: no server listens there"):
         async with program(folder, "plain", address="127.0.0.1:9"):
             pass
 

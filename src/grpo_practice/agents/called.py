@@ -88,7 +88,7 @@ def ended(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
-    return f"was ended by {names.get(-code, f'signal {-code}')}"
+    return f"was terminated by {names.get(-code, f'signal {-code}')}"
 
 
 def agent_error(text: str) -> AgentError:

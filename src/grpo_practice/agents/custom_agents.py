@@ -34,7 +34,9 @@ SHOWN = 60
 """Number of characters of a setting's value in a notice."""
 MOSTLY = 0.75
 """Share of their time spent waiting above which a notice suggests more workers."""
-UNREACHED = "it answered without its model, as all so far: does it reach agent.proxy from there?"
+UNREACHED = (
+    "it answered without its model, like all programs so far: can its node reach agent.proxy?"
+)
 """Error for an answer given without any request, if programs run elsewhere."""
 SILENT = 3
 """Number of answers without a request that triggers a notice."""
@@ -139,8 +141,8 @@ class CustomAgent:
             for key, (sent, configured) in new.items()
         ]
         self._notice(
-            f"the agent sends its own {', '.join(values)}, and what it sends is used: take it out"
-            " of the agent's program, or configure the same (docs/agents.md)"
+            f"the agent sends its own {', '.join(values)}, which overrides the config: remove it"
+            " from the agent's program, or configure the same value (docs/agents.md)"
         )
 
     def _tell_waits(self, played_s: float, own_s: float) -> None:
@@ -154,7 +156,7 @@ class CustomAgent:
         self._said_waits = True
         self._notice(
             f"the agent's {count(workers, 'worker')} waited for its model {waited:.0%} of the time:"
-            f" agent.workers: {4 * workers} plays more at once (0: as many as"
+            f" agent.workers: {4 * workers} would play more at once (0: as many as"
             " rollout_concurrency, in threads of this process)"
         )
 
@@ -188,7 +190,7 @@ class CustomAgent:
             _ = [task.exception() for task in ended if not task.cancelled()]
             if deaf and not self._noticed:
                 self._noticed = True
-                self._notice("the agent does not end when it is cancelled: it is left to itself")
+                self._notice("the agent does not end when it is cancelled, so it is abandoned")
 
 
 class _Game:
@@ -249,7 +251,7 @@ class _Game:
         except Exception as e:  # noqa: BLE001 - whatever it is, the program is not to blame
             if not self.stopped.done():
                 self.stopped.set_result(e)
-            raise RequestError("the rollout ends here", status=503, kind="server_error") from None
+            raise RequestError("the rollout has ended", status=503, kind="server_error") from None
         self._lost = None
         return reply
 

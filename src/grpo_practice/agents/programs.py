@@ -73,7 +73,7 @@ class FunctionProgram:
                     self._noticed = True
                     self._notice(
                         f"{self._name} was still running when its rollout ended; a thread cannot be"
-                        " stopped, so it goes on (an async function would be cancelled)"
+                        " stopped, so it continues (an async function would be cancelled)"
                     )
             raise
         result, error = done.result()
@@ -118,7 +118,7 @@ class WorkerProgram:
         if why := max(found):
             name = self._source.name
             raise ConfigError(
-                f"agent.function {name}: a worker process cannot have it: {why}", hint=hint
+                f"agent.function {name}: a worker process cannot load it: {why}", hint=hint
             )
 
     async def close(self) -> None:
@@ -131,10 +131,10 @@ class WorkerProgram:
         try:
             answered, text = await self._pool.run(worker.play, question, system, context)
         except WorkerDiedError as e:
-            killed = " (it may have taken more memory than there is)" if e.code == -9 else ""
+            killed = " (it may have run out of memory)" if e.code == -9 else ""
             raise agent_error(f"the process of {name} {ended(e.code)}{killed}") from e
         except CannotStartError as e:
-            raise agent_error(f"no process of {name} starts any more: {e}") from e
+            raise agent_error(f"no new process of {name} can be started: {e}") from e
         if not answered:
             raise AgentError(text)
         return text

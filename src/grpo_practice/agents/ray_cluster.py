@@ -70,7 +70,7 @@ class RayCluster:
         """Connect, unless already connected; raise ConfigError if this is impossible."""
         async with self._lock():
             if self._users and settings != self._settings:
-                raise ConfigError("agent.ray: all agents of a process share one cluster")
+                raise ConfigError("agent.ray: all agents of a process must share one cluster")
             if not self._users:
                 await self._connect(settings, local_cores)
                 self._settings = settings
@@ -109,8 +109,8 @@ class RayCluster:
             self._over.set()
             raise ConfigError(
                 f"agent.ray, address {settings.address}: {_first_lines(e)}",
-                hint="it takes the cluster's own versions of Ray and Python here, too;"
-                " `ray status` on its head node says whether it runs",
+                hint="this machine needs the cluster's versions of Ray and Python;"
+                " `ray status` on its head node shows whether it is running",
             ) from e
 
 
@@ -145,7 +145,7 @@ async def _check_port(address: str) -> None:
         writer.close()
     except OSError as e:
         raise ConfigError(
-            f"agent.ray.address {address}: nobody listens there: {e.strerror or 'no answer'}",
+            f"agent.ray.address {address}: no server listens there: {e.strerror or 'no answer'}",
             hint="`ray start --head` prints the address of a cluster; `local` starts one here",
         ) from e
 
@@ -165,7 +165,7 @@ def _initialise(settings: ClusterSettings, local_cores: int) -> None:
         _keep_quiet()
         return
     if "ray" in sys.modules and os.environ.get("RAY_AUTH_MODE") != "token":
-        raise RuntimeError("Ray was imported before: set RAY_AUTH_MODE=token before you do")
+        raise RuntimeError("Ray is already imported: set RAY_AUTH_MODE=token before you import it")
     login = {
         # Ray listens on the network and would run code for anyone who asks.
         "RAY_AUTH_MODE": "token",
@@ -223,8 +223,8 @@ def nodes_for(settings: ClusterSettings) -> list[Node]:
     if not found:
         needs = ", ".join(f"{much:g} {name}" for name, much in wanted.items())
         raise ConfigError(
-            f"agent.ray: no node has what a program is to be given: {needs}",
-            hint="agent.ray.num_cpus and agent.ray.resources say what that is",
+            f"agent.ray: no node has the resources for a program: {needs}",
+            hint="agent.ray.num_cpus and agent.ray.resources set what a program is given",
         )
     return found
 

@@ -81,7 +81,7 @@ class RayProgram:
             if why:
                 raise ConfigError(
                     f"agent.ray: node {address} cannot play: {why}",
-                    hint="docs/agents.md says what a node needs; agent.ray.resources chooses nodes",
+                    hint="docs/agents.md lists a node's needs; agent.ray.resources selects nodes",
                 )
             seconds[address] = took_s
         return seconds
@@ -103,7 +103,7 @@ class RayProgram:
             await asyncio.wait((ended,), timeout=GRACE_S / 2)
             raise
         except ray.exceptions.RayError as e:
-            raise agent_error(f"{self._source.name} has no end: {_said(e)}") from e
+            raise agent_error(f"{self._source.name} did not finish: {_said(e)}") from e
         if not answered:
             raise AgentError(text)
         return str(text)

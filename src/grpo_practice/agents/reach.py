@@ -39,15 +39,15 @@ def look(base_url: str, api_key: str, model: str) -> float:
             told = json.loads(answer.read(1_000_000))
         found = [row["id"] for row in told["data"]]
     except HTTPError as e:
-        raise AgentError(f"somebody else answers there, with status {e.code}") from None
+        raise AgentError(f"another server answers there, with status {e.code}") from None
     except URLError as e:
         raise AgentError(str(getattr(e.reason, "verify_message", "") or e.reason)) from None
     except OSError as e:
         raise AgentError(str(e) or type(e).__name__) from None
     except (HTTPException, RecursionError):
-        raise AgentError("somebody else answers there, and not by HTTP") from None
+        raise AgentError("another server answers there, and not over HTTP") from None
     except (ValueError, LookupError, TypeError):
         found = []
     if found != [model]:
-        raise AgentError("somebody else answers there")
+        raise AgentError("another server answers there")
     return perf_counter() - start

@@ -68,10 +68,10 @@ class Room:
         if not self._told:
             self._told = True
             self._notice(
-                "programs of the agent have their model's reply and wait for their turn to compute;"
-                f" for {STUCK_S:g} s none whose turn it is has asked or ended. If these wait for"
-                " the others (a queue as of srun, a lock), play no more at once than can run there:"
-                " --concurrency, practice.rollout_concurrency"
+                "programs of the agent have their model's reply and wait for a turn to compute;"
+                f" for {STUCK_S:g} s no computing program has sent a request or ended. If these"
+                " wait for the others (in a queue such as srun's, or for a lock), play no more at"
+                " once than can run: --concurrency, practice.rollout_concurrency"
             )
 
 

@@ -78,11 +78,11 @@ def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
     if isinstance(refusal, str) and refusal.strip():
         return "refused", refusal
     if reply.finish == "content_filter":
-        return "content_filter", "the provider's filter cut the answer"
+        return "content_filter", "the provider's filter cut off the answer"
     answer = answer_of(reply.content)
     if reply.finish == "length" or strip_think(reply.content) is None:
         return "truncated", None if answer else "all tokens went into thinking: raise max_tokens"
-    return ("ok", None) if answer else ("empty", "the model answered nothing")
+    return ("ok", None) if answer else ("empty", "the model's answer is empty")
 
 
 def answer_of(text: str) -> str:

@@ -125,7 +125,7 @@ class _Game:
         """Ask the model once for its answer, without tools."""
         self.messages.append({"role": "user", "content": FINAL})
         self.replies.append(await self._context.chat(self.messages, limit_s=self._left_s))
-        turns = f"it had called tools in each of its {self._turns} turns"
+        turns = f"it called tools in each of its {self._turns} turns"
         ended = trajectory("limit", self.messages, self.replies, reason="turns", error=turns)
         return self._with_tools(replace(ended, response=answer_of(self.replies[-1].content)))
 

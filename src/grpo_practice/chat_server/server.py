@@ -29,7 +29,7 @@ DONE = b"data: [DONE]\n\n"
 SHUTDOWN_S = 1.0
 """Maximum wait in seconds for clients still connected when a server ends."""
 
-_SPOKEN = "only POST chat/completions and GET models are spoken here"
+_SPOKEN = "only POST chat/completions and GET models are supported here"
 
 
 class RequestError(Exception):
@@ -114,9 +114,9 @@ def one_reply(request: ChatRequest) -> ChatRequest:
     """
     n = request.settings.get("n", 1)
     if n != 1 or isinstance(n, bool):
-        raise RequestError("'n' must be 1: ask again for another reply", param="n")
+        raise RequestError("'n' must be 1: send the request again for another reply", param="n")
     if request.settings.get("logprobs"):
-        raise RequestError("'logprobs' cannot be had here: they are not kept", param="logprobs")
+        raise RequestError("'logprobs' are not supported: they are not stored", param="logprobs")
     settings = {k: v for k, v in request.settings.items() if k not in ("n", "logprobs")}
     return replace(request, settings=settings)
 
@@ -269,10 +269,10 @@ def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> Non
     called = _HOST.fullmatch(host)
     name = (called[1] or called[2]).lower() if called else None
     if name is None or not (is_loopback(name) or name in names):
-        raise RequestError("called by a name that is not this server's", status=403)
+        raise RequestError("the Host header does not name this server", status=403)
     foreign = origin is not None and origin.lower().partition("://")[2] != host.lower()
     if foreign or headers.get("Sec-Fetch-Site") == "cross-site":
-        raise RequestError("a page of another origin may not ask here", status=403)
+        raise RequestError("a page of another origin may not send requests here", status=403)
 
 
 # Not urlsplit, which parses the host `::1` out of `[::1].evil.example`.
@@ -283,11 +283,11 @@ def _request_error(error: web.HTTPException, request: web.Request) -> RequestErr
     """Translate the framework's error into the terms of the API."""
     match error.status:
         case 404 if "/v1/" not in request.path:
-            text = "there is nothing here: ask POST /v1/chat/completions (base_url ends in /v1)"
+            text = "there is nothing here: use POST /v1/chat/completions (base_url ends in /v1)"
         case 404:
             text = f"there is nothing at {request.path.rpartition('/v1')[2]}: {_SPOKEN}"
         case 405:
-            text = f"{request.method} is not taken there: {_SPOKEN}"
+            text = f"{request.method} is not allowed there: {_SPOKEN}"
         case 413:
             text = f"the request is larger than {MAX_BODY // 2**20} MiB"
         case _:

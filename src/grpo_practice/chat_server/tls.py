@@ -30,12 +30,12 @@ def server_context(cert: Path, key: Path, name: str | None) -> ssl.SSLContext:
     except (OSError, ValueError) as e:
         raise ConfigError(
             f"agent.proxy.tls_cert {cert.name}, tls_key {key.name}: {_reason(e)}",
-            hint="both are PEM files, the key without a passphrase and of this certificate",
+            hint="both must be PEM files; the key must be the certificate's, without a passphrase",
         ) from e
     try:
         _shake_hands(context, _client_of(cert, name), name)
     except ssl.SSLError as e:
-        hint = "a new certificate, for the host by which programs ask"
+        hint = "use a valid certificate for the host that programs connect to"
         raise ConfigError(f"agent.proxy.tls_cert {cert.name}: {_reason(e)}", hint=hint) from e
     return context
 
@@ -77,5 +77,5 @@ def _reason(error: Exception) -> str:
         return str(error.verify_message).rstrip(".")
     if isinstance(error, ssl.SSLError):
         # The library gives no reason if a file is not PEM at all.
-        return (error.reason or "not both can be read").replace("_", " ").lower()
+        return (error.reason or "one of them cannot be read").replace("_", " ").lower()
     return str(error) or type(error).__name__

@@ -128,7 +128,7 @@ class Account:
             text += f", and one more request may need {_shown(name, more)}"
         return PausedError(
             text,
-            hint=f"all that was answered is stored; to go on: {command}",
+            hint=f"all replies are stored; to go on: {command}",
             go_on=command or None,
         )
 

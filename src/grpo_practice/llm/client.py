@@ -256,7 +256,7 @@ class Client:
             if call.own_limit:
                 # No retry: the caller has no time left.
                 raise TimeoutError(f"no answer within {call.deadline_s:g} s") from None
-            text = f"{call.deadline_s:g} s are over"
+            text = f"{call.deadline_s:g} s have passed"
             # True, since the whole request was sent and may have been billed.
             response, begun = ConnectionFailure("deadline", text, shown_url(self._http.url)), True
         call.seconds, call.under_way = now() - start, False
@@ -338,9 +338,11 @@ class Client:
 
     def _adapt(self, model: str, change: Adapt) -> None:
         if self._bodies.adapt(model, change):
-            what = "is left out" if change.to is None else f"is sent as `{change.to}`"
+            what = "is omitted" if change.to is None else f"is sent as `{change.to}`"
             where = shown_url(self._http.url)
-            self._notice(f"{model} at {where} does not take `{change.name}`: it {what} from now on")
+            self._notice(
+                f"{model} at {where} does not accept `{change.name}`: it {what} from now on"
+            )
 
     def _final(
         self, error: EndpointError | EndpointRefusedError, call: _Call

@@ -58,20 +58,20 @@ class Endpoint:
             safe = self.base_url.partition("?")[0].rpartition("@")[2]
             raise ConfigError(
                 f"model_provider.base_url: {safe!r} is not an http:// or https:// address",
-                hint="it looks like https://api.example.com/v1",
+                hint="it should look like https://api.example.com/v1",
             )
         if self.api_key and "@" in urlsplit(self.base_url).netloc:
             raise ConfigError(
-                f"{shown_url(self.base_url)}: has a user in its URL and an API key beside it; a"
+                f"{shown_url(self.base_url)}: has both a user in its URL and an API key; a"
                 " request can carry only one of them",
-                hint="take the user out of base_url, or leave the api_key out",
+                hint="remove the user from base_url, or remove api_key",
             )
         for name, value in self.request_headers().items():
             if not (value.isascii() and value.isprintable()):
                 where = self.key_name if name == "Authorization" else f"extra_headers.{name}"
                 raise ConfigError(
-                    f"{where}: holds a character that no HTTP header can carry",
-                    hint="look for a line break, a quotation mark or a space copied with it",
+                    f"{where}: contains a character that is not allowed in an HTTP header",
+                    hint="look for a line break, a quotation mark or a space copied along with it",
                 )
 
     @property
@@ -143,7 +143,7 @@ def refuse_socks(url: str, proxy: str) -> None:
     where = given[0] if given else "the system's settings"
     raise ConfigError(
         f"{shown_url(url)} cannot be reached: {where} names a SOCKS proxy"
-        f" ({parts.netloc.rpartition('@')[2]}), and only HTTP proxies are spoken to",
-        hint="name an http:// proxy in HTTP_PROXY and HTTPS_PROXY, put the host into NO_PROXY, or"
-        f" leave {where} out",
+        f" ({parts.netloc.rpartition('@')[2]}), but only HTTP proxies are supported",
+        hint="set HTTP_PROXY and HTTPS_PROXY to an http:// proxy, add the host to NO_PROXY, or"
+        f" remove the proxy from {where}",
     )

@@ -128,7 +128,7 @@ class Http:
             Response or failure, and whether a 2xx began to arrive, which may have been billed.
         """
         begun, streamed, raw = False, False, bytearray()
-        lost = ConnectionFailure("cut", "the stream broke off, or is no text", self._where)
+        lost = ConnectionFailure("cut", "the stream broke off or is not valid text", self._where)
         try:
             async with self._send(content) as response:
                 begun = 200 <= response.status < 300
@@ -304,7 +304,7 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     causes = _causes(error)
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(isinstance(e, BadStatusLine) for e in causes):
-        what = "it is not HTTP, or a body was longer than its Content-Length says"
+        what = "it is not HTTP, or its body is longer than its Content-Length"
         return ConnectionFailure("cut", f"the answer cannot be read: {what}: {text}", where)
     cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # may also happen during the handshake
     # Check TLS first: aiohttp's error for a failed handshake is also a connector error, which

@@ -51,7 +51,7 @@ def finite_number(text: str) -> float:
     """Return the number; raise ValueError if JSON cannot express it."""
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is no number in JSON")
+        raise ValueError(f"{text} is not a JSON number")
     return number
 
 
@@ -100,7 +100,7 @@ def _finite(value: Any, key: str = "") -> Any:
     match value:
         case float() if not math.isfinite(value):
             if key == "content":
-                raise ValueError(f"{value} is no text")
+                raise ValueError(f"{value} is not text")
             return None
         case dict():
             return {k: _finite(v, k) for k, v in value.items()}

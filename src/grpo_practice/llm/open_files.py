@@ -37,9 +37,9 @@ class Descriptors:
             allowed = min(connections, (left + 1) // 2)
             if allowed < 1:
                 raise ConfigError(
-                    f"no request has room for its connection: this system lets a process have"
-                    f" {limit} open files, and {self._taken} are for other connections",
-                    hint="raise the limit of open files (`ulimit -n`, its most is `ulimit -Hn`)",
+                    f"no file is left for a connection: this system allows a process {limit} open"
+                    f" files, and {self._taken} are reserved for other connections",
+                    hint="raise the limit of open files (`ulimit -n`, at most `ulimit -Hn`)",
                 )
         self._taken += allowed
         return allowed
@@ -70,6 +70,6 @@ def fewer_notice(where: str, allowed: int, wanted: int) -> str:
     """Return a notice that fewer concurrent requests are sent there than configured."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
-        f"{allowed} requests at once to {where} instead of {wanted}: this system lets a process"
-        f" have {limit} open files (`ulimit -Hn`)"
+        f"{allowed} concurrent requests to {where} instead of {wanted}: this system allows a"
+        f" process {limit} open files (`ulimit -Hn`)"
     )

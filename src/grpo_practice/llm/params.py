@@ -19,11 +19,11 @@ _IGNORED = frozenset(
 )
 """Keys about streaming or another API, which are never sent."""
 _RESERVED: Mapping[str, str] = {
-    "model": "set `model` beside it instead",
+    "model": "set `model` next to `model_settings` instead",
     "messages": "the messages come from the agent",
     "tools": "name tools under `toolkits`",
-    "seed": "the seed of each request follows from `practice.seed` or `evaluation.seed`",
-    "n": "one reply is read; ask for more attempts with `grpo_n` or `pass_k`",
+    "seed": "the seed of each request is derived from `practice.seed` or `evaluation.seed`",
+    "n": "only one reply is used; set `grpo_n` or `pass_k` for more attempts",
 }
 
 
@@ -81,7 +81,7 @@ def _body(settings: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
         elif key not in ("extra_body", "extra_args", "extra_headers", "extra_query"):
             raise ConfigError(
                 f"model_settings.{key}: there is no such setting",
-                hint=f"to send it to the endpoint as it is: model_settings.extra_body.{key}",
+                hint=f"to send it to the endpoint unchanged: model_settings.extra_body.{key}",
             )
     timeout = extra_args.pop("timeout", None)
     for key in ("extra_body", "extra_args"):
@@ -104,7 +104,9 @@ def _timeout_s(value: Any) -> float | None:
         return None
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 < value < math.inf:
-        raise ConfigError(f"model_settings.extra_args.timeout: {value!r} is no number of seconds")
+        raise ConfigError(
+            f"model_settings.extra_args.timeout: {value!r} is not a number of seconds"
+        )
     return float(value)
 
 

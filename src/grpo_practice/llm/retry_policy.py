@@ -164,9 +164,9 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
         case "deadline":
             return Retry(EndpointError(f"no complete answer in time: {said}", broken=broken.kind))
         case "connect" | "proxy":
-            what, where = "cannot reach", "base_url, and that the server runs"
+            what, where = "cannot reach", "base_url and that the server is running"
             if broken.kind == "proxy":
-                what = "the proxy lets nothing through to"
+                what = "the proxy does not connect to"
                 where = "HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
             if answered:
                 return Retry(EndpointError(f"{what} {said}", broken=broken.kind))
@@ -216,7 +216,7 @@ def _no_api(answer: Response, replied: bool) -> Retry:
     said = f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}"
     if replied:
         return Retry(EndpointError(said))
-    hint = "check base_url (it usually ends in /v1), and that no login page is in between"
+    hint = "check base_url (it usually ends in /v1), and whether a login page is in between"
     # Retry once: a gateway's page may be temporary; a second one means that base_url is wrong.
     return Retry(EndpointRefusedError(said, hint=hint), once=True)
 
@@ -229,7 +229,7 @@ def _later(case: Case) -> Retry | Fail:
     wait = in_words(after_s)
     return Fail(
         EndpointError(
-            f"{case.answer.url}: the server asks to wait {wait}: {case.said}", status=case.status
+            f"{case.answer.url}: the server asks us to wait {wait}: {case.said}", status=case.status
         ),
         after_s,
     )
@@ -245,22 +245,24 @@ def _too_large(case: Case) -> bool:
 def _no_access(case: Case) -> Fail:
     if case.key_sent:
         what = "refused the API key" if case.status == 401 else "refused access"
-        return case.refused(what, f"check the key in {case.key_name}, and what it is allowed to do")
-    what = "wants an API key, and none" if case.status == 401 else "refused access, and no API key"
-    return case.refused(f"{what} was sent", f"give one in {case.key_name}")
+        return case.refused(what, f"check the key in {case.key_name}, and its permissions")
+    what = (
+        "requires an API key, but none" if case.status == 401 else "refused access, and no API key"
+    )
+    return case.refused(f"{what} was sent", f"set one in {case.key_name}")
 
 
 def _proxy_login(case: Case) -> Fail:
     proxy = " ".join(part for part in ("the proxy", proxy_of(case.answer.url)) if part)
-    hint = "write user and password into HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
-    return case.refused(f"was not reached: {proxy} wants a login", hint)
+    hint = "add user and password to HTTP_PROXY and HTTPS_PROXY: http://user:password@host:port"
+    return case.refused(f"was not reached: {proxy} requires a login", hint)
 
 
 def _nameless(case: Case) -> Fail:
     """Fail the request, suggesting the only key of its body that no config sets: the seed."""
     return Fail(
         EndpointError(
-            f"{case.answer.url}: {case.said}; if it does not take a seed, set `send_seed: false`"
+            f"{case.answer.url}: {case.said}; if it does not accept a seed, set `send_seed: false`"
             " under model_provider",
             status=case.status,
         )
@@ -275,7 +277,7 @@ def _no_chat(case: Case) -> Fail:
             "on Azure base_url is https://RESOURCE.openai.azure.com/openai/v1, or"
             " https://RESOURCE.openai.azure.com/openai/deployments/NAME with"
             " `extra_query: {api-version: 2024-10-21}` under model_settings; NAME, or `model`, is"
-            " that of the deployment"
+            " the name of the deployment"
         )
     return case.refused("is not a chat endpoint", hint)
 
@@ -304,14 +306,14 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
         lambda c: c.status in (400, 404) and c.fault.no_model,
         lambda c: c.refused(
             f"does not know the model {c.sent.get('model')!r}",
-            "check `model`; GET /models lists the names this endpoint has",
+            "check `model`; GET /models lists this endpoint's models",
         ),
     ),
     (
         lambda c: c.status in (400, 422) and bool(c.unsupported),
         lambda c: next(
             (Adapt(name, to) for name, to in ADAPTABLE.items() if name in c.unsupported),
-            c.refused("does not take a setting", "change it under model_settings"),
+            c.refused("does not accept a setting", "change it under model_settings"),
         ),
     ),
     (lambda c: c.status in (404, 405), _no_chat),

@@ -59,6 +59,6 @@ class LimitedChunks:
             came = self._wire()
             if self._size > MAX_RATIO * came:
                 raise OversizeError(
-                    f"the reply unpacks to more than {MAX_RATIO} times the {came:,} bytes that came"
+                    f"the reply unpacks to more than {MAX_RATIO} times the {came:,} bytes received"
                 )
         return chunk

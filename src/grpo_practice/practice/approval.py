@@ -36,7 +36,7 @@ def admitted(library: Library, approved: Iterable[Held]) -> Admission:
             op = replace(op, op="ADD", target=None)
         says = next((e for e in after.experiences if e.text == one.text), None)
         if says is not None:
-            refused[one.id] = f"{says.id} says exactly this"
+            refused[one.id] = f"{says.id} already says exactly this"
         elif op.op == "ADD" and len(after) >= LIBRARY_SIZE:
             refused[one.id] = FULL
         else:
@@ -60,6 +60,6 @@ def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Op
             why = f"{HELD}; {op.why}" if op.why else HELD
             held[i] = replace(op, refused=why, rule="held")
             if op.text in outside:
-                why = "it is held already, or was rejected"
+                why = "it is already held, or was rejected"
                 held[i] = replace(op, refused=why, rule="duplicate")
     return tuple(held)

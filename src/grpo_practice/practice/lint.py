@@ -59,7 +59,7 @@ _PLAINLY = (
 _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     (
         "web_address",
-        "it holds a web address",
+        "it contains a web address",
         (
             r"[a-z][a-z0-9+.-]*://|\bwww\.\w|\b(?:javascript|vbscript|mailto):\S|\bdata:\w+/\w",
             rf"\b[\w-]+\.(?:com|org)\b|\b[\w-]+\.(?:{_DOMAINS})(?::\d+)?/|\b[\w.+-]+@[\w-]+\.\w",
@@ -68,7 +68,7 @@ _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     ),
     (
         "role_mark",
-        "it holds a mark that separates the roles of a conversation",
+        "it contains a role marker of a conversation",
         (
             rf"<\|[^\s|<>]{{4,}}\|>|\[/?inst\]|<</?sys>>|\[/?(?:{_ROLES})\]|[\"']role[\"']\s*:",
             r"(?:^[\s-]*|[.!?;:\"'`|>\]]\s*)[*_#\s]*"
@@ -76,10 +76,10 @@ _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
             rf"(?:#{{2,}}\s*|(?:^|\s)#\s+)(?:{_ROLES}|response|input)\b",
         ),
     ),
-    ("code_fence", "it holds a code fence", ("```|~~~",)),
+    ("code_fence", "it contains a code fence", ("```|~~~",)),
     (
         "markup",
-        "it holds markup",
+        "it contains markup",
         (
             rf"</\s*[a-z]|<\s*(?:{_ROLES})\s*/?>|<(?:{_ROLES})\s+[\w-]+\s*=",
             rf"(?<!\w)<(?:{_TAGS})(?:\s+[\w-]+\s*=[^<>]*|\s*/?)>|(?<!\w)<[a-z][\w-]{{2,}}\s*/?>",
@@ -88,7 +88,7 @@ _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     ),
     (
         "sets_aside_instructions",
-        "it tells the reader to set instructions aside",
+        "it tells the reader to ignore instructions",
         (
             rf"{_NOT}\b(?:ignore|disregard|forget|override|bypass|neglect|discard|overrule|drop)\b"
             rf"(?:\s+(?:{_WHICH}))*\s+(?:{_ORDERS})\b",
@@ -114,7 +114,7 @@ _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     ),
     (
         "asks_for_secrets",
-        "it asks for what is not to be shown",
+        "it asks for secrets",
         (
             rf"{_NOT}\b(?:{_SHOW})\b(?:\s+[\w'-]+){{0,5}}?\s+(?:system (?:prompt|message|text)"
             r"|(?:hidden|secret|initial|original|your|developer) (?:system )?"
@@ -126,7 +126,7 @@ _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     ),
     (
         "talks_to_grader",
-        "it talks to whoever grades",
+        "it addresses the grader",
         (
             r"\b(?:grade|verdict|score|rating)\s*[:=]\s*[*\"'`\[(]*"
             r"(?:in)?(?:correct|pass\b|full marks|perfect|a\+)|\[\[(?:in)?correct\]\]",
@@ -183,7 +183,7 @@ def why_not(text: str) -> Quarantine | None:
     hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
     if hidden:
         seen = ", ".join(dict.fromkeys(hidden))
-        return Quarantine("hidden_characters", f"it holds characters that are not seen: {seen}")
+        return Quarantine("hidden_characters", f"it contains invisible characters: {seen}")
     plain = unicodedata.normalize("NFKC", text).translate(_QUOTES)
     shown = " ".join(plain.casefold().split())
     for why, pattern in _patterns():
@@ -192,7 +192,7 @@ def why_not(text: str) -> Quarantine | None:
     # Needs the original case: "answer CORRECT" is meant for a grader, "answer correct" need not
     # be.
     if _SHOUTED.search(text):
-        return Quarantine("talks_to_grader", "it talks to whoever grades")
+        return Quarantine("talks_to_grader", "it addresses the grader")
     if _TWO_SCRIPTS.search(shown):
         return Quarantine("mixed_scripts", "it mixes Latin and Cyrillic letters in one word")
     return None

@@ -79,7 +79,7 @@ def useless_error(
     )
     repeats = "repeats" if are_repeated(distilled, merged) else "keeps"
     return kind(
-        f"no comparison of step {step} was of use ({why}); {told}",
+        f"no comparison of step {step} was useful ({why}); {told}",
         hint=f"{change}; then run the same command again: it keeps the rollouts and {repeats} the"
         " comparisons",
     )

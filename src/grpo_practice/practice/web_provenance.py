@@ -232,9 +232,9 @@ def _checked(op: Operation, step: _Step, said: Sequence[Phrase]) -> Operation:
 
 def _quarantine(sites: Sequence[str], step: _Step, said: Sequence[Phrase]) -> Quarantine | None:
     if len(sites) == 1 and sites[0] not in step.trusted:
-        return Quarantine("one_site", f"it is distilled from pages of one site alone: {sites[0]}")
+        return Quarantine("one_site", f"it is based on pages of a single site: {sites[0]}")
     for phrase in said:
         if site := step.only_site(phrase):
             repeated = f"{' '.join(phrase)!r} ({site})"
-            return Quarantine("one_site", f"it repeats what one site alone says: {repeated}")
+            return Quarantine("one_site", f"it repeats text from a single site: {repeated}")
     return None

@@ -32,8 +32,8 @@ existed.
 """
 
 STORED_HINT = (
-    "a run keeps the prompts of its start: it takes up those of prompts_dir, or the shipped ones,"
-    " with another exp_id or with --restart-step 0"
+    "a run keeps the prompts it began with; to use those of prompts_dir, or the shipped ones, "
+    "choose another exp_id or --restart-step 0"
 )
 
 FINAL = (FOLDER / "final.md").read_text("utf-8").strip()
@@ -218,7 +218,7 @@ def prompts_from(texts: Mapping[str, str], run: str) -> dict[str, Prompt]:
     for name, slots in SLOTS.items():
         where = f"the prompt {name!r} stored with run {run}"
         if name not in texts:
-            raise ConfigError(f"{where} is not there", hint=STORED_HINT)
+            raise ConfigError(f"{where} is missing", hint=STORED_HINT)
         loaded[name] = compile_prompt(name, texts[name], slots, where=where, hint=STORED_HINT)
         try_out(loaded[name], _trial(slots), where=where, hint=STORED_HINT)
     return loaded

@@ -140,7 +140,9 @@ class Checker:
             listed = operand.op in ("in", "notin") and isinstance(operand.expr, _LISTS)
             for below in operand.expr.iter_child_nodes() if listed else [operand.expr]:
                 if listed:
-                    _require(isinstance(below, nodes.Const), "a list of what is no constant", node)
+                    _require(
+                        isinstance(below, nodes.Const), "a list of anything but constants", node
+                    )
                 yield below, scope.below()
             operand.expr = self._filter(WEIGHED, operand.expr)
 
@@ -217,7 +219,7 @@ def _path(node: nodes.Node) -> nodes.Node:
         start = start.node
     if not isinstance(start, nodes.Name):
         _require(type(start) in _RULES, _name_of(start), node)
-        _require(False, "a field, an item or a loop of what is no slot", node)
+        _require(False, "a field, an item or a loop of anything but a slot", node)
     return node
 
 

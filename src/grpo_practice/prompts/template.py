@@ -108,7 +108,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
             checker.check(tree)
             return Template(frozenset(checker.slots), self.from_string(tree))
         except TemplateSyntaxError as e:
-            raise TemplateFault(e.message or "it is no template", e.lineno) from e
+            raise TemplateFault(e.message or "it is not a template", e.lineno) from e
         except RecursionError as e:
             raise TemplateFault("it is nested too deeply", None) from e
         except Exception as e:  # such as a number of 5,000 digits or a lone surrogate
@@ -146,12 +146,12 @@ class _Rendering(Context):
         """Subtract units from the remaining work; raise if it is used up."""
         self._work -= units
         if self._work < 0:
-            raise _TooMuchError("its loops, comparisons and filters come to too much work")
+            raise _TooMuchError("its loops, comparisons and filters take too much work")
 
 
 def _check_length(length: int) -> None:
     if length > OUTPUT:
-        raise _TooMuchError(f"it makes more than {OUTPUT:,} characters")
+        raise _TooMuchError(f"it produces more than {OUTPUT:,} characters")
 
 
 def _size(value: object) -> int:

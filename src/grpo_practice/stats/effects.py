@@ -298,7 +298,7 @@ def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list
     if sum(sizes) <= most:
         return [*range(len(sizes))]
     if min(sizes) > most:
-        raise ValueError(f"the smallest takes {min(sizes)}, and there is room for {most}")
+        raise ValueError(f"the smallest takes {min(sizes)}, but there is room for only {most}")
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 

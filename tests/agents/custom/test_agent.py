@@ -171,7 +171,7 @@ async def test_a_program_that_does_not_end_is_left(monkeypatch: pytest.MonkeyPat
         stop.set()
         await ended.wait()
     assert (played.outcome, played.reason) == ("limit", "time")
-    assert world.notices == ["the agent does not end when it is cancelled: it is left to itself"]
+    assert world.notices == ["the agent does not end when it is cancelled, so it is abandoned"]
 
 
 async def test_a_function_that_blocks_in_its_thread_is_left() -> None:
