@@ -1,4 +1,4 @@
-"""`runs compare`: is one run better than another, on the same questions?"""
+"""`runs compare`: compare runs on the same questions."""
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -54,7 +54,7 @@ def compare(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Compare runs with the first of them, question by question.
+    """Compare runs with the first one, question by question.
 
     Example: grpo-practice runs compare math/eval math
     """

@@ -1,4 +1,4 @@
-"""Names that the shell completes: those of runs and of datasets, as the database has them."""
+"""Shell completion of run and dataset names from the database."""
 
 import os
 from pathlib import Path
@@ -7,16 +7,16 @@ from typing import Literal
 import typer
 
 ASKED = "_GRPO_PRACTICE_COMPLETE"
-"""Variable by which the shell asks for completions, in place of running a command."""
+"""Variable that the shell sets to request completions instead of running a command."""
 
 
 def run_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the runs that begin so, the newest first."""
+    """Return the names of runs that start with the text, newest first."""
     return _names(ctx, incomplete, "runs")
 
 
 def dataset_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the datasets that begin so."""
+    """Return the names of datasets that start with the text."""
     return _names(ctx, incomplete, "datasets")
 
 
@@ -26,7 +26,7 @@ def _names(ctx: typer.Context, incomplete: str, kind: Literal["runs", "datasets"
 
     path = Path(ctx.params.get("db") or os.environ.get("GRPO_PRACTICE_DB") or DATABASE)
     try:
-        names = Workspace(path).names(kind) if path.is_file() else []  # to open it would make it
-    except Exception:  # noqa: BLE001 - a traceback in the middle of a line helps nobody
+        names = Workspace(path).names(kind) if path.is_file() else []  # opening would create it
+    except Exception:  # noqa: BLE001 - a traceback would garble the prompt
         return []
     return [name for name in names if name.startswith(incomplete)]

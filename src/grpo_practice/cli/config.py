@@ -1,4 +1,4 @@
-"""`config`: what a configuration comes to, before anything is paid."""
+"""`config`: show and validate a config before it costs anything."""
 
 import shlex
 from pathlib import Path
@@ -38,10 +38,10 @@ def show(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Print the configuration as it would be used.
+    """Print the config as a command would use it.
 
-    Keys are hidden; saved to a file, it is read back as it is. Without --config it is the latest
-    run's.
+    Keys are hidden. The output can be saved and loaded as a config. Without --config, the latest
+    run's config is shown.
 
     Example: grpo-practice config show --config math.yaml --set practice.epochs=2
     """
@@ -65,9 +65,9 @@ def validate(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Say what of a configuration would be used.
+    """Check a config and list the settings in use.
 
-    And what has no effect. Without --config it is the latest run's.
+    Keys that have no effect are listed too. Without --config, the latest run's config is checked.
 
     Example: grpo-practice config validate --config practice.yaml
     """
@@ -82,7 +82,7 @@ def validate(
     _notices(loaded)
     flags = f" --config {shlex.quote(config)}" if config else ""
     flags += f" --agent {shlex.quote(str(agent))}" if agent else ""
-    # An agent alone has no questions to be asked.
+    # An agent's file alone has no questions.
     asks = loaded.config.datasets or not agent
     say_next(f"{PROGRAM} {loaded.command if asks else 'doctor'}{flags}")
 

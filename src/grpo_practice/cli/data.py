@@ -1,4 +1,4 @@
-"""`data`: datasets, from files to names."""
+"""`data`: store files of questions as named datasets."""
 
 import sys
 from collections.abc import Iterable
@@ -120,9 +120,9 @@ def upload(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Store a file of questions and answers under a name.
+    """Store a file of questions and answers as a dataset.
 
-    Findings in the file are shown before anything is paid for.
+    Problems in the file are reported now, before a run costs anything.
 
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
@@ -208,7 +208,7 @@ def export(
 ) -> None:
     """Write a dataset as JSON lines.
 
-    `data upload` reads them as the same dataset, here or in another database.
+    `data upload` restores the same dataset from the file, in this or in another database.
 
     Example: grpo-practice data export mine -o mine.jsonl
     """
@@ -227,7 +227,7 @@ def export(
 def delete(
     name: NameArgument, yes: YesOption = False, db: DbOption = None, json: JsonOption = False
 ) -> None:
-    """Give a name back; runs keep the rows that they used.
+    """Delete a dataset; runs keep the rows that they used.
 
     Example: grpo-practice data delete train --yes
     """
@@ -282,9 +282,10 @@ def download(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Fetch a dataset of the Hugging Face Hub.
+    """Download a dataset from the Hugging Face Hub.
 
-    HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are honoured; no code of it is ever run.
+    HF_ENDPOINT, HF_TOKEN, HF_HOME and HF_HUB_OFFLINE are respected. Code from the dataset is never
+    run.
 
     Example: grpo-practice data download AIME24
     """
@@ -328,10 +329,10 @@ def split(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Divide a dataset into parts without a question in common.
+    """Split a dataset into parts that share no questions.
 
-    The parts are called NAME-train, NAME-test and so on. Questions that are the same but for case
-    and spaces, or that share a cluster, go to the same part.
+    The parts are called NAME-train, NAME-test and so on. Questions that differ only in case and
+    spaces, or that share a cluster, go into the same part.
 
     Example: grpo-practice data split mine --into train=0.8,test=0.2
     """
@@ -352,9 +353,9 @@ def sample(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Draw some rows of a dataset, as a dataset.
+    """Draw a random sample of a dataset as a new dataset.
 
-    With the same seed, a larger sample holds the smaller one.
+    With the same seed, a larger sample contains the smaller one.
 
     Example: grpo-practice data sample mine -n 100 --name mine-100
     """

@@ -1,4 +1,4 @@
-"""`db`: a copy of the database while it is used, and a look at whether it is whole."""
+"""`db`: back up and check the database."""
 
 from pathlib import Path
 from typing import Annotated
@@ -21,9 +21,9 @@ def backup(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Copy the database as it is now, also while a run writes to it.
+    """Copy the database, even while a run writes to it.
 
-    The copy is one file that only you can read; it is checked before it gets its name.
+    The copy is a single file that only you can read, and is checked before it gets its final name.
 
     Example: grpo-practice db backup before-the-change.db
     """
@@ -39,9 +39,10 @@ def backup(
 
 @app.command()
 def check(db: DbOption = None, json: JsonOption = False) -> None:
-    """Look whether the database is whole: the file, its references, and what runs rely on.
+    """Check the database for damage.
 
-    The check changes nothing, and works while a run writes. Exit code 7 when something is wrong.
+    The check covers the file, its references, and the invariants that runs rely on. The database is
+    not changed, and a run may write to it. Exit code 7 means that problems were found.
 
     Example: grpo-practice db check
     """

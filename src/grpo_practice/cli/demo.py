@@ -1,4 +1,4 @@
-"""`demo`: the main job from end to end, on the simulated endpoint."""
+"""`demo`: the whole workflow on the simulated endpoint."""
 
 import json
 import shlex
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXP_ID = "demo"
 AGENT = "agent.yaml"
 PRACTICE, TEST = 24, 40
-"""Questions to practise on, and others to be tested on."""
+"""Number of questions for practice, and of other questions for the test."""
 SEED = 7
 CONFIG = f"""\
 # The demo's experiment. `model: sim` is answered inside the program; it costs nothing, and what
@@ -70,10 +70,11 @@ def demo(
         typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
     ] = None,
 ) -> None:
-    """Show it all once, simulated: test, practise, test, export.
+    """Run the whole workflow on a simulated endpoint.
 
-    The demo takes seconds and needs no endpoint. With --serve, answer as an OpenAI-compatible
-    endpoint until Ctrl-C instead.
+    The demo evaluates, practises, evaluates again and exports. Nothing but this program is needed,
+    and it takes seconds. With --serve, the command only runs an OpenAI-compatible endpoint until
+    Ctrl-C.
 
     Example: grpo-practice demo --keep my-demo
     """
@@ -103,10 +104,10 @@ def demo(
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Make a new folder: a temporary one, or the one to keep.
+    """Make a folder: a temporary one, or the one to keep.
 
     Raises:
-        ConfigError: There is something in it already, or it cannot be made.
+        ConfigError: The folder is not empty, or cannot be created.
     """
     if keep is None:
         with TemporaryDirectory(prefix=f"{PROGRAM}-demo-") as name:
@@ -136,7 +137,7 @@ def _write_files(folder: Path) -> None:
 
 
 def _play(ws: "Workspace", folder: Path) -> None:
-    """Upload, evaluate, practise and export as the commands do, one after the other."""
+    """Upload, evaluate, practise and export, as the commands do."""
     from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
 
@@ -146,6 +147,7 @@ def _play(ws: "Workspace", folder: Path) -> None:
     config = folder / "practice.yaml"
     say("1. The agent as it is")
     with progress(json=False) as emit:
+        # env={}: the user's environment and `.env` must not redirect the demo to a real model.
         before = ws.evaluate(config, env={}, on_event=emit)
     say(f"   score {reward(before.score.mean)} on {before.dataset.name}")
     say("2. Practice, with a test after each epoch")

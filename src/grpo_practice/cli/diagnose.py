@@ -1,4 +1,4 @@
-"""`runs diagnose`: what stands in the way of a run?"""
+"""`runs diagnose`: find the problems of a run."""
 
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.runs import RunArgument
@@ -8,9 +8,9 @@ from grpo_practice.findings import noteworthy
 
 
 def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:
-    """Say what stands in the way of a run.
+    """List the problems that affect a run's learning or score.
 
-    Nothing is asked: it is all in what is stored.
+    No requests are sent; the diagnosis uses only stored data.
 
     Example: grpo-practice runs diagnose math
     """

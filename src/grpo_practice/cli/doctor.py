@@ -1,4 +1,4 @@
-"""`doctor`: what would go wrong, before a run is paid."""
+"""`doctor`: find problems before a run costs anything."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -38,11 +38,10 @@ def doctor(
 ) -> None:
     """Check this machine, the database, the endpoints, the tools, the verify function and the data.
 
-    Each endpoint is asked two tiny questions, the teacher makes one tiny comparison, and each
-    toolkit is opened; nothing is stored.
-    Programs of the config (a verify file, an agent, a server of tools) are run with --run alone.
-    Without --config the latest run's configuration is looked at, and without a run the machine
-    alone, or the agent in a file of its own.
+    Each endpoint gets two tiny requests, the teacher makes one tiny comparison, and each toolkit is
+    opened; nothing is stored. Programs in the config (a verify file, an agent, a tool server) run
+    only with --run. Without --config, the latest run's config is checked. If there is no run, only
+    the machine is checked, or the agent given by --agent.
 
     Example: grpo-practice doctor --config practice.yaml
     """
@@ -64,7 +63,7 @@ def doctor(
     if json:
         print_json(diagnosis.document())
     else:
-        # What was told before anything was sent is not repeated.
+        # Skip notices that were already printed before the first request.
         show_findings(found for found in diagnosis.findings if found.sentence not in told)
         say(totals(diagnosis.findings), style="bold")
     if diagnosis.exit_code:

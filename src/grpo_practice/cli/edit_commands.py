@@ -1,4 +1,4 @@
-"""`experiences approve`, `reject`, `diff`, `remove` and `edit`: a person decides on a library."""
+"""`experiences approve`, `reject`, `diff`, `remove` and `edit`: manual changes to a library."""
 
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -45,17 +45,18 @@ def approve(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Let held experiences into the library.
+    """Approve held experiences for the library.
 
-    A run with practice.approve holds what it learns. Texts that are approved while a step is under
-    way go into the library that this step makes. One that was quarantined (Q12) makes a library
-    beside the run's, whatever was wrong with it: read it first.
+    A run with practice.approve holds the experiences that it learns. Texts approved during a step
+    enter the library at the end of that step. Approving a quarantined text (Q12) creates a separate
+    library that contains it, regardless of the problem found: read the text first.
 
     Example: grpo-practice experiences approve H12 H15 --run math
     """
     names = _names(held, "approve", all_=all_)
     quarantined = [name for name in names or () if name[:1] in "Qq"]
     if quarantined:
+        # Approving both would change two different libraries with one command.
         if quarantined != names:
             raise ConfigError(
                 "held texts go into the run's library, and quarantined ones make one beside it",
@@ -73,9 +74,9 @@ def reject(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Keep held experiences out of the library for good.
+    """Reject held experiences for good.
 
-    Texts of exactly these words are not held again.
+    The same text is never held again.
 
     Example: grpo-practice experiences reject H12 --run math
     """
@@ -89,7 +90,7 @@ def diff(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show what differs between two libraries.
+    """Show the differences between two libraries.
 
     Example: grpo-practice experiences diff math:0 math
     """
@@ -118,9 +119,9 @@ def remove(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a library without some experiences.
+    """Make a new library without some experiences.
 
-    The run goes on with its own library: this one is beside it.
+    The run keeps its own library.
 
     Example: grpo-practice experiences remove E3 E7 --run math
     """
@@ -137,9 +138,9 @@ def edit(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a library in which an experience says something else.
+    """Make a new library with a changed text for one experience.
 
-    The run goes on with its own library: this one is beside it.
+    The run keeps its own library.
 
     Example: grpo-practice experiences edit E3 --text 'Units: name them first.' --run math
     """
@@ -147,10 +148,10 @@ def edit(
 
 
 def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | None:
-    """Return the names as typed; None for all.
+    """Return the names as typed; None means all.
 
     Raises:
-        ConfigError: There are none, or all are asked for beside some.
+        ConfigError: There are neither names nor `--all`, or both.
     """
     if bool(held) == all_:
         raise ConfigError(
@@ -179,7 +180,7 @@ def _show_decision(report: "DecisionReport", *, json: bool) -> None:
 
 
 def _show_edited(report: "EditedLibrary", *, json: bool) -> None:
-    """Print the library that was made, and what can be done with it."""
+    """Print the new library and the commands that use it."""
     if json:
         print_json(report.document())
         return

@@ -1,4 +1,4 @@
-"""`experiences effect` and `experiences prune`: what each experience does, and less harm."""
+"""`experiences effect` and `experiences prune`: measure experiences and remove harmful ones."""
 
 import re
 from dataclasses import replace
@@ -39,10 +39,10 @@ StepOption = Annotated[
 
 
 def library_named(ref: str | None, run: str | None) -> str | None:
-    """Return the library that was named, as an argument or as an option.
+    """Return the library named by the argument or by the option.
 
     Raises:
-        ConfigError: Both are there, and differ.
+        ConfigError: Both are given and differ.
     """
     if ref is not None and run is not None and ref != run:
         if re.fullmatch(r"E\d+", ref):
@@ -64,10 +64,11 @@ def effect(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Measure what each experience does.
+    """Measure the effect of each experience.
 
-    Each rollout is shown half of the library, so that all experiences are measured at once, beside
-    the whole library and none. Running the command again asks only what is missing.
+    Each rollout uses half of the library, so that all experiences are measured together; other
+    rollouts use the whole library or no library. Running the command again sends only missing
+    requests.
 
     Example: grpo-practice experiences effect --run math --dataset held-out -k 8
     """
@@ -104,10 +105,10 @@ def prune(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Make a library without what does harm.
+    """Make a new library without harmful experiences.
 
-    `experiences effect` has to have measured it. The run's own library stays, and no gain is
-    claimed: the next command measures one.
+    `experiences effect` must have measured them first. The run keeps its own library. Whether the
+    new library is better is not known: the next command measures it.
 
     Example: grpo-practice experiences prune --run math --max-tokens 400
     """

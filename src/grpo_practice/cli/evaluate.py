@@ -1,4 +1,4 @@
-"""`eval`: play and score every question of a dataset."""
+"""`eval`: play every question of a dataset and score the answers."""
 
 import shlex
 from dataclasses import replace
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_reports import EvalReport
 
 SHOWN = 3
-"""Questions that `--show` prints without `--limit`."""
+"""Default number of questions that `--show` prints."""
 
 
 @takes_request(EvalRequest)
@@ -54,11 +54,11 @@ def evaluate(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Evaluate an agent on a dataset, with an interval and with what could not be scored.
+    """Evaluate an agent on a dataset, with a confidence interval and a count of unscorable answers.
 
-    Running the command again asks only what is missing. No config file is needed: a model, a
-    dataset and a verify function will do. Without any of these, and without --run, the latest run's
-    are used.
+    Running the command again sends only missing requests. A config file is optional: a model, a
+    dataset and a verify function are enough. Without these and without --run, the latest run's
+    settings are used.
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
@@ -125,10 +125,10 @@ def _show(
 
 
 def _check_only_shows(request: EvalRequest) -> None:
-    """Raise when a command that shows a stored run is told to evaluate, too.
+    """Raise for options that evaluate if the command only shows a stored run.
 
     Raises:
-        ConfigError: It is.
+        ConfigError: There is such an option.
     """
     asked = (request.config, request.agent, request.model, request.base_url, request.dataset)
     if any((*asked, request.verify, *request.sets)):
@@ -140,7 +140,7 @@ def _check_only_shows(request: EvalRequest) -> None:
 
 
 def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
-    """Raise for what only several arms have, and what they have not.
+    """Raise for options that require `--arms`, and for options that exclude it.
 
     Raises:
         ConfigError: There is such an option.

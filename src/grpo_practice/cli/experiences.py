@@ -1,4 +1,4 @@
-"""`experiences`: texts learnt from practice, and their origin."""
+"""`experiences`: texts learnt in practice, and their origin."""
 
 import re
 from collections.abc import Sequence
@@ -36,9 +36,9 @@ RunOption = Annotated[
     ),
 ]
 QUESTION = 120
-"""Characters of a question in a list; `experiences show` has the whole."""
+"""Maximum length of a question in a list; `experiences show` prints it in full."""
 SITES = 200
-"""Characters of the web sites behind a text in a list."""
+"""Maximum length of the list of web sites behind a text."""
 
 
 @app.command("list")
@@ -90,9 +90,9 @@ def show(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show an experience and where it comes from.
+    """Show an experience and its origin.
 
-    Each version, with the groups and lessons behind it.
+    All versions are listed with the groups and lessons they come from.
 
     Example: grpo-practice experiences show E3 --run math
     """
@@ -107,10 +107,10 @@ def show(
 
 
 def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:
-    """Print one text that is held, with all that stands behind it.
+    """Print one held text in full, with its sources.
 
     Raises:
-        ConfigError: The run holds none of this name.
+        ConfigError: The run holds no text of this name.
     """
     found = [one for one in report.held if one.id == name]
     if not found:

@@ -1,4 +1,4 @@
-"""`export-agent`: the practised agent as a file."""
+"""`export-agent`: write the practised agent to a file."""
 
 import sys
 from pathlib import Path
@@ -49,10 +49,10 @@ def export_agent(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the agent with what it learnt to a file or a folder.
+    """Write the agent with its experiences to a file or a folder.
 
-    The prompt is byte for byte the one that was measured. The run of `train` becomes a folder: the
-    adapter, or with --merge the whole model, and the agent's file.
+    The prompt is byte for byte the prompt that was measured. A training run is exported as a folder
+    with the adapter, or with the whole model if --merge is given, and the agent's file.
 
     Example: grpo-practice export-agent --run math --step last -o agent.yaml
     """
@@ -99,7 +99,7 @@ def _export_weights(
 
 def _no_weights(ws: "Workspace", run: str | None) -> ConfigError:
     if run is not None:
-        ws.run(run)  # one that is not there is said first
+        ws.run(run)  # raises if the run does not exist
     return ConfigError(
         "--merge is for a training run: others have no weights",
         hint="name one with --run: grpo-practice runs list",

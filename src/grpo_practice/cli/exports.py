@@ -1,4 +1,4 @@
-"""`runs export` and `export-data`: what a run played, as files for other programs."""
+"""`runs export` and `export-data`: write a run's rollouts to files for other programs."""
 
 import sys
 from pathlib import Path
@@ -36,9 +36,9 @@ def export_rows(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write the rollouts of a run, one to a row.
+    """Write the rollouts of a run, one per row.
 
-    With question, answer, reward, tokens and cost.
+    Each row has question, answer, reward, tokens and cost.
 
     Example: grpo-practice runs export math -o math.csv
     """
@@ -83,7 +83,7 @@ def export_data(
 ) -> None:
     """Write attempts of a run as training data.
 
-    JSON lines in the conversational shapes of TRL, for its SFTTrainer and its DPOTrainer.
+    The output is JSON lines in TRL's conversational formats, for its SFTTrainer and DPOTrainer.
 
     Example: grpo-practice export-data math --format dpo -o math-dpo.jsonl
     """
@@ -114,7 +114,7 @@ def _file(output: Path | None, *, json: bool) -> Path | None:
     """Return the file to write; None for stdout.
 
     Raises:
-        ConfigError: The report of `--json` would stand among the rows.
+        ConfigError: The rows go to stdout, where the report of `--json` would mix with them.
     """
     if output is None or output == Path("-"):
         if json:

@@ -1,4 +1,4 @@
-"""The help of commands with many options: in groups, with values that say what they are."""
+"""Help for commands with many options: options in groups, with descriptive placeholders."""
 
 import re
 from typing import Any
@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 from typing_extensions import override
 
 FEW = 10
-"""Most options that a command lists without groups."""
+"""Maximum number of options that are listed without groups."""
 _OF_GROUP = {
     "What is played": (
         *("--config", "--agent", "--model", "--base-url", "--dataset", "--verify"),
@@ -29,19 +29,19 @@ _OF_GROUP = {
     "Trust": ("--trust", "--trust-host"),
 }
 GROUPS = {option: group for group, options in _OF_GROUP.items() for option in options}
-"""Group of each option, by its long name; one that has none stands under `Options`, at the end."""
+"""Group of each option by its long name; other options are listed last, under `Options`."""
 
 _PLACES = {option: place for place, option in enumerate(GROUPS)}
 
 _NUMBER = re.compile(r"<(?:int|float)(?: range)?>")
 _TYPE = re.compile(r" <[\w\[\]]+>$")
 _COUNT = re.compile(r"\bx>=[01](?:; |(?=\]))")
-"""Range of a count, which goes without saying."""
+"""Pattern of the range of a count, which is obvious and not shown."""
 _FROM = re.compile(r"\bx>=(\d+)\b")
 
 
 class GroupedCommand(TyperCommand):
-    """A command whose help lists its options in groups, where there are many."""
+    """A command whose help lists many options in groups."""
 
     @override
     def format_options(self, ctx: Any, formatter: Any) -> None:
@@ -61,6 +61,7 @@ class GroupedCommand(TyperCommand):
             name = max(param.opts, key=len)
             group = GROUPS.get(name, "Options") if many else "Options"
             groups[group].append(_plain(name, *record))
+        # A heading for a single option takes more room than it saves.
         for group in [group for group, records in groups.items() if len(records) == 1]:
             groups["Options"][:0] = groups.pop(group)
         for title, records in {"Arguments": arguments, **groups}.items():
@@ -70,19 +71,19 @@ class GroupedCommand(TyperCommand):
 
 
 def _place(param: Any) -> int:
-    """Return the place of an option among those of its group; last for one without a group."""
+    """Return the position of an option for sorting; options without a group come last."""
     return _PLACES.get(max(param.opts, key=len), len(_PLACES))
 
 
 def _plain(name: str, option: str, text: str) -> tuple[str, str]:
-    """Return a line of the help with N for a number, and the option's name for a text."""
+    """Return a help line with N for a number and the option's name for a text."""
     option = _NUMBER.sub("N", option).replace("<str>", name.removeprefix("--").upper())
     text = _FROM.sub(r"\1 or more", _COUNT.sub("", text))
     return option, text.removesuffix("  []")
 
 
 def group_options(app: typer.Typer) -> None:
-    """Let all commands of the program show their options in groups."""
+    """Make all commands of the program list their options in groups."""
     for command in app.registered_commands:
         command.cls = GroupedCommand
     for inner in app.registered_groups:

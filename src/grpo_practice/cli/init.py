@@ -1,4 +1,4 @@
-"""`init`: the files of a first experiment."""
+"""`init`: write the files of a first experiment."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,7 +17,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
     json: JsonOption = False,
 ) -> None:
-    """Write a config, .env.example and a dataset to start from.
+    """Write a config, .env.example and a sample dataset.
 
     Example: grpo-practice init my-task
     """

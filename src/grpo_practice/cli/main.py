@@ -1,4 +1,4 @@
-"""`grpo-practice`: all commands, and the one place where an error becomes an exit code."""
+"""`grpo-practice`: all commands, and the conversion of errors to exit codes."""
 
 import errno
 import os
@@ -58,13 +58,13 @@ from grpo_practice.text import unlike
 
 INTERRUPTED = 130
 CHANGE = 60
-"""Characters of a changed value in the table of a refused change."""
+"""Maximum length of a changed value in the table that explains a refused change."""
 
 app = typer.Typer(
     name=PROGRAM,
     no_args_is_help=True,
     rich_markup_mode=None,
-    pretty_exceptions_enable=False,  # its tracebacks show local variables, which hold keys
+    pretty_exceptions_enable=False,  # typer's tracebacks show local variables, which may hold keys
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 app.command("init")(init.init)
@@ -116,7 +116,7 @@ def root(
         bool, typer.Option("--debug", help="Show the traceback of an unexpected error.")
     ] = False,
 ) -> None:
-    """Let an LLM agent practise: it gets better at your task, and its weights do not change.
+    """Let an LLM agent practise: it improves at your task without changing its weights.
 
     Start with `grpo-practice demo`, which needs no endpoint, or with `grpo-practice init`.
 
@@ -125,23 +125,23 @@ def root(
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command in `argv` (default: the process's own) and exit with its code."""
+    """Run the command in `argv` (default: the process's arguments) and exit with its code."""
     words = list(sys.argv[1:] if argv is None else argv)
     stdio.prepare()
     sys.exit(stdio.finish(run(words)))
 
 
 def run(words: list[str]) -> int:
-    """Run a command, report its error if there is one, and return its exit code."""
-    if ASKED in os.environ:  # names only, and fast
+    """Run a command, report its error if it fails, and return its exit code."""
+    if ASKED in os.environ:  # completion prints only names and must be fast
         return _run(words, [int(signal.SIGINT)])
-    redactor.forget()  # what an earlier command of this process kept secret
+    redactor.forget()  # secrets of an earlier command in this process
     keep_secrets(words)
     forget_database()
     with _stoppable() as signals:
         try:
             return _run(words, signals)
-        except KeyboardInterrupt:  # another one, while an error was being printed
+        except KeyboardInterrupt:  # a second Ctrl-C while an error is printed
             return 128 + signals[0]
         except OSError as e:
             return stdio.lost(e)
@@ -160,23 +160,24 @@ def _run(words: list[str], signals: list[int]) -> int:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except SystemExit as e:
-        if e.code in (0, None) or ASKED in os.environ:  # completions were shown or installed
+        # typer exits with SystemExit in two cases, although standalone_mode is off.
+        if e.code in (0, None) or ASKED in os.environ:  # completion is done
             return int(e.code or 0)
-        # Else it is typer's word for a pipe that nobody reads.
+        # Otherwise typer exits this way because the output pipe was closed.
         sys.stdout, sys.stderr = out, err
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more") from None
     except Exception as e:
         if stdio.is_theirs(e):
             raise
         return _unexpected(e, words)
-    if code == INTERRUPTED:  # typer's word for Ctrl-C
+    if code == INTERRUPTED:  # typer returns this after Ctrl-C
         return _interrupted(128 + signals[0], words)
     return code if isinstance(code, int) else 0
 
 
 @contextmanager
 def _stoppable() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP stop the block as Ctrl-C does; yield [the signal that did]."""
+    """Let SIGTERM and SIGHUP stop the block like Ctrl-C; yield a list with the signal."""
     came = [int(signal.SIGINT)]
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -186,6 +187,7 @@ def _stoppable() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         interrupt(number, frame)
 
+    # Leave ignored signals alone: nohup ignores SIGHUP so that the run survives.
     ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     for number in ours:
         signal.signal(number, stop)
@@ -197,8 +199,8 @@ def _stoppable() -> Iterator[list[int]]:
 
 
 def _usage(error: typer.TyperException, words: list[str]) -> int:
-    message = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's words
-    if message.startswith("Usage:"):  # a group without a command: its help is the answer
+    message = error.format_message().replace(": Value error, ", ": ", 1)  # pydantic's prefix
+    if message.startswith("Usage:"):  # a group without a command prints its help
         note(message)
         return error.exit_code
     context = getattr(error, "ctx", None)
@@ -220,6 +222,7 @@ def _expected(error: GrpoPracticeError, words: list[str]) -> int:
 def _unexpected(error: Exception, words: list[str]) -> int:
     from grpo_practice.api.workspace import Workspace
 
+    # A damaged database causes errors of any kind; report the damage instead of its symptom.
     if damage := Workspace(current_database()).damage_behind(error):
         return _expected(damage, words)
     hint = ""
@@ -232,13 +235,13 @@ def _unexpected(error: Exception, words: list[str]) -> int:
 
 
 def _traceback() -> None:
-    """Print the current error's traceback, without local variables: they may hold keys."""
+    """Print the current error's traceback without local variables, which may hold keys."""
     from traceback import TracebackException
 
     error = sys.exception()
     assert error is not None
     shown = TracebackException.from_exception(error)
-    shown.__notes__ = None  # the hint: it follows, on the database that was named
+    shown.__notes__ = None  # drop the hint: `_report` prints it with --db
     note("".join(shown.format()))
 
 
@@ -251,12 +254,13 @@ def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
                 f", but for {count(unanswered, 'request')} under way: asked again next time, and"
                 " perhaps billed twice"
             )
+        # With --again, the suggested command would start over instead of resuming.
         hint = f"to go on: {as_typed(argv=[word for word in words if word != '--again'])}"
     return _report(ErrorReport("interrupted", message, hint, code), words)
 
 
 def _report(error: ErrorReport, words: list[str]) -> int:
-    """Print the error on stderr, its document on stdout with `--json`, and return its code."""
+    """Print the error on stderr, with `--json` its document on stdout, and return its code."""
     by_person = error.kind in ("interrupted", "declined")
     note(error.message if by_person else f"error: {error.message}", style="red")
     rows = [(c.key, *unlike(str(c.was), str(c.now), CHANGE)) for c in error.diff]

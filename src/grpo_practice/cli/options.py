@@ -1,4 +1,4 @@
-"""Options that several commands share, their workspace, and the command as it was typed."""
+"""Options that several commands share, their workspace, and the command line as typed."""
 
 import os
 import re
@@ -30,7 +30,7 @@ DATABASE = Path("grpo-practice.db")
 _VARIABLE = "GRPO_PRACTICE_DB"
 
 _typed_db: ContextVar[Path | None] = ContextVar("_typed_db", default=None)
-"""File that `--db` names on the command line. A variable holds for the next command too."""
+"""File from `--db` on the command line; the variable also applies to the next command."""
 
 
 def _keep_typed_db(context: typer.Context, db: Path | None) -> Path | None:
@@ -53,10 +53,10 @@ DbOption = Annotated[
 
 
 def needed_model() -> str:
-    """Return the option that names a model, where the environment names none: the simulated one."""
+    """Return ` --model sim` for a suggested command if the environment names no model."""
     from grpo_practice.config import read_environment
 
-    with suppress(ConfigError):  # said by the command that needs it
+    with suppress(ConfigError):  # reported by the command that needs it
         return "" if read_environment(os.environ).get("UTU_LLM_MODEL") else " --model sim"
     return " --model sim"
 
@@ -108,12 +108,12 @@ def database(db: Path | None) -> Path:
 
 
 def workspace(db: Path | None) -> "Workspace":
-    """Return the workspace of a command, which stops in order when a signal comes."""
+    """Return the workspace of a command; signals stop it gracefully."""
     from grpo_practice.api.workspace import Workspace
     from grpo_practice.cli.other_words import database_hint
 
     if db is None and (other := database_hint()):
-        # Not `note`: that module imports this one.
+        # Not `note`, because its module imports this one.
         from grpo_practice.cli.terminal.consoles import err, print_line
 
         print_line(err, f"note: {other}", "yellow")
@@ -121,7 +121,7 @@ def workspace(db: Path | None) -> "Workspace":
 
 
 def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":
-    """Return the variables of a command, and whom its user trusts, as typed and as remembered."""
+    """Return the environment variables, with the user's trust from options and from before."""
     from grpo_practice.api.workspace import environment
 
     return environment(files or [], hosts or [])
@@ -131,11 +131,11 @@ _ON_DATABASE = re.compile(
     rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
     r"|doctor|eval|export-agent|export-data|practice|report|serve|train|view)\b(?!.* --db\b)"
 )
-"""Command that takes `--db`, and does not name one yet."""
+"""Pattern of a command that accepts `--db` and does not have one yet."""
 
 
 def on_database(text: str) -> str:
-    """Add the `--db` that was typed to the commands of a text, so that they work as typed."""
+    """Add the typed `--db` to the commands in a text, so that they can be copied."""
     db = _typed_db.get()
     if db is None:
         return text
@@ -143,10 +143,10 @@ def on_database(text: str) -> str:
 
 
 def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:
-    """Return True when the command is to forecast a run, in place of completing it.
+    """Return whether the command only forecasts a run.
 
     Raises:
-        ConfigError: A dry run was to play something.
+        ConfigError: Both `--dry-run` and `--pilot` are given.
     """
     if dry_run and pilot is not None:
         raise ConfigError(
@@ -157,13 +157,13 @@ def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:
 
 
 def current_database() -> Path:
-    """Return the database of the command that this process runs."""
+    """Return the database of the command that this process is running."""
     named = os.environ.get(_VARIABLE)
     return database(_typed_db.get() or (Path(named) if named else None))
 
 
 def forget_database() -> None:
-    """Forget the `--db` of an earlier command of this process."""
+    """Forget the `--db` of an earlier command in this process."""
     _typed_db.set(None)
 
 
@@ -172,12 +172,13 @@ _SECRET = re.compile(
     r"(?<![A-Za-z])(api_?key|headers|extra_headers|extra_query|password|token)\W*[=:].*",
     re.IGNORECASE | re.DOTALL,
 )
-"""Beginning of a secret within a word of a command: `--set a.api_key=…`, in any form."""
+"""Start of a secret within a command-line word: `--set a.api_key=…`, in any form."""
 
 
 def as_typed(argv: Sequence[str] | None = None) -> str:
-    """Return the command as it was typed (`argv`: its words after the name), secrets as `***`."""
+    """Return the command line with secrets as `***`; `argv` are the words after the program."""
     words = [redactor.text(word) for word in (sys.argv[1:] if argv is None else argv)]
+    # URLs before `_SECRET`, which would cut a URL at its first `token=`.
     words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
     return shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
 
@@ -186,17 +187,17 @@ _ANEW = re.compile(r" --again\b| --restart-step[ =]\d+")
 
 
 def continuing() -> str:
-    """Return the command as it was typed, without the options that play steps anew."""
+    """Return the command line without the options that replay steps."""
     return _ANEW.sub("", as_typed())
 
 
 def keep_secrets(argv: Sequence[str]) -> None:
-    """Hide secrets of the environment, of `.env` and of the command's words in all output."""
+    """Hide secrets of the environment, of `.env` and of the command line in all output."""
     hide_output()
     redactor.know(environment_secrets(os.environ))
     redactor.know(key_shaped("\n".join(argv)))
     redactor.know(login for word in argv for url in _URL.findall(word) for login in url_logins(url))
-    with suppress(ConfigError, OSError):  # said by the command that needs it
+    with suppress(ConfigError, OSError):  # reported by the command that needs it
         here = Path.cwd()
         if any((folder / ".env").is_file() for folder in (here, *here.parents)):
             from grpo_practice.config import read_environment

@@ -1,4 +1,4 @@
-"""Words that are not of this program, removed ones too, and what to type instead."""
+"""Options and commands of the reference and of earlier versions, with their replacements."""
 
 import os
 import re
@@ -14,12 +14,12 @@ OPTIONS = {
     "--step": "`eval` plays and scores each rollout at once;"
     " `eval --rejudge --run RUN --verify NAME` scores again without playing",
 }
-"""Option as typed there → what to type here."""
+"""Option of the reference or of earlier versions → its replacement."""
 GONE = {
     "data stats": "`data show NAME` shows rows, `data upload` reports repeated questions, and"
     " `data export NAME` writes every row as JSON lines, to be counted with any tool",
 }
-"""Removed command → what to type instead."""
+"""Removed command → its replacement."""
 DATABASE_URL = "UTU_DB_URL"
 _UNKNOWN = re.compile(r"No such option: (--?[\w-]+)")
 _NO_COMMAND = re.compile(r"No such command '([\w-]+)'")
@@ -27,10 +27,12 @@ _INVALID = re.compile(r"Invalid value for '(--[\w-]+)'")
 
 
 def hint_for(message: str, options: frozenset[str], group: str) -> str | None:
-    """Return a hint for a message about an option or a command; None without one.
+    """Return a hint for an error about an option or a command, or None.
 
-    `options` are those of the command: `--grpo_n` is meant as `--grpo-n` where that is one.
-    `group` is the group of the command, such as `data`; '' for the program itself.
+    Args:
+        message: The error message.
+        options: Options of the command. `--grpo_n` means `--grpo-n` if the command has that option.
+        group: Group of the command, such as `data`; '' for the program itself.
     """
     if gone := _NO_COMMAND.search(message):
         return GONE.get(f"{group} {gone[1]}".strip())
@@ -45,7 +47,7 @@ def hint_for(message: str, options: frozenset[str], group: str) -> str | None:
 
 
 def database_hint() -> str | None:
-    """Return a sentence about a database that the reference's variable names; None without."""
+    """Return a notice that the reference's database variable is ignored; None if it is not set."""
     url = os.environ.get(DATABASE_URL)
     if not url or os.environ.get("GRPO_PRACTICE_DB"):
         return None

@@ -1,4 +1,4 @@
-"""`practice`: play, compare, distil, merge; step by step until the plan is done."""
+"""`practice`: play, compare, distil and merge, step by step until the plan is complete."""
 
 from dataclasses import replace
 
@@ -29,11 +29,11 @@ def practice(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Practise an agent: learn experiences from what its better attempts did differently.
+    """Practise an agent: learn experiences from the differences between better and worse attempts.
 
-    Running the command again continues where it stopped; nothing answered is paid for twice.
-    Without --config the latest practice run is continued; where there is none, the practice.yaml
-    of this folder is used.
+    Running the command again resumes where it stopped; requests that were answered are not paid for
+    twice. Without --config, the latest practice run is resumed, or else practice.yaml in this
+    folder is used.
 
     Example: grpo-practice practice --config math.yaml
     """

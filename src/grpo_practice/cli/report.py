@@ -1,4 +1,4 @@
-"""`report`: runs as one page."""
+"""`report`: write one page about runs."""
 
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import file_size, note, note_next, print_json
 
 FILES = {"html": Path("report.html"), "md": Path("report.md")}
-"""Files that are written where none is named."""
+"""Default output files."""
 
 
 def report(
@@ -36,9 +36,9 @@ def report(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Write a page on runs: is it better, by how much, how sure; what was learnt, and why.
+    """Write a page about runs: the improvement and its uncertainty, and the lessons learnt.
 
-    One file, which loads nothing and runs nothing.
+    The page is one self-contained file without scripts or external resources.
 
     Example: grpo-practice report math -o math.html
     """

@@ -1,4 +1,4 @@
-"""Options of a command that come from the fields of its request."""
+"""Command options generated from the fields of a request."""
 
 from collections.abc import Callable
 from dataclasses import Field, fields
@@ -17,9 +17,9 @@ _STORED = {"datasets": dataset_names, "runs": run_names, None: None}
 def takes_request(
     kind: type[RunRequest],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Return a decorator that gives a command the options of a kind of request.
+    """Return a decorator that adds the options of a kind of request to a command.
 
-    The command is called with the request, and with the options that are its own.
+    The command is called with the request and with its own options.
     """
     given = {of.name: (of, how) for of in fields(kind) if (how := option_of(of)) is not None}
 
@@ -32,6 +32,7 @@ def takes_request(
         own = list(signature(command, eval_str=True).parameters.values())[1:]
         options = [_parameter(of, how) for of, how in given.values()]
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in (*options, *own)]
+        # typer reads both the annotations and the signature.
         called.__annotations__ = {p.name: p.annotation for p in parameters}
         called.__dict__["__signature__"] = signature(command).replace(parameters=parameters)
         return called
@@ -40,7 +41,7 @@ def takes_request(
 
 
 def _parameter(of: "Field[Any]", how: Option) -> Parameter:
-    """Return a field of a request as a parameter that typer makes an option of."""
+    """Return a field of a request as a parameter that typer turns into an option."""
     option = typer.Option(
         *(how.names or (f"--{of.name.replace('_', '-')}",)),
         help=of.metadata["help"],
@@ -57,7 +58,7 @@ def _parameter(of: "Field[Any]", how: Option) -> Parameter:
 
 
 def _value(typed: Any, how: Option) -> Any:
-    """Return a value as the request has it."""
+    """Convert a typed value to the request's type."""
     if how.type == list[str]:
         return typed or ()
     if how.type == YES_OR_NO:

@@ -1,4 +1,4 @@
-"""`rollouts`: what was asked, what was said, and how it was scored."""
+"""`rollouts`: show questions, conversations and scores."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,9 +54,9 @@ def list_(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List the rollouts of a run, a line each.
+    """List the rollouts of a run, one per line.
 
-    Practice runs and evaluations alike. The numbers of questions are those of the dataset.
+    The run may be a practice run or an evaluation. Questions have the numbers of the dataset.
 
     Example: grpo-practice rollouts list math/eval --failed
     """
@@ -87,10 +87,11 @@ def show(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Show rollouts with all that was said.
+    """Show rollouts with their whole conversations.
 
-    System prompt, turns with calls and results of tools, answer, verdict and critique; then the
-    teacher's replies about the question and, with --full, the prompts that it was sent.
+    Each rollout has the system prompt, turns with tool calls and results, the answer, the verdict
+    and the critique. The teacher's replies about the question follow; --full adds the teacher's
+    prompts.
 
     Example: grpo-practice rollouts show math/eval --question 3
     """

@@ -1,4 +1,4 @@
-"""`runs`: what was run, how it stands, what it cost."""
+"""`runs`: list, show, delete and trace runs."""
 
 import shlex
 from collections.abc import Mapping
@@ -40,9 +40,9 @@ app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what 
 
 SIMULATED = " (simulated)"
 NAME = 24
-"""Characters of a dataset's or a model's name in the list."""
+"""Maximum length of a dataset's or a model's name in the list."""
 LEAST = ("begun", "steps", "model", "dataset", "kind")
-"""Columns of the list that a narrow terminal leaves out, in that order."""
+"""Columns that a narrow terminal omits, in this order."""
 
 RunArgument = Annotated[
     str,
@@ -59,7 +59,7 @@ def list_(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """List all runs, the oldest first.
+    """List all runs, oldest first.
 
     Example: grpo-practice runs list
     """
@@ -133,9 +133,9 @@ def delete(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Delete runs, and the evaluations that they made.
+    """Delete runs and the evaluations that they made.
 
-    Everything that was paid for in them is deleted, except answers that another run uses.
+    This deletes all their paid results, except answers that another run uses.
 
     Example: grpo-practice runs delete math --yes
     """
@@ -160,8 +160,8 @@ def trace(
 ) -> None:
     """Send the traces of a run to Phoenix or another collector.
 
-    The environment names it: PHOENIX_ENDPOINT=http://127.0.0.1:6006 for instance, or
-    OTEL_EXPORTER_OTLP_ENDPOINT for any collector of OpenTelemetry. Sending a run twice is harmless.
+    The environment names the collector, for instance PHOENIX_ENDPOINT=http://127.0.0.1:6006, or
+    OTEL_EXPORTER_OTLP_ENDPOINT for any OpenTelemetry collector. Sending a run twice is harmless.
 
     Example: grpo-practice runs trace math --trace-content no
     """
@@ -178,9 +178,10 @@ def trace(
 
 
 def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
-    """Return the names whole, for whoever copies one; in lines only where no room is left at all.
+    """Return the run names unbroken, so that they can be copied, if they fit.
 
-    Columns of `LEAST` make room for them.
+    Columns in `LEAST` are omitted to make room. If the names still do not fit, they are broken into
+    lines.
     """
     others = [[name, *cells] for name, cells in columns.items() if name not in LEAST]
     left = room() - sum(max(map(len, column)) + GAP for column in others)
@@ -188,7 +189,7 @@ def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> 
 
 
 def _time(stored: str) -> str:
-    """Return a stored time to the minute, in UTC."""
+    """Format a stored time to the minute, in UTC."""
     return f"{stored[:10]} {stored[11:16]} UTC"
 
 
@@ -262,7 +263,7 @@ def _show(report: "RunReport") -> None:
 
 
 def _asked(report: "RunReport") -> str:
-    """Return the dataset, and how often each of how many questions is asked."""
+    """Return the dataset with the number of questions asked and available."""
     if report.dataset is None:
         return ""
     if report.run.learns:
@@ -273,7 +274,7 @@ def _asked(report: "RunReport") -> str:
 
 
 def _passed(report: "RunReport") -> list[tuple[str, str]]:
-    """Return k of an evaluation, and its Pass@k where it is complete."""
+    """Return k of an evaluation, and its Pass@k if the evaluation is complete."""
     from grpo_practice.cli.terminal.reports_view import passed
 
     score = report.scores.get(report.run.name)
@@ -285,14 +286,14 @@ def _passed(report: "RunReport") -> list[tuple[str, str]]:
 
 
 def _group_policy(played: Mapping[str, Any]) -> str:
-    """Return how groups are played, where that is not as published."""
+    """Return the group policy and overlap if they differ from the published method."""
     policy, overlap = played.get("group_policy", "fixed"), played.get("overlap", 0.0)
     parts = [f"group_policy {policy}"] if policy != "fixed" else []
     return ", ".join([*parts, f"overlap {overlap:g}"] if overlap else parts)
 
 
 def _show_costs(costs: "Sequence[StageCost]") -> None:
-    """Print calls, tokens and money by stage; what was cached, where an endpoint tells it."""
+    """Print calls, tokens and money by stage, with cached tokens if an endpoint reports them."""
     from grpo_practice.cli.terminal.health_view import stage_cost
 
     cached = ["cached"] if any(c.tokens_cached is not None for c in costs) else []
@@ -315,11 +316,11 @@ def _show_costs(costs: "Sequence[StageCost]") -> None:
 
 
 def _sum(known: int | None, uncounted: int) -> str:
-    """Format the tokens of some calls; mark where some of them did not tell theirs."""
+    """Format the tokens of some calls; mark the sum if some calls did not report theirs."""
     return tokens(known) + (" and more" if known is not None and uncounted else "")
 
 
 def _cached(cost: "StageCost") -> str:
-    """Format the share that an endpoint had in its cache; a tool has none."""
+    """Format the share of cached input; tools have no such share."""
     no_request = cost.tokens_in == 0
     return "-" if no_request else cached_share(cost.tokens_in, cost.tokens_cached) or "unknown"

@@ -1,4 +1,4 @@
-"""`serve`: the practised agent as an endpoint that any program can be pointed at."""
+"""`serve`: serve the practised agent as an OpenAI-compatible endpoint."""
 
 from pathlib import Path
 from shlex import quote
@@ -42,15 +42,16 @@ def serve(
 ) -> None:
     """Serve an agent as an OpenAI-compatible endpoint on this machine, until Ctrl-C.
 
-    The agent's instructions, with what it learnt, stand in front of every request; all else is
-    passed on to its model and comes back as it is, streams too. A program gets the agent by its
-    base URL. With --json the document is printed as soon as requests are answered.
+    The agent's instructions and experiences are prepended to every request. Everything else is
+    forwarded to its model and returned unchanged, including streams. A program uses the agent
+    through its base URL. With --json, the document is printed when the endpoint is ready.
 
     Example: grpo-practice serve --agent agent.yaml --port 8400
     """
     ws, served = workspace(db), list["Served"]()
 
     def ready(now: "Served") -> None:
+        # `ws.serve` returns nothing, so the summary needs this reference.
         served.append(now)
         if json:
             print_json(now.document())

@@ -1,4 +1,4 @@
-"""`train`: the same questions and verify function, with weights that change."""
+"""`train`: train weights with the questions and the verify function of practice."""
 
 from dataclasses import replace
 from typing import Annotated, Literal
@@ -37,12 +37,12 @@ def train(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Train a model's weights by GRPO, on the questions and with the scores of practice.
+    """Train a model's weights by GRPO, with the questions and scores of practice.
 
-    Running the command again goes on at the last checkpoint. Without --config the latest training
-    run is continued; where there is none, the practice.yaml of this folder is used. `train tune`
-    trains under other settings of `train.tune.space`, and tests the best of them once: by trials
-    of their own, or by a population, whose bad members take over the weights of good ones.
+    Running the command again resumes at the last checkpoint. Without --config, the latest training
+    run is resumed, or else practice.yaml in this folder is used. `train tune` trains with other
+    settings from `train.tune.space` and tests the best settings once. The search uses either
+    separate trials or a population, in which poor members take over the weights of good ones.
 
     Example: grpo-practice train --config math.yaml --model ./my-model
     """
@@ -76,11 +76,11 @@ def train(
 def _searches(
     action: str | None, trials: int | None, population: int | None, *, dry_run: bool
 ) -> bool:
-    """Return whether a search is meant.
+    """Return whether the command is a search.
 
     Raises:
-        ConfigError: `tune` comes without `--trials` and `--population`, or with both; or one of
-            these without it.
+        ConfigError: `tune` is given without `--trials` and `--population`, or with both; or one of
+            them is given without `tune`.
     """
     given = {"--trials": trials, "--population": population}
     given = {name: count for name, count in given.items() if count is not None}

@@ -1,4 +1,4 @@
-"""`trust`: the user's word on what others made."""
+"""`trust`: record the user's trust in files and hosts of others."""
 
 from pathlib import Path
 from typing import Annotated
@@ -25,11 +25,11 @@ def trust(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Remember that you trust files or folders of others; without any, show what is trusted.
+    """Remember that you trust files or folders of others; without arguments, list them.
 
-    Read them first: they may then run programs. Hosts for your keys are another question: --host
-    with --key. A file is trusted while its text stays what it is, a folder with all that comes to
-    lie in it.
+    Read them first: a trusted file may run programs. Hosts for your keys need a separate decision:
+    --host with --key. A file is trusted until its text changes, a folder with all its present and
+    future files.
 
     Example: grpo-practice trust agent.yaml
     """

@@ -1,4 +1,4 @@
-"""`verify`: a verify function alone, on one answer."""
+"""`verify`: run a verify function on one answer."""
 
 import shlex
 from collections.abc import Iterable
@@ -37,14 +37,14 @@ def verify(
 ) -> None:
     r"""Score one answer with a verify function.
 
-    A function that asks a judge uses JUDGE_LLM_* or UTU_LLM_*, from the environment or .env.
+    A function that calls a judge uses JUDGE_LLM_* or UTU_LLM_*, from the environment or .env.
 
     Example: grpo-practice verify math --answer 25 --response 'It is \boxed{25}.'
     """
     from grpo_practice.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
-    # Read for a judge alone: a `.env` that cannot be read hinders no other function.
+    # None delays reading `.env` until a judge needs it: an unreadable file must not stop others.
     env = trusting(None, trust_host) if trust_host else None
     scored = workspace(None).score_answer(
         function, sample, response, params, env=env, on_event=warn
@@ -61,9 +61,9 @@ def verify(
 
 
 def _next(function: str, params: dict[str, Any]) -> str:
-    """Return the command that scores a whole dataset so; one that begins a project without any.
+    """Return the command that scores a dataset this way, or one that starts a project.
 
-    The project of this folder says who is asked, and how often, if it evaluates.
+    If this folder's project evaluates, its config supplies the model and the number of attempts.
     """
     from grpo_practice.config.reading.discover import TEMPLATES, project_evaluation
 
@@ -71,7 +71,7 @@ def _next(function: str, params: dict[str, Any]) -> str:
     if params:
         spec = json_text({"name": function, **params}, ensure_ascii=False)
         named += f" --set {shlex.quote(f'verify={spec}')}"
-    # Read here to advise alone: whoever needs it says what is wrong with it.
+    # Only for advice: the command that needs the project reports its errors.
     with suppress(GrpoPracticeError):
         rows = workspace(None).datasets.list().datasets
         project = project_evaluation()

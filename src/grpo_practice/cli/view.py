@@ -1,4 +1,4 @@
-"""`view`: the runs of a database as pages in a browser, on this machine alone."""
+"""`view`: show the runs of a database in a browser on this machine."""
 
 import gc
 from typing import TYPE_CHECKING, Annotated
@@ -22,10 +22,10 @@ def view(
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Look at runs in a browser, down to what was said, also while they go on; until Ctrl-C.
+    """View runs in a browser, down to every message, even while they are running; until Ctrl-C.
 
-    Only this machine and only who has the printed address gets pages, and nothing is written to
-    the database. With --json the document is printed as soon as pages are shown.
+    Pages are served only on this machine, and only at the printed secret address. The database is
+    not changed. With --json, the document is printed when the pages are ready.
 
     Example: grpo-practice view --open
     """
@@ -38,8 +38,8 @@ def view(
         note(f"pages of {now.database} at the address above, until Ctrl-C")
         note("whoever has it can read all that is stored: it is a secret")
 
-    # A page makes tens of thousands of values and drops them at once: looked through as often as
-    # by default, they take a third more time.
+    # A page creates and drops tens of thousands of objects: with the default threshold, garbage
+    # collection makes it a third slower.
     gc.set_threshold(50_000)
     workspace(db).view(port=port, open_browser=open_, on_ready=ready, on_event=warn)
     note("stopped")

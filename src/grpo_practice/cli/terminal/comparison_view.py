@@ -1,4 +1,4 @@
-"""A comparison for a person: the arms, what was found, and the questions that moved."""
+"""A comparison on the terminal: the arms, the differences, and the questions that changed most."""
 
 from typing import TYPE_CHECKING
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 SHARES = ("truncated", "empty", "no answer")
 FEW_MOVED = 3
-"""Questions that are shown of each of several contrasts."""
+"""Number of questions shown per contrast if there are several contrasts."""
 QUESTION = 200
-"""Characters of a question and of an answer that are shown."""
+"""Maximum length of a question and of an answer."""
 NUMBERS = 24
-"""Columns that the numbers of a question take."""
+"""Width of the numeric columns of a question."""
 
 
 def show_comparison(report: "ComparisonReport") -> None:
-    """Print a row for each arm, then each contrast with the questions that moved most."""
+    """Print a row for each arm, then each contrast with the questions that changed most."""
     _show_learning(report) if report.learning else _show_arms(report)
     for contrast in report.contrasts:
         say("")
@@ -70,7 +70,7 @@ def _show_arms(report: "ComparisonReport") -> None:
 
 
 def _show_learning(report: "ComparisonReport") -> None:
-    """Print a row for each arm: its score, what it gained, and what that has cost."""
+    """Print a row for each arm with its score, its gain, and the cost of that gain."""
     gains = {contrast.arm: contrast.judged for contrast in report.contrasts}
     rows = []
     for arm in report.arms:
@@ -94,7 +94,7 @@ def _show_learning(report: "ComparisonReport") -> None:
 
 
 def _learnt(cost: "LearningCost | None", asked: str) -> tuple[str, ...]:
-    """Return the cells on what an arm has learnt, the questions it was asked among them."""
+    """Return the table cells about an arm's learning, including the number of questions asked."""
     if cost is None:
         return ("unknown", asked, "unknown", "unknown", "-", "-", "-")
     micro = cost.cost_micro

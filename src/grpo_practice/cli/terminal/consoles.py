@@ -1,4 +1,4 @@
-"""stdout and stderr. Imported where something is printed: `--help` would wait for rich."""
+"""Consoles for stdout and stderr. Imported only before printing: `--help` must not load rich."""
 
 import errno
 import os
@@ -14,53 +14,54 @@ from grpo_practice.redact import redactor
 
 _COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
 NARROWEST = 10
-"""Fewest columns that anything is laid out in."""
+"""Minimum number of columns for any layout."""
 
 
 class _Console(Console):
-    """Console that prints text as it is, but for secrets: no markup, no highlighting."""
+    """Console that prints text literally, without markup or highlighting, but hides secrets."""
 
     def __init__(self, *, stderr: bool, **how: Any) -> None:
         super().__init__(stderr=stderr, markup=False, highlight=False, emoji=False, **how)
         if self.width < NARROWEST:
-            # COLUMNS=0 means that nobody knows; rich would print empty lines, or nothing at all.
+            # COLUMNS=0 means unknown; rich would print empty lines or nothing.
             self.width = NARROWEST if self.width else 80
 
     @override
     def render_str(self, text: str, **how: Any) -> Text:
-        """Return it as Text, secrets replaced before a line break can divide one."""
+        """Return the text as Text, with secrets replaced before a line break can split one."""
         return super().render_str(redactor.text(text), **how)
 
     @override
     def on_broken_pipe(self) -> None:
-        """Raise, as any other file does; rich would end the process, also amid a run."""
+        """Raise BrokenPipeError; rich would end the process, even during a run."""
         raise BrokenPipeError(errno.EPIPE, "nobody reads this any more")
 
 
 out = _Console(stderr=False)
-"""stdout: what the command was asked for."""
+"""stdout: the results of a command."""
 err = _Console(stderr=True)
 """stderr: progress, notices, errors."""
 
 
 def in_one(console: Console, text: str) -> bool:
-    """Return True for a line that is not wrapped: one that no terminal shows, or with a command.
+    """Return whether a line must not be wrapped.
 
-    A command has to stay in one piece for whoever copies it.
+    Lines are not wrapped if the output is not a terminal, or if they contain a command that a user
+    may copy.
     """
     seen = console.is_terminal and not is_coloured_file(console)
     return not seen or _COMMAND.search(text) is not None
 
 
 def is_coloured_file(console: Console) -> bool:
-    """Return True where FORCE_COLOR makes rich take a file or a pipe for a terminal."""
+    """Return whether FORCE_COLOR makes rich treat a file or a pipe as a terminal."""
     forced = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE")
     return bool(forced) and not console.file.isatty()
 
 
 def print_line(console: Console, line: str, style: str | None = None) -> None:
-    """Print a line; if it is wrapped, the rest stands below its first word, not at the margin."""
-    # Redacted before it is divided: half a secret is not recognised any more.
+    """Print a line; wrapped lines are indented like its first word."""
+    # Redact before splitting the line: half a secret is not recognised.
     text = Text(redactor.text(line))
     indent, one = len(line) - len(line.lstrip(" ")), in_one(console, line)
     if indent and not one:
@@ -70,7 +71,7 @@ def print_line(console: Console, line: str, style: str | None = None) -> None:
 
 
 def as_text(what: RenderableType, width: int | None) -> str:
-    """Return it as printed in so many columns (None: those of the terminal), without styles."""
+    """Render to text without styles, in so many columns (None: the terminal's width)."""
     console = _Console(stderr=False)
     if width is not None:
         console.width = width

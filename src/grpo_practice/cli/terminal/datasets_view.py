@@ -1,4 +1,4 @@
-"""Datasets on a terminal."""
+"""Datasets on the terminal."""
 
 from shlex import quote
 from typing import TYPE_CHECKING, Literal
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     )
 
 QUESTION, ANSWER = 80, 40
-"""Characters of a cell."""
+"""Maximum length of a cell."""
 NAMED = 10
-"""Sources and levels that are named."""
+"""Maximum number of sources and levels that are listed."""
 REASONS = 5
-"""Unusable answers that are named."""
+"""Maximum number of unusable answers that are listed."""
 
 
 def listed(found: "DatasetList") -> None:
-    """Show the datasets, one a line."""
+    """Print the datasets, one per line."""
     table(
         ["dataset", "rows", "revision", "uploaded", "from"],
         [(d.name, str(d.n), str(d.revision), d.created_at[:10], d.origin) for d in found.datasets],
@@ -37,7 +37,7 @@ def listed(found: "DatasetList") -> None:
 
 
 def dataset(found: "DatasetReport") -> None:
-    """Show a dataset and its first rows."""
+    """Print a dataset and its first rows."""
     row = found.dataset
     say(f"{row.name} (revision {row.revision}): {count(row.n, 'row')}", style="bold")
     facts([("sha256", row.sha256), ("from", row.origin), ("uploaded", row.created_at)])
@@ -60,7 +60,7 @@ def dataset(found: "DatasetReport") -> None:
 
 
 def stored(found: "StoredDataset") -> None:
-    """Show what an upload or a download stored, and which answers cannot be used."""
+    """Print the dataset that an upload or a download stored, and its unusable answers."""
     row, verify = found.dataset, found.verify
     before = "" if found.new else ", as before"
     say(f"{row.name} (revision {row.revision}) holds {count(row.n, 'row')}{before}", style="bold")
@@ -84,13 +84,13 @@ def stored(found: "StoredDataset") -> None:
 
 
 def ask_select(question: str) -> Literal["any", "all"] | None:
-    """Ask the person what several right options mean; return None where nobody is there."""
+    """Ask the user how several correct options count; return None without a terminal."""
     said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
     return "any" if said == "any" else "all" if said == "all" else None
 
 
 def exported(found: "ExportedDataset") -> None:
-    """Show the file that a dataset was written to."""
+    """Print the file that a dataset was written to."""
     rows = count(found.dataset.n, "row")
     say(f"wrote {rows} of {found.dataset.name} to {found.path}")
     if found.changed:
@@ -99,7 +99,7 @@ def exported(found: "ExportedDataset") -> None:
 
 
 def split(found: "DatasetSplit") -> None:
-    """Show the parts: rows, their share, and the rows of each stratum."""
+    """Print the parts of a split: rows, shares, and the rows of each stratum."""
     row, parts = found.dataset, found.parts
     held = "" if any(part.new for part in parts) else ", as before"
     whole = f"{row.name} (revision {row.revision}, {count(row.n, 'row')})"
@@ -123,7 +123,7 @@ def split(found: "DatasetSplit") -> None:
 
 
 def sample(found: "DatasetSample") -> None:
-    """Show what was drawn."""
+    """Print the sample that was drawn."""
     row, source = found.dataset, found.source
     held = "" if found.new else ", as before"
     of = f"of the {source.n} of {source.name} (seed {found.seed}){held}"
@@ -132,7 +132,7 @@ def sample(found: "DatasetSample") -> None:
 
 
 def _next_eval(name: str, verify: str) -> None:
-    """Print how to evaluate on a dataset: with the project's config where that names it."""
+    """Print the command that evaluates on a dataset, with the project's config if it names it."""
     from grpo_practice.config.reading.discover import is_divided, project_config
 
     if is_divided(name):

@@ -1,4 +1,4 @@
-"""The effects of experiences, and pruned libraries, as a person reads them."""
+"""The effects of experiences, and pruned libraries, on the terminal."""
 
 from typing import TYPE_CHECKING
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from grpo_practice.reports.pruning import PruneReport
 
 NUMBERS = 44
-"""Characters that the columns beside the text take."""
+"""Width of the columns next to the text."""
 
 
 def show_effects(report: "EffectsReport") -> None:
-    """Print a row for each experience, the best first, then what the whole library does."""
+    """Print a row for each experience, best first, then the effect of the whole library."""
     found = report.found
     mark = " (simulated)" if found.simulated else ""
     say(f"L{found.library.id}{mark}: what each experience does, in points", style="bold")
@@ -46,7 +46,7 @@ def show_effects(report: "EffectsReport") -> None:
 
 
 def show_pruned(report: "PruneReport") -> None:
-    """Print what was taken out, and why; then the new library."""
+    """Print the removed experiences with reasons, then the new library."""
     table(
         ["experience", "effect", "P(harm)", "why", "text"],
         [
@@ -68,7 +68,7 @@ def show_pruned(report: "PruneReport") -> None:
 
 
 def _probability(p: float) -> str:
-    """Format a probability that is never quite 0 or 1."""
+    """Format a probability, which is never exactly 0 or 1."""
     return "< .01" if p < 0.01 else "> .99" if p > 0.99 else f"{p:.2f}".removeprefix("0")
 
 
@@ -89,7 +89,7 @@ def _interval(one: "ExperienceEffect") -> str:
 
 
 def _failed(one: "ExperienceEffect") -> list[str]:
-    """Return the row of an experience in the table about failed rollouts."""
+    """Return an experience's row in the table of failed rollouts."""
     shares = [f"{share:.1%}" for share in one.failed]
     cases = [f"{_points(case.effect)} ({_interval(case)})" for case in one.bounds]
     return [one.experience.id, *shares, *cases]

@@ -1,4 +1,4 @@
-"""Findings, as a person reads them."""
+"""Findings on the terminal."""
 
 from collections.abc import Iterable
 
@@ -8,11 +8,11 @@ from grpo_practice.findings import Finding
 
 STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 WIDTH = 8
-"""Columns of the severity."""
+"""Width of the severity column."""
 
 
 def show_findings(findings: Iterable[Finding]) -> None:
-    """Print each finding beside its severity, and below it what to do and what to type."""
+    """Print each finding after its severity, with its hint and its command below it."""
     for found in findings:
         said = f"{found.about}: {found.sentence}"
         beside(found.severity, WIDTH, said, style=STYLES[found.severity])

@@ -1,4 +1,4 @@
-"""The forecast of a run, as a person reads it."""
+"""The forecast of a run on the terminal."""
 
 import sys
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from grpo_practice.api.workspace import Forecast, Line, Piloted, Range
 
 RESTS_ON = {"run": "this run", "prompt": "same prompt", "model": "other prompts"}
-"""Calls that the numbers of a forecast rest on, in words."""
+"""Labels for the calls that a forecast is based on."""
 
 
 def show_forecast(forecast: "Forecast") -> None:
-    """Print a pilot's result, and what is left of the run by stage and in sum."""
+    """Print a pilot's result, and the remaining work of the run by stage and in total."""
     if forecast.piloted is not None:
         say(f"pilot: {_piloted(forecast.piloted)}")
     if not forecast.stages:
@@ -54,7 +54,7 @@ def show_forecast(forecast: "Forecast") -> None:
 
 
 def _power(forecast: "Forecast") -> str:
-    """Return the difference that the evaluation could find, in points."""
+    """Return the smallest difference that the evaluation can detect, in points."""
     power = forecast.power
     if power is None:
         return ""
@@ -69,7 +69,7 @@ def _power(forecast: "Forecast") -> str:
 
 
 def _standard_error(forecast: "Forecast") -> str:
-    """Return how exactly an experience's effect will be known."""
+    """Return the expected standard error of each experience's effect."""
     planned = forecast.effect
     if planned is None:
         return ""
@@ -84,9 +84,9 @@ def _standard_error(forecast: "Forecast") -> str:
 
 
 def goes_on(argv: Sequence[str], *, begun: bool) -> str:
-    """Return the command without its dry run or pilot: the one that does what was forecast.
+    """Return the command without `--dry-run` or `--pilot`, which does the forecast work.
 
-    Once a pilot has `begun` anew, it goes on with that.
+    If a pilot has `begun` a new run, `--again` is dropped too, so that the command resumes it.
     """
     words, left = list[str](), iter(argv)
     dropped = ("--dry-run", "--again") if begun else ("--dry-run",)
@@ -99,7 +99,7 @@ def goes_on(argv: Sequence[str], *, begun: bool) -> str:
 
 
 def _first(forecast: "Forecast") -> str:
-    """Return the pilot's flag while the number of requests of a rollout is unknown."""
+    """Return `--pilot 1` if the number of requests per rollout is still unknown."""
     unknown = forecast.turns is not None and not forecast.turns.rollouts
     return " --pilot 1" if unknown and forecast.piloted is None else ""
 
@@ -136,7 +136,7 @@ def _row(line: "Line") -> list[str]:
 
 
 def _models(lines: Sequence["Line"]) -> str:
-    """Return the model; of several, each with its stages."""
+    """Return the model; if there are several, each with its stages."""
     stages = dict[str, list[str]]()
     for line in lines:
         stages.setdefault(line.model, []).append(_row(line)[0])
@@ -158,7 +158,7 @@ def _tokens(values: "Range") -> str:
 
 
 def _short(n: float) -> str:
-    """Format a number in few characters: `950`, `1.2k`, `65.2k`, `218k`, `1.23M`."""
+    """Format a number in a few characters: `950`, `1.2k`, `65.2k`, `218k`, `1.23M`."""
     if n < 1_000:
         return f"{n:.0f}"
     if n < 99_950:

@@ -1,4 +1,4 @@
-"""Lines, numbers, durations and documents for the terminal, and questions to the person."""
+"""Lines, numbers, durations and documents for the terminal, and prompts to the user."""
 
 import json
 import sys
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
 
 def say(text: str, *, style: str | None = None) -> None:
-    """Print a line on stdout, foreign text in it made visible, wrapped at words on a terminal."""
+    """Print a line on stdout, with control characters visible and words wrapped on a terminal."""
     from grpo_practice.cli.terminal.consoles import out, print_line
 
     print_line(out, visible(text), style)
 
 
 def note(text: str, *, style: str | None = None) -> None:
-    """Print a line on stderr, as `say` does on stdout."""
+    """Print a line on stderr, formatted as by `say`."""
     from grpo_practice.cli.terminal.consoles import err, print_line
 
     print_line(err, visible(text), style)
 
 
 def say_next(command: str) -> None:
-    """Print the command to type now; it names the database that `--db` named."""
+    """Print the next command to run, with the `--db` that was typed."""
     say(f"next: {on_database(command)}")
 
 
 def say_restarted(step: int | None) -> None:
-    """Print the command that continues a run, if this one has restarted it at a step."""
+    """Print the command that resumes a run, if this command restarted it at a step."""
     if step is not None:
         say(f"restarted at step {step}; to continue without a restart: {on_database(continuing())}")
 
 
 def note_next(command: str) -> None:
-    """Print the command to type now on stderr: stdout is for something else."""
+    """Print the next command on stderr, because stdout has other content."""
     note(f"next: {on_database(command)}")
 
 
 def tell(event: "Event") -> None:
-    """Print a notice of what a command does on stderr."""
+    """Print a command's notice on stderr."""
     from grpo_practice.events import Notice
 
     if isinstance(event, Notice):
@@ -55,7 +55,7 @@ def tell(event: "Event") -> None:
 
 
 def warn(event: "Event") -> None:
-    """Print a notice on stderr in yellow, as the progress of a run does."""
+    """Print a notice on stderr in yellow, as a run's progress does."""
     from grpo_practice.events import Notice
 
     if isinstance(event, Notice):
@@ -63,12 +63,12 @@ def warn(event: "Event") -> None:
 
 
 def print_json(document: Mapping[str, Any]) -> None:
-    """Print a document on stdout, in ASCII, so that nothing in it can act on a terminal."""
+    """Print a document on stdout as ASCII, so that its text cannot control the terminal."""
     print(json.dumps(_on_database(document), indent=2, allow_nan=False), flush=True)
 
 
 def _on_database(part: Any) -> Any:
-    """Return a part of a document, its commands on the database that `--db` named."""
+    """Return a part of a document with the typed `--db` added to its commands."""
     if isinstance(part, Mapping):
         return {
             key: on_database(value)
@@ -80,11 +80,11 @@ def _on_database(part: Any) -> Any:
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask the person to agree, unless `--yes` was given.
+    """Ask the user to confirm, unless `--yes` was given.
 
     Raises:
-        ConfigError: There is nobody to ask.
-        DeclinedError: They do not agree.
+        ConfigError: stdin is not a terminal.
+        DeclinedError: The user declined.
     """
     if yes:
         return
@@ -95,7 +95,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def choose(question: str, *choices: str) -> str | None:
-    """Ask the person for one of the choices, until they say one; None if there is nobody to ask."""
+    """Ask the user for one of the choices until it is valid; return None without a terminal."""
     if not sys.stdin.isatty():
         return None
     asked = f"{visible(question)} ({'/'.join(choices)})"
@@ -114,7 +114,7 @@ def tokens(n: int | None) -> str:
 
 
 def cached_share(tokens_in: int | None, cached: int | None) -> str:
-    """Format the share of the input that was cached: `24 %`; '' when unknown."""
+    """Format the share of the input that was cached: `24 %`; '' if unknown."""
     return "" if cached is None or not tokens_in else f"{100 * cached / tokens_in:.0f} %"
 
 

@@ -1,4 +1,4 @@
-"""The parts of a report on failures and on money."""
+"""Failures and costs in reports on the terminal."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
 
 LINE = 160
-"""Characters of an error."""
+"""Maximum length of an error."""
 NAMED = 3
-"""Models without a price that are named."""
+"""Maximum number of models without a price that are listed."""
 
 
 def trouble(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """Return how the other rollouts ended, and why."""
+    """Return the outcomes of rollouts without an answer, with errors and retries."""
     return [
         ("outcomes", _outcomes(report.outcomes)),
         ("errors", _errors(report.failures)),
@@ -41,7 +41,7 @@ def _errors(failures: Mapping[str, int]) -> str:
 
 
 def retries(health: "Health") -> str:
-    """Return how many requests took several tries, and how many never got an answer."""
+    """Return the number of requests that were retried, and of requests never answered."""
     parts = []
     if health.retried:
         parts.append(f"{count(health.retried, 'request')} answered only at a later try")
@@ -54,7 +54,7 @@ def retries(health: "Health") -> str:
 
 
 def shrunk_groups(health: "Health") -> str:
-    """Return `3 of 5 attempts count in 4 groups` for each size of group."""
+    """Return `3 of 5 attempts count in 4 groups` for each group size."""
     sizes = dict[tuple[int, int], int]()
     for s in health.shrunk:
         sizes[s.planned, s.scored] = sizes.get((s.planned, s.scored), 0) + s.groups
@@ -65,7 +65,7 @@ def shrunk_groups(health: "Health") -> str:
 
 
 def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
-    """Return requests, tokens and dollars; unknown ones as such."""
+    """Return requests, tokens and dollars, or `unknown`."""
     usage, requests = report.usage, report.requests
     asked = usage != NO_USAGE or report.unpriced
     tokens_in, tokens_out = (usage.tokens_in, usage.tokens_out) if asked else (0, 0)
@@ -107,12 +107,12 @@ def _cost(report: "EvalReport | PracticeReport") -> str:
 
 
 def dollars(micro: int) -> str:
-    """Format money: `$2.90`; below a cent with more digits, so that it never reads $0.00."""
+    """Format an amount: `$2.90`; below a cent with more digits, so that it never shows as $0.00."""
     return f"${micro / 1e6:.2f}" if micro >= 10_000 or micro == 0 else f"${micro / 1e6:.6f}"
 
 
 def stage_cost(usd: float | None, unpriced: int) -> str:
-    """Format the dollars of some calls; `unknown` where none of them has a price."""
+    """Format the dollars of some calls; `unknown` if no call has a price."""
     if usd is None:
         return "unknown"
     return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")

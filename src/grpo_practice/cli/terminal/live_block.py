@@ -1,4 +1,4 @@
-"""The block at the end of a terminal: how far a command is, what is under way, what has failed."""
+"""The live block at the bottom of the terminal: progress, current activity and failures."""
 
 import os
 import sys
@@ -23,21 +23,21 @@ from grpo_practice.stages import STAGES
 from grpo_practice.text import brief, visible
 
 BARS = (10, 60)
-"""Fewest cells of a bar that numbers stand beside, and most cells of one."""
+"""Minimum width of a bar with numbers next to it, and maximum width of a bar."""
 BESIDE = 48
-"""Columns of the numbers beside the bar."""
+"""Width of the numbers next to the bar."""
 KINDS = 3
-"""Kinds of failures that are shown."""
+"""Maximum number of failure kinds that are shown."""
 SHOWN = 160
-"""Characters of a foreign sentence in one line."""
+"""Maximum length of a foreign text on one line."""
 GAP = "   "
 INDENT = "  "
 
 
 class LiveBlock(Live):
-    """Draws a tally four times a second; if that fails, it draws no more.
+    """Renderer that draws a tally four times a second and stops drawing after an error.
 
-    The block takes as many columns as there are; no line reaches the last one.
+    The block adapts to the terminal's width; no line reaches the last column.
     """
 
     def __init__(self, tally: Tally, console: Console) -> None:
@@ -46,32 +46,32 @@ class LiveBlock(Live):
             console=console,
             refresh_per_second=4,
             transient=True,
-            # What code of the user's prints would tear the block, on the same terminal. In a pipe
-            # or a file it stays where it is.
+            # Output of user code on the same terminal would tear the block. Output to a pipe or a
+            # file must stay there.
             redirect_stdout=sys.stdout.isatty(),
         )
         self._tally = tally
         self._works = True
         self._widths: list[int] = []
-        """Columns of the lines that were drawn last."""
+        """Widths of the lines drawn last."""
 
     @override
     def start(self, refresh: bool = False) -> None:
-        """Begin to draw."""
+        """Start drawing."""
         try:
             super().start(refresh)
-            # Whatever ends the process, SIGKILL too, leaves a shell whose cursor can be seen.
+            # Keep the cursor visible: after SIGKILL, nothing could restore it.
             self.console.show_cursor(True)
         except OSError:
             self._works = False
 
     @override
     def refresh(self) -> None:
-        """Draw the block as it is now."""
+        """Draw the block in its current state."""
         try:
             if self._works:
                 super().refresh()
-        except Exception:  # noqa: BLE001 - in a thread of its own, where nobody would catch it
+        except Exception:  # noqa: BLE001 - runs in rich's thread, where nothing catches it
             self._works = False
 
     @override
@@ -79,14 +79,14 @@ class LiveBlock(Live):
         """Remove the block."""
         try:
             super().stop()
-        except OSError:  # a terminal that is gone has nothing to erase
+        except OSError:  # the terminal is gone
             self._works = False
 
     @override
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Put the renderables where the block is, and the block below them."""
+        """Replace the block by the renderables, with the block below them."""
         drawn = super().process_renderables(renderables)
-        # A terminal that became narrower has broken the lines drawn last into more rows.
+        # If the terminal became narrower, the lines drawn last now take more rows.
         extra = sum((width - 1) // self.console.width for width in self._widths if width)
         if not extra or not reflows(os.environ):
             return drawn
@@ -94,10 +94,10 @@ class LiveBlock(Live):
         return [Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2), *up), *drawn]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        # One column less: at the edge some terminals begin another row, which nobody would erase.
+        # Leave the last column free: some terminals start a new row there, which is never erased.
         width = max(options.max_width - 1, 1)
         lines = list(_lines(self._tally, console, width, ascii_only=options.ascii_only))
-        # One row less, too: Live would replace the last one, and what is erased has to be known.
+        # Leave a row free: Live would replace the last row, so `_widths` would be wrong.
         lines = lines[: max(options.size.height - 1, 1)]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
@@ -106,15 +106,15 @@ class LiveBlock(Live):
 
 
 def is_live(console: Console) -> bool:
-    """Return True for a terminal that a block can be drawn on again and again."""
+    """Return whether the console is a terminal on which a block can be redrawn."""
     return console.is_interactive and not is_coloured_file(console)
 
 
 def reflows(environ: Mapping[str, str]) -> bool:
-    """Return True for a terminal that breaks long lines anew when it becomes narrower."""
+    """Return whether the terminal rewraps long lines when it becomes narrower."""
     if environ.get("TMUX"):
         return True
-    # xterm, GNU screen and the console cut them off: rows above the block would be erased there.
+    # xterm, GNU screen and the console truncate lines, so moving up would erase earlier rows.
     is_cutting = environ.get("XTERM_VERSION") or environ.get("STY")
     return not is_cutting and environ.get("TERM", "") not in ("linux", "vt100", "vt220")
 
@@ -133,7 +133,7 @@ def _lines(tally: Tally, console: Console, width: int, *, ascii_only: bool) -> I
 def _flowed(
     pieces: list[Text], console: Console, width: int, *, gap: str = GAP, indent: str = INDENT
 ) -> Iterator[Text]:
-    """Yield lines of as many pieces each as fit; a piece is divided only if it fits no line."""
+    """Yield lines with as many pieces as fit; split a piece only if it fits on no line."""
     line, room = Text(indent), max(width - len(indent), 1)
     for piece in chain.from_iterable(
         [piece] if piece.cell_len <= room else piece.wrap(console, room) for piece in pieces
@@ -164,14 +164,15 @@ def _title(tally: Tally, run: RunStarted) -> list[Text]:
 
 
 def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
-    """Return the bar of all rollouts of the command, and the numbers to put beside it or below."""
+    """Return the bar of all the command's rollouts, and the numbers to show next to or below it."""
     whole, (least, most) = tally.whole, BARS
-    # By the width alone: a bar that also makes room for its numbers would shrink as they grow.
+    # Depends only on the width: otherwise the bar would shrink as its numbers grow.
     beside = min(width - BESIDE, most)
     cells = beside if beside >= least else max(width - len(INDENT), 1)
     new, known, failed, to_come = "#+x-" if ascii_only else "█▓▒░"
     done = int(tally.share * cells)
     scale = done / max(whole.done, 1)
+    # Round up, so that a single failure is visible.
     bad = min(-int(-whole.failed * scale // 1), done)
     before = whole.done - whole.played
     old = min(int((before + whole.replayed) * scale), done - bad)
@@ -195,7 +196,7 @@ def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
 
 
 def coarse(seconds: float) -> str:
-    """Format a time that is only estimated: `8 s`, `3 min`, `2 h 5 min`."""
+    """Format an estimated time: `8 s`, `3 min`, `2 h 5 min`."""
     if seconds < 60:
         return f"{max(round(seconds), 1)} s"
     minutes = round(seconds / 60)
@@ -203,7 +204,7 @@ def coarse(seconds: float) -> str:
 
 
 def _activity(tally: Tally) -> list[str]:
-    """Return what is under way, and what waits for what."""
+    """Return the current activities and waits."""
     parts = list[str]()
     if playing := tally.rollouts - tally.scoring:
         parts.append(f"playing {playing}")
@@ -218,7 +219,7 @@ def _activity(tally: Tally) -> list[str]:
 
 
 def _state(tally: Tally) -> str:
-    """Return the state of a command of which nothing is under way."""
+    """Return the state of a command without current activity."""
     part, whole = tally.part, tally.whole
     played = part.done >= part.planned
     if tally.step is not None and tally.step_open:
@@ -271,7 +272,7 @@ def _usage(tally: Tally) -> list[Text]:
 
 
 def _failures(tally: Tally, width: int) -> Iterator[list[Text]]:
-    """Yield a row for each of the most common kinds, and one for all others."""
+    """Yield a row for each of the most common failure kinds, and one row for all others."""
     kinds = sorted(tally.failures.values(), key=lambda kind: -kind.count)
     for kind in kinds[:KINDS]:
         line = f"{kind.count} failed ({kind.reason}): "
@@ -283,11 +284,11 @@ def _failures(tally: Tally, width: int) -> Iterator[list[Text]]:
 
 
 def _ends(text: str, room: int) -> str:
-    """Return a text with its middle left out: an error begins with who and ends with why."""
+    """Shorten a text in the middle, because an error's source and cause are at its ends."""
     if cell_len(text) <= room or room < 3:
         return text
     start = (room - 1) // 3
-    # By cells: some characters take two columns.
+    # Count cells, because some characters take two columns.
     end = len(text)
     while cell_len(text[end - 1 :]) <= room - 1 - start:
         end -= 1

@@ -1,4 +1,4 @@
-"""The progress of a command: lines, and on a terminal a live block below them."""
+"""Progress of a command: lines, and on a terminal a live block below them."""
 
 import threading
 from collections.abc import Iterator
@@ -25,25 +25,25 @@ from grpo_practice.events import (
 from grpo_practice.text import brief, visible
 
 NAMED = 3
-"""Kinds of failures that get a line when the first of the kind comes."""
+"""Number of failure kinds whose first occurrence is printed."""
 SILENT_S = 30.0
-"""Seconds without a reply after which a line says how many requests are under way."""
+"""Seconds without a reply after which the number of pending requests is printed."""
 QUIET_S = 2.0
-"""Least seconds between two lines that say how far it is."""
+"""Minimum number of seconds between two progress lines."""
 
 
 @contextmanager
 def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
-    """Yield a sink that shows progress on stderr: live on a terminal, else line by line.
+    """Yield a sink that shows progress on stderr: live on a terminal, otherwise as lines.
 
-    With `json` a program is reading, so it is lines. A display that fails is switched off; it
-    never breaks the run.
+    With `json`, a program reads the output, so progress is printed as lines. A display that fails
+    is switched off; it never stops the run.
     """
     tally, live = Tally(), not json and is_live(console)
     lines, over = Lines(tally, console, tenths=not live), threading.Event()
 
     def tick() -> None:
-        # While nothing arrives, no event comes.
+        # A thread, because no event arrives during a silence.
         while not over.wait(1.0):
             lines.tick()
 
@@ -58,24 +58,24 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
 
 
 class Lines:
-    """Sink that keeps a tally, and prints one line for each thing worth keeping on the screen.
+    """Event sink that keeps a tally and prints lines that should stay on the screen.
 
     Args:
-        tally: Brought up to date by every event.
-        console: Where to print.
-        tenths: Also print how far the command is, up to ten times.
+        tally: Updated by every event.
+        console: Console to print to.
+        tenths: Whether to also print the progress of the command, up to ten times.
     """
 
     def __init__(self, tally: Tally, console: Console, *, tenths: bool = True) -> None:
         self._tally, self._console, self._tenths = tally, console, tenths
         self._last_s = -QUIET_S
-        """Time of the last line on how far it is."""
+        """Time of the last progress line."""
         self._silent_s = SILENT_S
-        """Seconds without a reply after which the next line says so."""
+        """Seconds without a reply after which the next line is printed."""
         self._works = True
 
     def show(self, event: Event) -> None:
-        """Take the event into account, and print a line if it is worth one."""
+        """Process the event, and print a line if the event deserves one."""
         tally = self._tally
         tenth, kinds = tally.whole.tenth, len(tally.failures)
         tally.see(event)
@@ -103,7 +103,7 @@ class Lines:
                 pass
 
     def tick(self) -> None:
-        """Print a line if no reply has come for long, and the next after twice as long."""
+        """Print a line after a long time without replies, and the next after twice that time."""
         quiet_s, calls = self._tally.silence()
         if quiet_s < SILENT_S:
             self._silent_s = SILENT_S
@@ -117,7 +117,7 @@ class Lines:
             )
 
     def _timed_out(self) -> None:
-        """Print how many tries were given up at their deadline since this was last printed."""
+        """Print the number of requests that have timed out since the last such line."""
         late = self._tally.timed_out
         for seconds, n in sorted(late.items()):
             were = "was" if n == 1 else "were"
@@ -129,7 +129,7 @@ class Lines:
         late.clear()
 
     def _how_far(self) -> None:
-        """Print how far the command is, unless it was printed just now."""
+        """Print the progress of the command, unless it was printed moments ago."""
         tally, now = self._tally, self._tally.clock()
         if now - self._last_s < QUIET_S:
             return
@@ -139,7 +139,7 @@ class Lines:
         facts += [f"{whole.failed} failed"] if whole.failed else []
         where = "" if part is whole else f" in {part.name}"
         facts.append(f"mean reward {reward(part.mean)}{where}")
-        # Weights that are trained here are asked without a call.
+        # Local training samples without model calls, so it has no usage.
         if tally.new or not tally.trains:
             facts.append(f"{tokens(used.tokens_in)} tokens in, {tokens(used.tokens_out)} out")
         facts += [f"about {coarse(left_s)} left"] if left_s and left_s >= 1 else []
@@ -149,7 +149,7 @@ class Lines:
         try:
             if self._works:
                 print_line(self._console, line, style)
-        except Exception:  # noqa: BLE001 - whatever is wrong with a display, the run goes on
+        except Exception:  # noqa: BLE001 - a broken display must not stop the run
             self._works = False
 
 
@@ -177,7 +177,7 @@ def _step_line(event: StepStarted, tally: Tally) -> str:
 
 
 def _closed_line(event: StepFinished | WeightsUpdated) -> tuple[str, str]:
-    """Return the line of a closed step, and its style."""
+    """Return the line for a closed step, and its style."""
     closed = (
         f"step {event.step} closed: mean reward {reward(event.mean_reward)},"
         f" {count(event.informative, 'informative group')}"

@@ -1,4 +1,4 @@
-"""Reports of evaluations and practice runs, for a person."""
+"""Reports of evaluations and practice runs on the terminal."""
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from grpo_practice.types import Experience
 
 SHOWN = 10
-"""Experiences that a report lists."""
+"""Maximum number of experiences in a report."""
 
 
 def simulated(is_so: bool) -> str:
-    """Return the mark behind whatever a simulated model had a part in."""
+    """Return the suffix for results that involve a simulated model."""
     return " (simulated: says nothing about a real model)" if is_so else ""
 
 
@@ -56,6 +56,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
             least=["questions", "coverage"],
         )
     show_findings(report.findings)
+    # Not `next:`, because the command fails again until the verify function is mended.
     if any(name == "error.verify" for name in report.outcomes):
         again = on_database(continuing())
         say(f"once the verify function is mended, score the answers again with: {again}")
@@ -68,19 +69,19 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
 
 
 def interval(score: "Score") -> str:
-    """Format the interval: `0.764 to 0.835`, or why there is none."""
+    """Format the interval: `0.764 to 0.835`, or the reason why there is no interval."""
     if score.ci95 is None:
         return "none: too few questions"
     return f"{score.ci95[0]:.3f} to {score.ci95[1]:.3f}"
 
 
 def coverage(score: "Score") -> str:
-    """Format the share of the planned rollouts that the score rests on: `99.5 %`."""
+    """Format the share of planned rollouts that were scored: `99.5 %`."""
     return f"{100 * score.coverage:.1f} %"
 
 
 def passed(score: "Score") -> str:
-    """Format each Pass@j, the last with its interval: `@1 0.463   @2 0.550 (0.389 to 0.701)`."""
+    """Format each Pass@j, the last with its interval: `@1 0.463 @2 0.550 (0.389 to 0.701)`."""
     found = [f"@{j} {p:.3f}" for j, p in score.pass_at.items()]
     ends = next(reversed(score.pass_at_ci95.values()), None)
     return "   ".join(found) + (f" ({ends[0]:.3f} to {ends[1]:.3f})" if ends else "")
@@ -109,7 +110,7 @@ def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
 def show_practice(
     report: "PracticeReport", *, next_line: bool = True, limit: int | None = SHOWN
 ) -> None:
-    """Print the steps, the scores, up to `limit` experiences, costs, and the next command."""
+    """Print steps, scores, up to `limit` experiences, costs, and the next command."""
     say(f"{report.run}{simulated(report.simulated)}", style="bold")
     show_steps(report.steps, {step: known.score for step, known in report.evals.items()})
     _before_and_after(report)
@@ -130,7 +131,7 @@ def show_practice(
 
 
 def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
-    """Return what became of the informative groups, from the comparisons to the library."""
+    """Return the results of the informative groups, from comparison to library."""
     from grpo_practice.reports.learning_findings import Distillation, counted_steps
 
     counted = counted_steps(steps)
@@ -154,7 +155,7 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
 
 
 def held(n: int, run: str) -> str:
-    """Return how many texts wait for approval, and where to see them; '' for none."""
+    """Return the number of texts waiting for approval and the command that lists them, or ''."""
     look = on_database(f"{PROGRAM} experiences list --run {quote(run)}")
     return f"{count(n, 'text')} for approval, in no library yet: {look}" if n else ""
 
@@ -172,7 +173,7 @@ def _failed(sums: "Distillation") -> str:
 
 
 def _kinds(counts: Mapping[Any, int]) -> str:
-    """Return `2 unreadable, 1 cut`; the kind alone where there is only one."""
+    """Return `2 unreadable, 1 cut`, or the kind without a number if there is only one."""
     from grpo_practice.reports.learning_findings import spoken
 
     if len(counts) == 1:
@@ -188,7 +189,7 @@ def _shortened(sums: "Distillation") -> str:
 
 
 def _quarantined(steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int]) -> str:
-    """Return how many texts were kept out of the library, and where to see them; '' for none."""
+    """Return the number of quarantined texts and the command that lists them, or ''."""
     n = sum((row.stats or {}).get("quarantined") or 0 for row in steps)
     look = on_database(f"{PROGRAM} experiences list --quarantined --run {quote(run)}")
     why = f" ({_kinds(rules)})" if rules else ""
@@ -196,7 +197,7 @@ def _quarantined(steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int])
 
 
 def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> None:
-    """Print a row for each step; `scores` of the libraries that were evaluated, by step."""
+    """Print a row for each step; `scores` has the scores of evaluated libraries by step."""
     headers = [
         "step",
         "epoch",
@@ -221,7 +222,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
-    """Return the steps whose mean reward is not over all rollouts, by what it is over."""
+    """Return the steps whose mean reward covers only some rollouts, by the rollouts it covers."""
     from grpo_practice.reports.documents import MEAN_OVER
 
     found = dict[str, list[int]]()
@@ -232,7 +233,7 @@ def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
 
 
 def steps_named(steps: Sequence[int]) -> str:
-    """Name steps: `step 6`, or `steps 6 to 11` where these follow each other."""
+    """Format step numbers: `step 6`, or `steps 6 to 11` if they are consecutive."""
     first, last = steps[0], steps[-1]
     if first == last:
         return f"step {first}"
@@ -275,7 +276,7 @@ def _before_and_after(report: "PracticeReport") -> None:
         say("  before and after are of other questions: their difference says nothing")
     facts([("gain  ", report.difference or "")])
     for command in dict.fromkeys(report.measure.values()):
-        say(f"  gain    {on_database(command)}")  # in one line, to be copied
+        say(f"  gain    {on_database(command)}")  # on one line, so that it can be copied
 
 
 def _known(known: "KnownScore | None") -> str:
@@ -303,7 +304,7 @@ def show_library(
     limit: int | None = None,
     evidence: Mapping[str, str] | None = None,
 ) -> None:
-    """Print the experiences of a library, up to `limit` of them, with what stands behind each."""
+    """Print up to `limit` experiences of a library, each with its evidence."""
     if not experiences:
         say(f"no experiences ({name} is empty)")
         return

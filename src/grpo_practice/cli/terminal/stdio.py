@@ -1,4 +1,4 @@
-"""stdin, stdout and stderr as the shell gave them: closed, full, or read by nobody any more."""
+"""Handling of stdin, stdout and stderr if one is closed, full, or no longer read."""
 
 import errno
 import io
@@ -8,34 +8,37 @@ import sys
 from contextlib import suppress
 
 UNREAD = 128 + signal.SIGPIPE
-"""Exit code of a command whose output nobody reads to the end."""
+"""Exit code of a command whose output pipe was closed early."""
 _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 
 def prepare() -> None:
-    """Open what is closed of the three, and let any text be printed."""
+    """Reopen closed standard streams as /dev/null, and make any text printable."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # opens as the lowest free number, which is `number`
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
 
 
 def is_theirs(error: Exception) -> bool:
-    """Return True for an error of writing to stdout or stderr; other files' errors name them."""
+    """Return whether an error comes from writing to stdout or stderr.
+
+    Errors of other files have a file name.
+    """
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 
 
 def lost(error: OSError) -> int:
-    """Report a failed write (unless the pipe was closed) and return the exit code."""
+    """Report a failed write, unless the pipe was closed, and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:
                 stream.flush()
-        except OSError:  # what is left would be tried again, and complained of, at exit
+        except OSError:  # Python would flush again at exit, and complain
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
     if error.errno == errno.EPIPE:
         return UNREAD
@@ -45,7 +48,7 @@ def lost(error: OSError) -> int:
 
 
 def finish(code: int) -> int:
-    """Flush the output and return the exit code; another one where it cannot be written."""
+    """Flush the output and return the exit code, or another code if flushing fails."""
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:

@@ -1,4 +1,4 @@
-"""Facts and tables; control characters in them are made visible."""
+"""Labelled facts and tables, with control characters made visible."""
 
 import os
 import re
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 GAP = 2
 """Spaces between columns."""
 PIPED = 120
-"""Columns to use where there is no terminal to fit."""
+"""Width if the output is not a terminal."""
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Print labels and texts, one under the other; rows without a text are left out.
+    """Print labels and texts, one pair per row; rows without a text are omitted.
 
-    Long texts are wrapped under themselves.
+    Long texts are wrapped within their column.
     """
     from rich.table import Table
 
@@ -34,9 +34,9 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def beside(label: str, width: int, text: str, *, style: str | None = None) -> None:
-    """Print a text beside its label, wrapped under itself on a terminal.
+    """Print a text after its label, wrapped within its column on a terminal.
 
-    A text with a command stays in one line, for whoever copies it.
+    A text with a command stays on one line, so that it can be copied.
     """
     from rich.table import Table
 
@@ -60,10 +60,10 @@ def table(
     least: Sequence[str] = (),
     stderr: bool = False,
 ) -> None:
-    """Print a table; the columns named in `right` are numbers.
+    """Print a table; columns named in `right` are right-aligned.
 
-    On a narrow terminal, headers are stacked word by word, and columns are left out: those that
-    `least` names, in that order.
+    On a narrow terminal, headers are stacked word by word, and the columns in `least` are omitted,
+    in that order.
     """
     from rich.table import Table
 
@@ -72,7 +72,7 @@ def table(
     while _width(columns, _narrowest) > most and len(left_out) < len(least):
         left_out.append(least[len(left_out)])
         columns = [column for column in columns if column[0] not in left_out]
-    # Left to itself, rich makes every column narrower, and so cuts words in all of them.
+    # Without fixed widths, rich narrows every column and breaks words in all of them.
     stack = _width(columns, _narrowest) <= most < _width(columns, _widest)
     made = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="bold")
     for column in columns:
@@ -87,7 +87,7 @@ def table(
 
 
 def room(*, stderr: bool = False) -> int:
-    """Return the columns that a table may take."""
+    """Return the width available for a table."""
     from grpo_practice.cli.terminal.consoles import err, out
 
     console = err if stderr else out
@@ -95,9 +95,9 @@ def room(*, stderr: bool = False) -> int:
 
 
 def in_parts(name: str, width: int) -> str:
-    """Return a path-like name in lines of at most so many columns, broken after `/`.
+    """Break a path-like name after `/` into lines of at most `width` columns.
 
-    A part that is longer stays whole.
+    A longer part is not broken.
     """
     lines = [""]
     for part in re.findall("[^/]*/|[^/]+", name):
@@ -118,7 +118,7 @@ def _widest(column: Sequence[str]) -> int:
 
 
 def _narrowest(column: Sequence[str]) -> int:
-    """Return the width of a column whose header is stacked, word by word."""
+    """Return the width of a column with its header stacked word by word."""
     return _widest([*column[0].split(), *column[1:]])
 
 
@@ -132,4 +132,5 @@ def _print(made: "Table", *, stderr: bool = False) -> None:
         console.print(made)
         return
     lines = as_text(made, None if "COLUMNS" in os.environ else PIPED).splitlines()
+    # soft_wrap: a program that reads the pipe must get one line per row.
     console.print("\n".join(line.rstrip() for line in lines), soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The numbers of a command under way, kept up to date by events."""
+"""Counts and state of a running command, updated by events."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -31,17 +31,17 @@ from grpo_practice.stages import STAGES
 from grpo_practice.text import similar
 
 MOST_KINDS = 100
-"""Kinds of failures that are told apart; all others count as one."""
+"""Maximum number of distinct failure kinds; all others count as one kind."""
 LONGEST = 1_000
-"""Characters of an error that are kept, and by which errors are alike."""
+"""Maximum length of an error that is stored and compared."""
 
 
 @dataclass(slots=True)
 class FailureKind:
-    """Failed rollouts that count as one kind: the same reason, and errors that are alike."""
+    """A kind of failed rollouts: the same reason and similar errors."""
 
     reason: str
-    """Reason, or the outcome of a rollout that has no reason."""
+    """Reason of the failure, or the outcome if there is no reason."""
     error: str
     """Text of the first error of this kind."""
     count: int = 0
@@ -49,36 +49,36 @@ class FailureKind:
 
 @dataclass(slots=True)
 class Part:
-    """The rollouts of a command, of one step, or of an evaluation on the way."""
+    """The rollouts of a command, of one step, or of an evaluation inside a run."""
 
     name: str = ""
     planned: int = 0
     done: int = 0
-    """Rollouts that ended, well or badly, now or in an earlier command."""
+    """Rollouts that ended, successfully or not, now or in an earlier command."""
     failed: int = 0
     """Ended rollouts without a reward."""
     played: int = 0
     """Ended rollouts that this command played."""
     replayed: int = 0
-    """Played rollouts that asked only the ledger."""
+    """Played rollouts whose requests were all answered from the ledger."""
     weight: float = 0.0
-    """Sum of the weights of the rewards that were seen."""
+    """Sum of the weights of the rewards so far."""
     total: float = 0.0
-    """Weighted sum of these rewards."""
+    """Weighted sum of the rewards so far."""
     groups: int = 0
     informative: int = 0
     distilled: int = 0
     undistilled: int = 0
-    """Groups that taught nothing because the teacher failed."""
+    """Groups without lessons because the teacher failed."""
 
     @property
     def mean(self) -> float | None:
-        """Mean reward of the rollouts that were seen."""
+        """Mean reward of the rollouts so far."""
         return self.total / self.weight if self.weight else None
 
     @property
     def tenth(self) -> int:
-        """How many tenths of the plan are done."""
+        """Number of completed tenths of the plan."""
         return 10 * self.done // self.planned if self.planned else 10
 
     def see(self, event: RolloutFinished, *, replayed: bool = False) -> None:
@@ -95,57 +95,57 @@ class Part:
 
 @dataclass(slots=True)
 class Tally:
-    """State of a command: how far it is, what is under way, and what has failed.
+    """State of a command: its progress, its current activity, and its failures.
 
-    A run that starts inside another one is an evaluation on its way. Runs that are worked on
-    together count as one.
+    A run that starts inside another run is an evaluation of it. Runs that are played together count
+    as one.
     """
 
     clock: Callable[[], float] = monotonic
     run: RunStarted | None = None
-    """The run that the command works on."""
+    """Main run of the command."""
     whole: Part = field(default_factory=Part)
-    """All that the command works on: its run, those beside it, evaluations on the way."""
+    """All rollouts of the command: its run, runs played alongside it, and evaluations inside it."""
     part: Part = field(init=False)
-    """Part that is played now: a step, an evaluation on the way, or the whole."""
+    """Part being played: a step, an evaluation inside the run, or the whole."""
     inside: bool = False
-    """True while an evaluation on the way plays."""
+    """Whether an evaluation inside the run is being played."""
     beside: int = 0
-    """Number of the other runs that are worked on together with the run."""
+    """Number of other runs that are played together with the run."""
     step: StepStarted | None = None
     step_open: bool = False
-    """True from a step's start until it is closed."""
+    """Whether a step has started and not yet closed."""
     failures: dict[tuple[str, str], FailureKind] = field(default_factory=dict)
-    """Reason and shape of the error → failed rollouts of all that the command works on."""
+    """Reason and shape of the error → failed rollouts of the whole command."""
     usage: Usage = field(default_factory=lambda: Usage(0, 0, 0, 0, 0))
-    """Usage of the new requests; unknown once one is answered without a count, and 0 before."""
+    """Usage of new requests; 0 before the first, and unknown after a reply without token counts."""
     new: int = 0
-    """Requests that the endpoint answered."""
+    """Number of requests that the endpoint answered."""
     replayed: int = 0
-    """Requests that the ledger answered."""
+    """Number of requests that the ledger answered."""
     tools: int = 0
-    """New calls of tools."""
+    """Number of new tool calls."""
     rollouts: int = 0
-    """Rollouts that have begun and not ended, including those being scored."""
+    """Rollouts that have started and not ended, including rollouts being scored."""
     scoring: int = 0
     timed_out: Counter[float] = field(default_factory=Counter)
-    """Deadline in seconds → tries that were given up at it, and made again."""
+    """Deadline in seconds → number of attempts that reached it and were retried."""
     _most_rollouts: int = 0
-    """Most rollouts that were under way at once."""
+    """Maximum number of rollouts that were in flight together."""
     _retries: list[tuple[float, RetryWaits]] = field(default_factory=list)
-    """Waits before another try, with the times at which they end."""
+    """Waits before a retry, with their end times."""
     _calls: dict[Address, list[float]] = field(default_factory=dict)
-    """Address → the times at which its model calls under way began."""
+    """Address → start times of its model calls in flight."""
     _arrived: float = 0.0
-    """Time at which a model call last ended."""
+    """Time at which the last model call ended."""
     _steps: dict[int, Part] = field(default_factory=dict)
-    """Step → its part. Groups of a step may be played before it begins."""
+    """Step → its part. Groups of a step may be played before the step starts."""
     _branches: dict[str, int] = field(default_factory=dict)
     """Run → its branch."""
     _asked: dict[tuple[int, int, int, int], bool] = field(default_factory=dict)
-    """Branch, step, slot and attempt of a rollout under way → whether a request of it was new."""
+    """Branch, step, slot and attempt of a rollout in flight → whether it sent a new request."""
     _expected: int = 0
-    """Rollouts of evaluations on the way that have not begun."""
+    """Announced rollouts of evaluations inside the run that have not started."""
     _share: float = 0.0
     _started: float = 0.0
 
@@ -154,23 +154,23 @@ class Tally:
 
     @property
     def trains(self) -> bool:
-        """Whether the run changes weights: nobody is asked, and nothing distilled."""
+        """Whether the run trains weights: no endpoint is called and nothing is distilled."""
         return self.step is not None and self.step.experiences is None
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until all rollouts of the command are played; None while nobody can know."""
+        """Estimated seconds until all rollouts of the command are played; None if unknown."""
         whole = self.whole
-        # What only the ledger answered took no time: counted in, it would promise too much.
+        # Replayed rollouts take no time: counting them would make the estimate too optimistic.
         new = whole.played - whole.replayed
-        # The first wave alone tells how long one rollout takes, and not how many end in a second.
+        # The first wave shows how long one rollout takes, but not how many end per second.
         if not new or whole.played < self._most_rollouts:
             return None
         return (self.clock() - self._started) / new * max(whole.planned - whole.done, 0)
 
     @property
     def share(self) -> float:
-        """Share of the command's rollouts that are done; it never falls."""
+        """Share of the command's rollouts that are done; it never decreases."""
         if self.run is not None:
             done = self.whole.done / self.whole.planned if self.whole.planned else 1.0
             self._share = max(self._share, min(done, 1.0))
@@ -178,22 +178,22 @@ class Tally:
 
     @property
     def retries(self) -> list[tuple[float, RetryWaits]]:
-        """The waits that are not over, with the times at which they end."""
+        """Waits that have not ended, with their end times."""
         now = self.clock()
         return [(until, wait) for until, wait in self._retries if until > now]
 
     @property
     def teacher(self) -> list[Address]:
-        """Address of each request to the teacher that is under way."""
-        # Copied at once: the display has a thread of its own, and these change while it looks.
+        """Address of each teacher request in flight."""
+        # Copy first: this runs in the display's thread while the run changes the dict.
         calls = list(self._calls.items())
         return [at for at, began in calls if STAGES[at.stage].role == "teacher" for _ in began]
 
     def silence(self) -> tuple[float, list[float]]:
-        """Return the seconds for which model calls have been under way and none has ended.
+        """Return how long model calls have been in flight without any reply.
 
         Returns:
-            The seconds, 0 if no call is under way; and the seconds that each call has taken.
+            The seconds without a reply, 0 if no call is in flight; and the duration of each call.
         """
         began = [at for times in list(self._calls.values()) for at in times]
         now = self.clock()
@@ -201,7 +201,7 @@ class Tally:
         return quiet_s, [now - at for at in began]
 
     def see(self, event: Event) -> None:
-        """Take an event into account."""
+        """Update the tally by an event."""
         self._under_way(event)
         match event:
             case RunStarted():
@@ -252,6 +252,7 @@ class Tally:
                 self._calls.setdefault(address, []).append(self.clock())
             case CallFinished(address=address) | Aborted(started=CallStarted(address=address)):
                 self._arrived = self.clock()
+                # Several calls may share an address: the end of one removes the oldest start.
                 if began := self._calls.pop(address, [])[1:]:
                     self._calls[address] = began
             case RetryWaits():
@@ -272,12 +273,13 @@ class Tally:
         else:
             self.inside = True
             self.part = Part(event.run, event.rollouts, event.done)
+            # The run announced these rollouts already; counting them again would lower the share.
             known = min(self._expected, event.rollouts)
             self._expected -= known
             self._add(event.rollouts - known, event.done)
 
     def _add(self, planned: int, done: int) -> None:
-        """Count rollouts that nothing has announced, and some that are done already."""
+        """Add rollouts that no event announced, some of which may be done already."""
         self.whole.planned += planned
         self.whole.done += done
 
@@ -303,6 +305,7 @@ class Tally:
 
     def _failed(self, reason: str, error: str) -> None:
         key = (reason, similar(error[:LONGEST]))
+        # Bounds the memory of a run in which every error has another text.
         if key not in self.failures and len(self.failures) >= MOST_KINDS:
             key, reason = ("others", ""), "others"
             error = "too many different errors to tell them apart"

@@ -1,4 +1,4 @@
-"""A training run as a person reads it, and what one would need."""
+"""Training runs and their forecasts on the terminal."""
 
 from shlex import quote
 from typing import TYPE_CHECKING
@@ -35,7 +35,7 @@ def show_training(report: "TrainReport") -> None:
 
 
 def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
-    """Print a row for each step that is closed, the scores on selection, and the checkpoints."""
+    """Print a row for each closed step, the selection scores, and the checkpoints."""
     from grpo_practice.reports.training import selection_text
 
     by_step = trained.by_step
@@ -80,12 +80,12 @@ def _step(row: "StepRow", update: "UpdateRow") -> "Sequence[str]":
 
 
 def show_training_forecast(needed: "TrainingForecast") -> None:
-    """Print what a step took, and what the run would."""
+    """Print the measured cost of a step and the estimated cost of the run."""
     _show(needed)
 
 
 def show_tuning(report: "TuneReport") -> None:
-    """Print a row for each trial, then the best one with its scores, and what they say."""
+    """Print a row for each trial, then the best trial with its scores and their meaning."""
     from grpo_practice.reports.tuning import setting_text
 
     keys = list(dict.fromkeys(key for trial in report.trials for key in trial.values))
@@ -113,7 +113,7 @@ def show_tuning(report: "TuneReport") -> None:
 
 
 def show_trained_export(exported: "TrainedExport") -> None:
-    """Print what was written, how it is served, and the next commands."""
+    """Print the exported files, how to serve them, and the next commands."""
     _show(exported)
     if exported.library:
         library = f"--library {quote(exported.library)}"

@@ -1,4 +1,4 @@
-"""Rollouts for a person: a line each, or with all that was said."""
+"""Rollouts on the terminal: one line each, or with the whole conversation."""
 
 import sys
 from collections.abc import Iterable, Sequence
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     )
 
 CHARS = 2_000
-"""Characters of a turn that are shown unless all are asked for."""
+"""Maximum length of a turn, unless full texts are requested."""
 HEAD = 80
-"""Most characters of an answer in a list."""
+"""Maximum length of an answer in a list."""
 ANSWER = "answer"
 NUMBERS = 12
-"""Most numbers of questions that are named."""
+"""Maximum number of question numbers that are listed."""
 LEAST = 12
-"""Fewest columns for the beginning of a question or of an answer."""
+"""Minimum width of the start of a question or an answer."""
 
 
 def show_rollout_list(report: "RolloutsReport") -> None:
-    """Print a line for each rollout, how many there are, and the next command."""
+    """Print a line for each rollout, the number of rollouts, and the next command."""
     from rich.cells import cell_len
 
     if not report.rollouts:
@@ -82,7 +82,7 @@ def show_rollout_list(report: "RolloutsReport") -> None:
 
 
 def _in_cells(text: str, columns: int) -> str:
-    """Return the text in one line of so many columns, of which some characters take two."""
+    """Return the text on one line of so many columns; some characters take two columns."""
     from rich.cells import cell_len, set_cell_size
 
     line = brief(text, columns)
@@ -107,7 +107,7 @@ def _say_none(report: "RolloutsReport") -> None:
 
 
 def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
-    """Print rollouts with all that was said, of how many; long texts are cut unless `full`."""
+    """Print rollouts with their conversations and the total; shorten texts unless `full`."""
     if not report.rollouts:
         _say_none(report.listed)
         return
@@ -118,7 +118,7 @@ def show_whole(report: "TranscriptsReport", *, full: bool) -> None:
 
 
 def say_how_many(shown: int, there: int, command: str) -> None:
-    """Print how many questions of how many were shown, and the command that shows more."""
+    """Print how many of the questions were shown, and the command that shows more."""
     say(f"{shown} of {count(there, 'question')} shown")
     if shown < there:
         say(f"more: {on_database(command)}")
@@ -134,14 +134,14 @@ def show_transcripts(
 ) -> int:
     """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
 
-    The question stands there once, where the attempt before was asked the same.
+    Turns that the previous attempt shares, such as the question, are not repeated.
 
     Args:
-        rollouts: What to print.
-        limit: Most questions.
-        chars: Most characters of a turn; None cuts nothing.
-        whole: Whether to print which question it is, and prompt and question that no turn has.
-        teacher: Calls of the teacher, which follow the attempts of their group.
+        rollouts: Rollouts to print.
+        limit: Maximum number of questions.
+        chars: Maximum length of a turn; None cuts nothing.
+        whole: Whether to print question headings, and a prompt and question missing from the turns.
+        teacher: Calls of the teacher, printed after the attempts of their group.
 
     Returns:
         Number of questions that were printed.
@@ -168,7 +168,7 @@ def show_transcripts(
 
 
 def _show_call(call: "TeacherCall", chars: int | None) -> None:
-    """Print what the teacher replied; without a limit of characters, also what it was asked."""
+    """Print the teacher's reply; without a length limit, print the prompt too."""
     about = f", attempt {call.attempt + 1}" if call.attempt >= 0 else ""
     if chars is None:
         say(f"[teacher is asked: {call.stage}{about}]", style="bold")
@@ -181,19 +181,19 @@ def _show_call(call: "TeacherCall", chars: int | None) -> None:
 
 
 def _unsaid(report: "RolloutReport") -> str:
-    """Return the system prompt of a rollout whose conversation has none."""
+    """Return the system prompt of a rollout whose conversation does not contain it."""
     said = any(message.get("role") == "system" for message in report.transcript)
     return "" if said else report.system
 
 
 def _asked(report: "RolloutReport") -> int:
-    """Return how many of the turns come before the agent's first."""
+    """Return the number of turns before the agent's first turn."""
     told = enumerate(report.transcript)
     return next((n for n, message in told if message.get("role") == "assistant"), 0)
 
 
 def _same(before: Sequence[tuple[str, str]], now: Sequence[tuple[str, str]]) -> int:
-    """Return how many of the first turns are the same."""
+    """Return the number of leading turns that are equal."""
     pairs = enumerate(zip(before, now, strict=False))
     return next((n for n, (a, b) in pairs if a != b), min(len(before), len(now)))
 
