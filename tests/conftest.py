@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache
+from importlib import import_module
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -187,8 +188,8 @@ def equal_yaml_is_parsed_once() -> Iterator[None]:
 def the_certificates_of_programs_are_read_once() -> Iterator[None]:
     """Each OpenAI client of a program under test reads them, for 30 ms, and asks this machine."""
     with pytest.MonkeyPatch.context() as patch:
-        if httpcore2 := sys.modules.get("httpcore2"):  # what the client of today is made on
-            read = cache(httpcore2.default_ssl_context)
+        with suppress(ImportError):  # what the client of today is made on
+            read = cache(import_module("httpcore2").default_ssl_context)
             patch.setattr("httpcore2.default_ssl_context", read)
         yield
 

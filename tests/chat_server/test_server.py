@@ -5,10 +5,9 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import aiohttp
-import openai
 import pytest
 from aiohttp import web
 
@@ -16,6 +15,12 @@ from grpo_practice.calls import Reply, Usage
 from grpo_practice.chat_server import server
 from grpo_practice.chat_server.server import ChatRequest, RequestError, read_request
 from grpo_practice.redact import redactor
+from tests.late import Late
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 CALLS = [
     {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"x": "é"}'}},
@@ -46,7 +51,7 @@ class Server:
         return f"http://127.0.0.1:{self.port}/v1"
 
     @property
-    def client(self) -> openai.AsyncOpenAI:
+    def client(self) -> "openai.AsyncOpenAI":
         return openai.AsyncOpenAI(base_url=self.url, api_key="none")
 
     async def chat(self, request: web.Request) -> web.StreamResponse:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 from grpo_practice import Workspace
 from tests.contract.advice import next_words
 from tests.contract.command import Gp
 from tests.contract.project import change
+from tests.late import Late
+
+sm = Late("statsmodels.api")
 
 AFTER = "demo/eval/L"
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 
 from grpo_practice import Workspace
 from tests.contract.command import Gp
@@ -16,6 +15,9 @@ from tests.contract.effects_project import HELD, Measured, measurable
 from tests.contract.endpoint.actions import completion
 from tests.contract.endpoint.simulated import stage_of
 from tests.contract.project import Hook, Said, questions, served
+from tests.late import Late
+
+sm = Late("statsmodels.api")
 
 KEPT = "SELECT rollout_id, left_out, hex(system_sha) FROM v_rollouts WHERE run_id = ? ORDER BY 1"
 OF_RUN = "SELECT count(*) FROM v_rollouts WHERE run_id = ?"

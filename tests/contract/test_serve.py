@@ -4,11 +4,10 @@ import asyncio
 import json
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
-from openai import AsyncOpenAI, NotFoundError
 
 from tests.contract.endpoint.actions import completion
 from tests.contract.serving import (
@@ -29,7 +28,13 @@ from tests.contract.serving import (
     upstream,
     user,
 )
+from tests.late import Late
 from tests.processes import HANG_S
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 TOOLS: Any = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -335,7 +340,7 @@ async def test_the_openai_package_gets_answers_streams_and_calls_of_its_tools(
     question: list[Any] = [Q]
     async with (
         both(tmp_path, speaking) as (up, place),
-        AsyncOpenAI(base_url=place.url, api_key="unused", max_retries=0) as client,
+        openai.AsyncOpenAI(base_url=place.url, api_key="unused", max_retries=0) as client,
     ):
         assert [m.id async for m in client.models.list()] == ["math_agent", "m-1"]
         ask = client.chat.completions.create
@@ -345,7 +350,7 @@ async def test_the_openai_package_gets_answers_streams_and_calls_of_its_tools(
         pieces = await ask(model="math_agent", messages=question, stream=True)
         said = [c.choices[0].delta.content async for c in pieces]
         assert said == ["It ", "is ", "2.", None]
-        with pytest.raises(NotFoundError, match="only POST chat/completions"):
+        with pytest.raises(openai.NotFoundError, match="only POST chat/completions"):
             await client.embeddings.create(model="m", input="x")
         first = await ask(model="a", messages=question, tools=TOOLS)
         message = first.choices[0].message

@@ -1,6 +1,7 @@
 """The Python file runs as it is, and no text of the agent is code in it."""
 
 import ast
+import json
 import os
 import subprocess
 import sys
@@ -46,20 +47,39 @@ def test_no_text_becomes_code(name: str, instructions: str, learnt: list[str]) -
     assert kinds == [*["Import"] * 2, *["ImportFrom"] * 2, "Expr", *["Assign"] * 2, "If"]
 
 
-def ran(source: str, folder: Path, *words: str, **env: str) -> str:
-    """What the file prints, in an environment that knows no key but those given."""
-    (folder / "agent.py").write_text(source)
+RUN = """
+import json, os, runpy, sys
+known = dict(os.environ)
+for path, words, env in json.load(sys.stdin):
+    os.environ.clear()
+    os.environ.update(known | env)
+    sys.argv = [path, *words]
+    runpy.run_path(path, run_name="__main__")
+    print(end="\\0")
+"""
+"""Runs files one after the other: a process that imports the SDK takes two seconds."""
+
+Run = tuple[str, list[str], dict[str, str]]
+
+
+def ran(folder: Path, *runs: Run) -> list[str]:
+    """Return what each source prints, given words and variables; it knows no other key."""
+    paths = [folder / f"agent{n}.py" for n in range(len(runs))]
+    for path, (source, *_) in zip(paths, runs, strict=True):
+        path.write_text(source)
+    given = [[str(path), *rest] for path, (_, *rest) in zip(paths, runs, strict=True)]
     done = subprocess.run(
-        [sys.executable, "-P", "agent.py", *words],
+        [sys.executable, "-P", "-c", RUN],
+        input=json.dumps(given),
         cwd=folder,
-        env={"PATH": os.environ["PATH"], "HOME": str(folder), **env},
+        env={"PATH": os.environ["PATH"], "HOME": str(folder)},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stdout.split("\0")[:-1]
 
 
 SETTINGS = {
@@ -74,13 +94,23 @@ SETTINGS = {
 }
 
 
-def test_it_runs_with_the_sdk_and_sends_what_was_measured(tmp_path: Path) -> None:
-    with answering(text) as (url, bodies):
+def test_files_run_with_the_sdk_and_send_what_was_measured(tmp_path: Path) -> None:
+    with answering(text) as (url, bodies), answering(text) as (other, others):
         shipped = agent(model_settings=SETTINGS, endpoint={"base_url": url}, toolkits={"s": {}})
         source = render(shipped, "openai-agents")
-        assert ran(source, tmp_path, "What is", "6 times 7?").strip() == ANSWER
+        here = render(agent(model_settings={}, endpoint={"base_url": url}), "openai-agents")
+        nowhere = render(agent(model_settings={}), "openai-agents")
+        keys = {"AGENT_API_KEY": "k", "OPENAI_API_KEY": "other"}
+        environment = {"OPENAI_BASE_URL": other, "OPENAI_API_KEY": "k"}
+        printed = ran(
+            tmp_path,
+            (source, ["What is", "6 times 7?"], {}),
+            (here, ["Has its own address?"], keys | {"OPENAI_BASE_URL": other}),
+            (nowhere, ["Has none?"], environment),
+        )
+    assert [out.strip() for out in printed] == [ANSWER] * 3
     assert "its tools are not in this file (s)" in source
-    (body,) = bodies
+    body, second = bodies
     assert body["messages"] == [
         {"role": "system", "content": AGENT.system_prompt},
         {"role": "user", "content": "What is 6 times 7?"},
@@ -88,14 +118,9 @@ def test_it_runs_with_the_sdk_and_sends_what_was_measured(tmp_path: Path) -> Non
     assert (body["model"], body["temperature"], body["max_tokens"]) == ("model-a", 0.3, 99)
     assert (body["reasoning_effort"], body["top_k"]) == ("low", 5)
     assert not {"tools", "tool_choice", "parallel_tool_calls"} & set(body)
-
-
-def test_without_an_address_it_is_asked_where_the_environment_says(tmp_path: Path) -> None:
-    with answering(text) as (url, bodies):
-        known = {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "k"}
-        source = render(agent(model_settings={}), "openai-agents")
-        assert ran(source, tmp_path, "Well?", **known).strip() == ANSWER
-    assert len(bodies) == 1
+    assert second["messages"][1]["content"] == "Has its own address?"
+    (third,) = others
+    assert third["messages"][1]["content"] == "Has none?"
 
 
 @pytest.mark.parametrize("key", [{}, {"api_key": "${oc.env:MY_KEY}"}])
@@ -109,11 +134,3 @@ def test_no_file_takes_a_key_of_yours_to_an_address_of_its_own(key: dict[str, st
     named = "# its config has the key in MY_KEY; this file takes it from AGENT_API_KEY\n"
     assert (named in source) == bool(key)
     assert "OPENAI_API_KEY" not in source
-
-
-def test_the_key_for_its_address_is_sent_there(tmp_path: Path) -> None:
-    with answering(text) as (url, bodies):
-        source = render(agent(model_settings={}, endpoint={"base_url": url}), "openai-agents")
-        env = {"AGENT_API_KEY": "k", "OPENAI_API_KEY": "other"}
-        assert ran(source, tmp_path, "Well?", **env).strip() == ANSWER
-    assert len(bodies) == 1

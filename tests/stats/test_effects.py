@@ -5,7 +5,6 @@ from itertools import combinations, product
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -22,6 +21,9 @@ from grpo_practice.stats.effects import (
     kept,
     planned_se,
 )
+from tests.late import Late
+
+sm = Late("statsmodels.api")
 
 Floats = NDArray[np.float64]
 

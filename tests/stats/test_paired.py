@@ -6,11 +6,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import statsmodels.api as sm
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import (
@@ -24,6 +21,11 @@ from grpo_practice.stats.paired import (
     paired_t,
     verdicts,
 )
+from tests.late import Late
+
+sm = Late("statsmodels.api")
+stats = Late("scipy.stats")
+multitest = Late("statsmodels.stats.multitest")
 
 
 def question(
@@ -76,7 +78,7 @@ def test_without_families_it_is_the_paired_t_test() -> None:
 
 @given(st.lists(st.floats(1e-6, 1), min_size=1, max_size=8))
 def test_holm_is_that_of_statsmodels(ps: list[float]) -> None:
-    assert holm(ps) == pytest.approx(multipletests(ps, method="holm")[1], rel=1e-9)
+    assert holm(ps) == pytest.approx(multitest.multipletests(ps, method="holm")[1], rel=1e-9)
 
 
 def test_all_comparisons_on_the_same_questions_share_five_percent() -> None:

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from grpo_practice.stats import Question
 from grpo_practice.stats.paired import FEWEST, FIRST, paired_t
@@ -17,6 +16,9 @@ from grpo_practice.stats.power import (
     questions_to_find,
     sigma2_within,
 )
+from tests.late import Late
+
+stats = Late("scipy.stats")
 
 NOISE = Noise(omega2=0.01, sigma2_a=0.12, sigma2_b=0.12)
 

@@ -4,9 +4,8 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 from typing_extensions import override
 
 from grpo_practice.agents import RolloutContext
@@ -19,7 +18,13 @@ from grpo_practice.errors import EndpointError
 from grpo_practice.events import silent
 from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.types import Trajectory
+from tests.late import Late
 from tests.tools.fakes import SCOPE, FakeLedger
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 CONTEXT = ProgramContext("http://127.0.0.1:1/r/x/v1", "in-rollout", "m", 1, 7, 100.0)
 """For programs that ask nothing."""
@@ -81,7 +86,7 @@ class World:
         return await agent("Q", "S", RolloutContext(chat, scope, limit_s))
 
 
-def client(context: ProgramContext, **more: Any) -> openai.AsyncOpenAI:
+def client(context: ProgramContext, **more: Any) -> "openai.AsyncOpenAI":
     return openai.AsyncOpenAI(base_url=context.base_url, api_key=context.api_key, **more)
 
 

@@ -4,9 +4,8 @@ import asyncio
 import threading
 import time
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from grpo_practice.agents import clock, custom_agents
@@ -22,7 +21,13 @@ from grpo_practice.errors import (
 )
 from tests.agents.custom.helpers import World, ask, client
 from tests.fakes import FakeChat
+from tests.late import Late
 from tests.processes import HANG_S
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = Late("openai")
 
 
 async def solve(question: str, system: str, context: ProgramContext) -> str:

@@ -4,19 +4,25 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
-from mcp.server.mcpserver import Context, MCPServer
 
 from grpo_practice.config.schema.tools import McpToolkit
 from grpo_practice.errors import ConfigError, EndpointRefusedError
 from grpo_practice.tools import ToolError
 from grpo_practice.tools.mcp import server as shared
+from tests.late import Late
 from tests.tools.fakes import SCOPE, FakeLedger, box
 from tests.tools.mcp.kits import ask, opened
 from tests.tools.mcp.test_stateful import OTHER
+
+if TYPE_CHECKING:
+    import uvicorn
+    from mcp.server import mcpserver
+else:
+    uvicorn = Late("uvicorn")
+    mcpserver = Late("mcp.server.mcpserver")
 
 TOKEN = "Bearer tkn-4711-of-nobody"
 
@@ -40,11 +46,11 @@ class Served:
         return McpToolkit.model_validate(given | {"config": config} | more)
 
 
-def server_of(seen: Served) -> MCPServer:
-    server = MCPServer("http-teller", version="2", log_level="CRITICAL")
+def server_of(seen: Served) -> "mcpserver.MCPServer":
+    server = mcpserver.MCPServer("http-teller", version="2", log_level="CRITICAL")
 
     @server.tool()
-    async def count(n: int, ctx: Context[Any, Any]) -> str:
+    async def count(n: int, ctx: mcpserver.Context[Any, Any]) -> str:
         """Counts in a session."""
         assert ctx.headers is not None
         key = ctx.headers.get("mcp-session-id", "")
