@@ -51,7 +51,7 @@ async def test_rollouts_that_ended_by_time_void_it(project: Project) -> None:
     report = await project.evaluate()
     assert report.requests.new == 0
     document = report.document()
-    assert (document["reproducible"], reasons(document)) == (False, ["3 rollouts ended by time"])
+    assert (document["reproducible"], reasons(document)) == (False, ["3 rollouts timed out"])
 
 
 async def test_replies_asked_for_without_a_seed_void_it(project: Project) -> None:
@@ -64,7 +64,7 @@ async def test_replies_asked_for_without_a_seed_void_it(project: Project) -> Non
         report = await project.evaluate(f"agent.model.model_provider.base_url={endpoint.url}")
     assert project.query("SELECT count(*), sum(seeded) FROM calls") == [(12, 0)]
     (reason,) = reasons(report.document())
-    assert reason.startswith("12 replies asked for without a seed")
+    assert reason.startswith("12 replies requested without a seed")
 
 
 async def test_errors_in_closed_steps_and_unanswered_comparisons_void_it(
@@ -78,11 +78,11 @@ async def test_errors_in_closed_steps_and_unanswered_comparisons_void_it(
         report = await project.practise(endpoint.override(), "practice.epochs=1")
         groups = endpoint.by_stage["compare"]
     assert reasons(report.document()) == [
-        "1 rollout without a reward for an error",
-        f"{groups} comparisons failed for a request without an answer",
+        "1 rollout got no reward because of an error",
+        f"{groups} comparisons failed because a request got no answer",
     ]
     run(["runs", "show", "toy", "--db", str(project.db)])
-    said = "not reproducible: 1 rollout without a reward for an error"
+    said = "not reproducible: 1 rollout got no reward because of an error"
     assert said in capsys.readouterr().out
 
 

@@ -144,7 +144,7 @@ def test_1_35_answers_that_never_began_are_counted_apart_with_what_to_do(
     show_eval(replace(REPORT, health=Health(mute=4)))
     text = " ".join(capsys.readouterr().out.split())
     assert f"12 of 117 answers ran out of tokens {LIMIT}" in text
-    assert f"4 answers never began, since reasoning used all tokens {LIMIT}" in text
+    assert f"4 answers never began because reasoning used up all tokens {LIMIT}" in text
     few = {"ok": 200, "truncated": 1}
     show_eval(replace(REPORT, outcomes=few, health=Health(mute=1)))
     text = capsys.readouterr().out
@@ -186,10 +186,10 @@ def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> N
     show_eval(replace(REPORT, health=unwell))
     lines = capsys.readouterr().out.splitlines()
     assert [line for line in lines if line.startswith("warning  not reproducible: ")] == [
-        "warning  not reproducible: 3 rollouts ended by time",
-        "warning  not reproducible: 1 rollout without a reward for an error",
-        "warning  not reproducible: 120 replies asked for without a seed: the endpoint does not"
-        " take one, or send_seed is off",
+        "warning  not reproducible: 3 rollouts timed out",
+        "warning  not reproducible: 1 rollout got no reward because of an error",
+        "warning  not reproducible: 120 replies requested without a seed: the endpoint does not"
+        " accept one, or send_seed is off",
     ]
     told = "gpt-x-2\\x1b[2J@h (100), gpt-x@h (19), a@h (1), 2 others"
     assert [line for line in lines if line.startswith("warning  model: ")] == [
@@ -212,7 +212,7 @@ def test_a_practice_report_tells_failures_by_kind(capsys: pytest.CaptureFixture[
     assert "outcomes 6 error.judge, 2 error.provider, 2 truncated" in text
     assert r"errors 6 times HTTP 503 \x1b[2J[bold]x; and 1 other" in text
     assert "2 of 12 answers ran out of tokens" in text
-    assert "not reproducible: 1 comparison failed for a request without an answer" in text
+    assert "not reproducible: 1 comparison failed because a request got no answer" in text
 
 
 def test_what_was_quarantined_is_counted_with_the_way_to_see_it(

@@ -111,7 +111,7 @@ def test_questions_that_are_trained_and_tested_on_stand_out(gp: Gp, database: Pa
     assert asked.code == 0, asked.err
     assert (diagnosis(gp)["overlap"]["n"], diagnosis(gp)["overlap"]["severity"]) == (4, "warning")
     out = gp("runs", "diagnose", RUN).out
-    assert "4 of 4 questions of the test are in the practice, too" in out
+    assert "4 of 4 test questions are also practice questions" in out
     # A score of another model on the same questions is none of the weights.
     assert gp("runs", "show", RUN, "--json").document["scores"] == {}
 

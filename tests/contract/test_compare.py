@@ -149,7 +149,7 @@ def test_questions_that_an_agent_of_another_experiment_practised_on_are_told_apa
 
 def test_the_library_of_an_exported_agent_is_no_other_difference(demo: Gp) -> None:
     for names in ("none,agent.yaml", "agent.yaml,none"):
-        assert "they differ in" not in demo("eval", "--arms", names).out
+        assert "they also differ in" not in demo("eval", "--arms", names).out
 
 
 def test_answers_are_shown_where_they_are_asked_for(demo: Gp) -> None:

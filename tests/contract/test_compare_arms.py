@@ -43,7 +43,7 @@ def test_a_library_of_an_earlier_branch_has_practised_on_its_own_questions(demo:
     (contrast,) = compared["contrasts"]
     library = contrast["arm"]
     assert contrast["known"] == 40
-    all_of_them = "on 40 questions \u00d7 2, all of which were practised on or chose a library"
+    all_of_them = "on 40 questions \u00d7 2, all of them practised on or used to select a library"
     assert all_of_them in compared["sentences"][0]
     practise(demo, "anew", "practice", "--restart-step", "0")
     assert document(demo, "anew/eval", library)["contrasts"][0]["known"] == 40
@@ -69,13 +69,13 @@ def test_an_exported_agent_may_have_been_chosen_among_several(demo: Gp) -> None:
     (contrast,) = document(demo, "demo/eval", early)["contrasts"]
     notes = " ".join(contrast["notes"])
     assert f"{early} is not the last library of demo, and 3 of them were scored" in notes
-    assert "they differ in" not in notes
+    assert "they also differ in" not in notes
     (contrast,) = document(demo, "demo/eval", last)["contrasts"]
     assert "last library" not in " ".join(contrast["notes"])
     for one, other in ((early, last), (last, early)):
         notes = " ".join(document(demo, one, other)["contrasts"][0]["notes"])
         assert f"{early} is not the last library" in notes
-        assert "they differ in" not in notes
+        assert "they also differ in" not in notes
 
 
 def names_of(contrasts: list[dict[str, Any]]) -> set[str]:
@@ -100,7 +100,7 @@ def test_arms_that_are_no_result_of_practice_were_chosen_among_nothing(demo: Gp)
 def test_instructions_that_go_on_are_another_difference(demo: Gp) -> None:
     one, other = evaluate(demo, "Solve.", "one"), evaluate(demo, "Solve. Check it twice.", "other")
     (contrast,) = document(demo, one, other)["contrasts"]
-    said = "they differ in agent.agent.instructions, too: Solve. → Solve. Check it twice."
+    said = "they also differ in agent.agent.instructions: Solve. → Solve. Check it twice."
     assert said in contrast["notes"]
 
 
@@ -171,5 +171,5 @@ def test_arms_that_share_a_little_of_their_time_say_so(demo: Gp) -> None:
                   (SELECT branch_id FROM branches WHERE run_id = '{name}')"""
         )
     (contrast,) = document(demo, *PAIR)["contrasts"]
-    said = "they were not played together, but shared less than half of their time: "
+    said = "they were played with less than half of their time in common, "
     assert contrast["notes"][0].startswith(said)

@@ -94,7 +94,7 @@ async def test_1_54_groups_shrink_and_the_summary_says_by_how_much(
     for scored in sizes:
         groups = sum(n for _, _, size, n in counted if size == scored)
         assert f"{scored} of 3 attempts count in {groups} group" in text
-    assert f"not reproducible: {failed} rollouts without a reward for an error" in text
+    assert f"not reproducible: {failed} rollouts got no reward because of an error" in text
     listed = [(*x.values(),) for x in report.document()["health"]["shrunk"]]
     assert sorted(listed) == sorted(counted)
 
@@ -207,7 +207,7 @@ async def test_a_practice_without_any_answer_fails_and_names_the_cause(
 ) -> None:
     async with served(lambda n, body: (200, completion(""))) as endpoint:
         report = await project.practise(endpoint.override(), "practice.epochs=1")
-    said = "no rollout gave an answer, so the rewards mean nothing: 36 of 36 are empty"
+    said = "no rollout gave an answer, so the rewards are meaningless: 36 of 36 are empty"
     assert report.why_failed == [said]
     assert report.document()["exit"] == 1
     shown = " ".join(gp("practice", "--db", str(project.db)).out.split())

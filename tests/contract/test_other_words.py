@@ -67,7 +67,7 @@ def test_config_validate_looks_for_the_verify_function(gp: Gp) -> None:
     code, said = validate("score.py:check")
     assert code == 2
     assert "score.py does not define check" in said
-    assert "hint: it has other" in said
+    assert "hint: the file defines other" in said
     code, said = validate("score.py:other")
     assert code == 0
     assert str(Path("score.py").resolve()) in said
@@ -80,7 +80,7 @@ def test_a_file_of_the_reference_that_needs_its_modules_is_taken_over_in_sight(g
         "async def verify_func(sample, timeout_score=0, **kwargs): ...\n"
     )
     Path("c.yaml").write_text(CONFIG.format(verify="webwalker.py:verify_func"))
-    said = "is not run, since it imports utu.utils, which is not installed: the built-in"
+    said = "is not run because it imports utu.utils, which is not installed: the built-in"
     ran = gp("config", "validate", "--config", "c.yaml")
     assert ran.code == 0
     assert said in ran.err

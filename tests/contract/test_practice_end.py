@@ -79,7 +79,7 @@ OVERFLOW = {
 FAILING: dict[str, tuple[Said, str]] = {
     "unreadable": (
         (200, completion("I would say that one should be careful.")),
-        "because the reply was not in the form asked for",
+        "because the reply was not in the requested form",
     ),
     "empty": ((200, completion("  ")), "because the reply was empty"),
     "refused": ((200, completion(REFUSAL)), "because the teacher refused"),
@@ -89,7 +89,7 @@ FAILING: dict[str, tuple[Said, str]] = {
     ),
     "cut": (
         (200, completion("<lessons><lesson>When uni", finish="length")),
-        "because the token limit cut the reply",
+        "because the token limit cut off the reply",
     ),
     "context_overflow": ((400, OVERFLOW), "because the request was too long for the teacher"),
     "provider": ((400, {"error": {"message": "odd"}}), "because the endpoint gave no usable"),
@@ -235,7 +235,7 @@ def test_a_quarter_of_the_comparisons_is_worth_a_warning(
     assert ran.code == 0
     said = flat(ran.out)
     warned = "warning comparisons: 1 of 4 comparisons failed"
-    assert f"{warned}, because the token limit cut the reply" in said
+    assert f"{warned}, because the token limit cut off the reply" in said
     assert "max_tokens type: grpo-practice practice --restart-step 0" in said
     assert "nothing was learnt" not in said
     assert next_words(ran) == ["export-agent", "--run", "toy"]

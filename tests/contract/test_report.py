@@ -112,7 +112,7 @@ async def viewed(run: str) -> str:
 
 
 def test_what_a_person_should_know_stands_on_every_page_of_the_run(demo: Gp) -> None:
-    said = "1 comparison failed for a request without an answer"
+    said = "1 comparison failed because a request got no answer"
     for words in (("runs", "show", "demo"), ("report", "demo", "-o", "-")):
         assert said not in demo(*words).out
     where = "branch_id = (SELECT head_branch FROM runs WHERE run_id = 'demo') AND step"

@@ -63,13 +63,13 @@ def test_a_backend_that_does_not_do_its_work_costs_no_request(
 ) -> None:
     bwrap, docker = (StandIn(name, tmp_path / "bin", monkeypatch) for name in ("bwrap", "docker"))
     image, fault = {"backend": "docker", "image": "some/image"}, "bwrap: setting up uid map: no"
-    reached = "code in it reaches the network (127.0.0.1)"
+    reached = "its code can reach the network (127.0.0.1)"
     for stand_in, does, settings, why in (
         (bwrap, {"version": "bubblewrap 0.6.1"}, {}, "its version is 'bubblewrap 0.6.1'"),
         (bwrap, {"version": "what"}, {}, "its version is 'what'"),
         (bwrap, {"first": f"sys.exit({fault!r})"}, {}, f"could not be started: {fault}"),
-        (bwrap, {"first": says("\\6[41, 1, 2, 3]")}, {}, "6 * 7 is 41 there"),
-        (bwrap, {"first": says("\\6no idea")}, {}, "a first piece of code wrote: no idea"),
+        (bwrap, {"first": says("\\6[41, 1, 2, 3]")}, {}, "a trial run computed 6 * 7 as 41"),
+        (bwrap, {"first": says("\\6no idea")}, {}, "a trial run printed: no idea"),
         (bwrap, {"closed": False}, {}, reached),
         (docker, {"closed": False}, image, reached),
         (docker, {"version": "No daemon runs", "code": 1}, image, "no engine answers: No daemon"),
@@ -104,14 +104,14 @@ def test_what_cannot_be_a_backend_is_said_with_the_way_out(
             ({"backend": "docker", "image": image}, "is no name of an image")
             for image in ("--privileged", "-v=/:/host", "a b", "", "a\n", "a,b")
         ),
-        ({"backend": "subprocess", "python": "./py"}, "./py is no Python"),
+        ({"backend": "subprocess", "python": "./py"}, "./py is not a Python"),
         (no_such, "there is no program ./none"),
     ):
         assert why in refused(gp, kit(**settings)).err, settings
     with monkeypatch.context() as patch:
         patch.setenv("HOME", str(Path(sys.prefix) / "home"))
         for backend in ("bwrap", "subprocess"):
-            assert "holds your home" in refused(gp, kit(backend=backend)).err
+            assert "contains your home" in refused(gp, kit(backend=backend)).err
     monkeypatch.setenv("PATH", str(tmp_path))
     digest = {"backend": "docker", "image": f"x/y@sha256:{'0' * 64}"}
     for settings, why in (
@@ -145,7 +145,7 @@ def test_an_interpreter_of_the_config_runs_in_the_sandbox_alone(
         assert not ran.exists()
         started = [words for words in stand_in.log("words") if "--" in words]
         assert len(started) == where.startswith("fake"), "only what looks like a Python is tried"
-        assert where.startswith("fake") or "is no program of a Python" in said
+        assert where.startswith("fake") or "is not a Python interpreter" in said
 
 
 def test_code_is_shown_the_interpreter_and_nothing_of_the_project(

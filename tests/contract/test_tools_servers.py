@@ -152,8 +152,8 @@ def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
     for toolkit, said in (
         (kit("empty"), ["toolkits.kit: the MCP server has no tools"]),
         (kit("twins"), ["'a.b' and 'a b' would both be called 'a_b'", leave]),
-        (kit("huge"), ["the tool 'big' takes 70,057 bytes in every request", leave]),
-        (kit("endless"), ["it lists no end of tools"]),
+        (kit("huge"), ["the description of tool 'big' takes 70,057 bytes in every request", leave]),
+        (kit("endless"), ["its list of tools does not end"]),
         (
             kit("dies", config={"env": {"KEY": SECRET}}),
             ["toolkits.kit: ", "the key *** is refused"],
@@ -161,7 +161,7 @@ def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
         (kit(config={"command": "no-such-here"} | none), ["there is no program 'no-such-here'"]),
         (kit(config={"command": "./none"} | none), ["there is no program './none'"]),
         (kit(config={"command": "true", "cwd": "none"} | none), ["there is no folder"]),
-        (kit(config={"command": "true"} | none), ["it ended at once"]),
+        (kit(config={"command": "true"} | none), ["it ended immediately"]),
         (kit() | kit(name="other"), ["two toolkits have a tool 'count'", "leave one out with act"]),
         (kit(config={"workdir": "rollout"}), ["stateful: true"]),
         (kit(stateful=True, config={"workdir": "rollout", "cwd": "."}), ["leave cwd out"]),

@@ -29,7 +29,7 @@ async def test_a_function_that_raises_for_every_gold_is_refused_before_a_request
             file.write_text(MISSPELT)
             with pytest.raises(Exception, match="did you mean response") as caught:
                 await play(override, at)
-            assert "mend it" in str(getattr(caught.value, "hint", ""))
+            assert "fix it" in str(getattr(caught.value, "hint", ""))
             assert len(endpoint.bodies) == asked
             assert project.query("SELECT * FROM runs") == runs
             # The same command goes on once the function is mended: no run is bound to the old one.

@@ -51,7 +51,7 @@ async def test_pages_lie_below_a_token_that_no_page_shows(db: Path) -> None:
         for path in ("", "x" * 43, "x" * 43 + "/", "\u00e9/", "style.css", "run?run=toy"):
             async with viewer.session.get(f"{viewer.origin}/{path}") as answer:
                 text = await answer.text()
-                assert (answer.status, "Not let in" in text) == (403, True), path
+                assert (answer.status, "Access denied" in text) == (403, True), path
                 assert viewer.token not in text
 
 
@@ -115,7 +115,7 @@ async def test_a_browser_is_started_with_a_ticket_that_lets_in_once(
             async with viewer.session.get(url) as answer:
                 assert answer.status == status
                 assert (str(answer.url) == f"{viewer.base}/") == (status == 200)
-        assert viewer.failures == ["no browser could be started: open the address above yourself"]
+        assert viewer.failures == ["no browser could be started: open the address above"]
 
 
 async def test_the_address_is_shown_once_and_hidden_from_then_on(db: Path) -> None:
@@ -157,13 +157,13 @@ async def test_pages_show_what_was_said_and_whether_it_got_better(project: Proje
 
         place = {"run": "toy", "step": step, "slot": slot}
         _, text = await viewer.get("/group", **place)
-        said = text[text.index("What the teacher said") : text.index("<h2>Attempts")]
+        said = text[text.index("Teacher calls") : text.index("<h2>Attempts")]
         assert [said.count(f"<h3>{stage}") for stage in ("compare", "propose")] == [1, 1]
         assert "&lt;lessons&gt;" in said
         part = await viewer.page("/text", **place, part="teacher.0.asked")
         assert "## The attempts" in part.text
         _, text = await viewer.get("/step", run="toy", step=step)
-        assert "<h3>merge" in text[text.index("What the teacher said at the merge") :]
+        assert "<h3>merge" in text[text.index("Teacher calls at the merge") :]
         part = await viewer.page("/text", run="toy", step=step, part="merge.0.reply")
         assert '"op": "ADD"' in part.text
 
@@ -185,7 +185,7 @@ async def test_an_address_of_nothing_is_a_sentence(project: Project) -> None:
         ("/step", {**step0, "after": "1"}, "an unreadable after=1"),
         ("/group", {**step0, "slot": "77"}, "has no group 77"),
         ("/rollout", {**step0, "slot": 0, "attempt": 50}, "no attempt 50"),
-        ("/rollouts", {"run": "toy", "only": "<b>"}, "known are all, failed"),
+        ("/rollouts", {"run": "toy", "only": "<b>"}, "known values are all, failed"),
         ("/text", {**attempt0, "part": "x"}, "no text x"),
         ("/experience", {"run": "toy", "id": "E999"}, "toy has no experience E999"),
         ("/experience", {"run": "toy", "id": "../x"}, "is not an experience"),

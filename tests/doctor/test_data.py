@@ -55,9 +55,9 @@ def fragile(sample):
         ("contains", "ok", "tried on 3 golds"),
         ("s.py:lax", "problem", "counts as right: an empty answer"),
         ("s.py:begins", "warning", "near misses count as right"),
-        ("s.py:prefix", "warning", "2 of 6 near misses count as right, as '1237' for '123'"),
+        ("s.py:prefix", "warning", "2 of 6 near misses count as right, such as '1237' for '123'"),
         ("exact", "ok", "tried on 3 golds, 6 near misses"),
-        ("s.py:deaf", "warning", "3 of 3 golds are not right answers to themselves"),
+        ("s.py:deaf", "warning", "3 of 3 golds do not count as right answers"),
         ("s.py:fragile", "warning", "raised"),
         ("s.py:misspelt", "problem", "no field 'responze'; did you mean response?"),
         ("s.py:gone", "problem", "cannot load"),
@@ -89,7 +89,7 @@ async def test_one_is_not_several(tmp_path: Path) -> None:
             for f in await look_at_verify(config, {"d": samples(("a", 1.5))}, tmp_path, run=True)
         ]
     assert said[0].startswith("tried on 1 gold, 1 near miss, 7 hostile answers;")
-    assert said[1] == "1 of 1 gold is not a right answer to itself, as '1.5'"
+    assert said[1] == "1 of 1 gold does not count as a right answer, such as '1.5'"
 
 
 @pytest.mark.anyio

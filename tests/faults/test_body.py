@@ -197,7 +197,7 @@ def test_an_evaluation_without_any_answer_names_the_cause_and_is_exit_1(
         seen = evaluate(server, json=False)
         out = " ".join(seen.ran.out.split())
         assert seen.code == 1
-        assert f"no rollout gave an answer, so the rewards mean nothing: {said}" in out
+        assert f"no rollout gave an answer, so the rewards are meaningless: {said}" in out
         told = evaluate(server)
     assert (told.code, told.told["exit"], told.asked) == (1, 1, [])
     (command,) = re.findall("next: grpo-practice (rollouts show .*)", seen.ran.out)

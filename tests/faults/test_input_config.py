@@ -287,7 +287,7 @@ VERIFY = "def check(sample, **kwargs):\n    return {'reward': 1.0}\n"
         ("os:system", None, "os:system"),
         ("os.py:system", None, "there is no file os.py"),
         ("mine.py", VERIFY, "mine.py"),
-        ("mine.py:absent", VERIFY, "it has check"),
+        ("mine.py:absent", VERIFY, "the file defines check"),
         ("mine.py:check", "import absent_module", "ModuleNotFoundError"),
         ("mine.py:check", "def check(:", "SyntaxError"),
         ("mine.py:check", "raise SystemExit(0)", "SystemExit"),

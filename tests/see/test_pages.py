@@ -109,7 +109,7 @@ async def test_a_defect_is_a_page_and_is_said(db: Path, monkeypatch: pytest.Monk
     async with viewing(db) as viewer:
         status, text = await viewer.get("/broken")
         assert status == 500
-        assert "ValueError while the page was made" in text
+        assert "ValueError while creating the page" in text
         assert "use" not in text
         assert viewer.failures == ["a page was not shown: ValueError: of <no> use"]
 

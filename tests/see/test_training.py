@@ -34,9 +34,9 @@ def test_the_report_tells_how_training_went(database: Path) -> None:
     ]
     assert f"grpo-practice eval --run {RUN} --arms base,trained" in page.text
     assert "an adapter of rank 16 by dapo, 4 questions a step, 4 rollouts each" in page.text
-    assert "Mean reward: 0.312 at first, 0.562 at last." in page.text
-    assert "Share of uniform groups: 0.75 at first, 0.5 at last." in page.text
-    assert "Loss: 0.5 at first, 0 at last." in page.text
+    assert "Mean reward: 0.312 first, 0.562 last." in page.text
+    assert "Share of uniform groups: 0.75 first, 0.5 last." in page.text
+    assert "Loss: 0.5 first, 0 last." in page.text
     assert "t.db.train/toy.train/b1/step-000001" in page.text
     assert "Calls by stage" not in page.text
     assert "ValueError: no idea" in page.text
@@ -49,7 +49,7 @@ def test_a_report_has_the_best_and_worst_attempts_of_what_taught_last(database: 
     text = Page(Workspace(database).report(RUN).text).text
     places = re.findall(r"Step (\d), question (\d)", text)
     assert places == [("2", "3"), ("2", "4"), ("1", "3"), ("1", "4"), ("0", "3")]
-    assert "whose rewards differ: what the weights are moved to, and away from." in text
+    assert "group: training moves the weights towards the best and away from the worst." in text
 
 
 def test_markdown_has_the_steps_and_the_checkpoints(database: Path) -> None:
@@ -96,7 +96,7 @@ async def test_every_page_of_a_training_run_is_well_made(database: Path) -> None
         assert "Experiences" not in run.text.partition("Search this run")[0].partition("Steps")[2]
         assert "672 tokens." in run.text
         step = await viewer.page("/step", run=RUN, step=1)
-        assert "Updates of the weights" in step.text
+        assert "Weight updates" in step.text
         assert "t.db.train/toy.train/b1/step-000001, sha256" in step.text
         taught = await viewer.page("/step", run=RUN, step=1, status="scored")
         assert re.findall(r"group\s(\d)", taught.text) == ["2", "3"]

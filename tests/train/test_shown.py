@@ -134,7 +134,7 @@ def test_scores_on_the_selection_questions_are_shown_and_are_no_results(
     assert [*report.document()["trained"]["selection"]] == ["2", "5"]
     assert dict(report.scores) == {}
     page = selected.workspace.report(RUN).text
-    assert "score of the weights on the questions that they are chosen by" in page
+    assert "score of the weights on the selection questions" in page
     assert page.count('r="5.5"') == 2
 
 

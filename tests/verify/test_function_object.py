@@ -148,7 +148,7 @@ def test_the_identity_is_name_parameters_and_source() -> None:
     [
         (partial(returns, result=1), {}, "its source"),
         (Counter(), {}, "its source"),
-        (Counter, {}, "a class is no function"),
+        (Counter, {}, "a class is not a function"),
         (later, {"x": 1}, "cannot be called with a sample"),
         (returns, {"timeout_score": 2}, r"in \[0, 1\]"),
         (returns, {"result": {1, 2}}, "not plain values"),

@@ -178,5 +178,5 @@ async def test_an_exception_names_the_line_of_their_file(tmp_path: Path) -> None
 
 
 async def test_a_coroutine_that_would_block_the_loop_is_told_so(tmp_path: Path) -> None:
-    with pytest.raises(VerifyError, match=r"has to be defined with `async def`"):
+    with pytest.raises(VerifyError, match=r"must be defined with `async def`"):
         await verifier(tmp_path, "later")(SAMPLE, "it", Scripted("x"))

@@ -26,7 +26,11 @@ def write(folder: Path, text: str = RIGHT, name: str = "score.py") -> Path:
         ("score.py", "no such verify function", None),
         ("absent.py:verify_func", "there is no file absent.py", "looked in"),
         ("math.py:other", "there is no file math.py", "looked in"),
-        ("score.py:verify_fun", "score.py does not define verify_fun", "it has verify_func"),
+        (
+            "score.py:verify_fun",
+            "score.py does not define verify_fun",
+            "the file defines verify_func",
+        ),
     ],
 )
 def test_a_wrong_name_is_an_error_at_start_and_never_another_function(
@@ -46,7 +50,7 @@ def test_a_wrong_name_is_an_error_at_start_and_never_another_function(
         ("exact", {"pattern": "x"}, "unknown parameter"),
         ("choice", {"x": 1}, "unknown parameter"),
         ("regex", {}, "needs a pattern"),
-        ("regex", {"pattern": "("}, "is not a pattern"),
+        ("regex", {"pattern": "("}, "is not a valid pattern"),
         ("regex", {"pattern": 5}, "must be text"),
         ("judge", {"criteria": 5}, "must be text"),
         ("math", {"fast_path": float("nan")}, "not plain values"),
@@ -89,7 +93,7 @@ def test_an_async_function_without_llm_is_told_what_it_is_given(tmp_path: Path) 
     with pytest.raises(ConfigError) as e:
         resolve("score.py:verify_func", {}, None, tmp_path)
     assert e.value.hint == (
-        "an async function is given `llm`: add that parameter, or define it with `def`"
+        "an async function receives `llm`: add that parameter, or define it with `def`"
     )
 
 
@@ -135,7 +139,7 @@ def test_a_file_is_looked_for_in_the_projects_folders_of_verify_files(
     monkeypatch.chdir(tmp_path.parent)
     with pytest.raises(ConfigError, match="there is no file score") as caught:
         resolve("score.py:verify_func", {}, None, project / "configs/eval")
-    assert "and there in verify/ and utu/practice/verify/" in str(caught.value.hint)
+    assert "including the subfolders verify/ and utu/practice/verify/" in str(caught.value.hint)
 
 
 def test_a_config_elsewhere_does_not_take_a_file_of_the_current_folder(

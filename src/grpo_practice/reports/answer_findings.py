@@ -24,7 +24,7 @@ _ENDINGS: Mapping[str, tuple[str, str]] = {
     "truncated": ("ran out of tokens", "raise {limit}"),
     "empty": (
         "are empty",
-        "raise {limit}, or see what the endpoint or your program returns in place of text",
+        "raise {limit}, or check what the endpoint or your program returns instead of text",
     ),
     "refused": ("are refusals", "reword the agent's instructions, or choose another model"),
     "content_filter": (
@@ -59,10 +59,10 @@ def answer_findings(
     # If no rollout gave an answer, the shares of each ending would only repeat it.
     found = found or _endings(run, outcomes, limit)
     if n := health.mute:
-        text = f"{count(n, 'answer')} never began, since reasoning used all tokens"
+        text = f"{count(n, 'answer')} never began because reasoning used up all tokens"
         found.append(warning("reasoning", text, f"raise {limit}"))
     if n := health.unasked:
-        text = f"{count(n, 'answer')} came without a request to the rollout's address"
+        text = f"{count(n, 'answer')} came without any request to the rollout's address"
         found.append(warning("agent", text, UNASKED))
     found += [warning("not reproducible", reason) for reason in voided_by(health)]
     return found + [warning("model", text) for text in _aliases(health)]
@@ -78,7 +78,7 @@ def no_answer(
     name, n = max(answers.items(), key=lambda item: item[1])
     of = sum(outcomes.values())
     what, hint = _ENDINGS[name]
-    text = f"no rollout gave an answer, so the rewards mean nothing: {n} of {of} {what}"
+    text = f"no rollout gave an answer, so the rewards are meaningless: {n} of {of} {what}"
     look = f"grpo-practice rollouts show {quote(run)}"
     return [failure("answers", text, hint.format(limit=limit), look, (n, of))]
 
@@ -116,13 +116,13 @@ def voided_by(health: Health) -> list[str]:
     to the same address with the same seed.
     """
     reasons = [
-        (health.timed_out, "rollout", "ended by time"),
-        (health.lost, "rollout", "without a reward for an error"),
-        (health.untaught, "comparison", "failed for a request without an answer"),
+        (health.timed_out, "rollout", "timed out"),
+        (health.lost, "rollout", "got no reward because of an error"),
+        (health.untaught, "comparison", "failed because a request got no answer"),
         (
             health.seedless,
             "reply",
-            "asked for without a seed: the endpoint does not take one, or send_seed is off",
+            "requested without a seed: the endpoint does not accept one, or send_seed is off",
         ),
     ]
     plural = {"reply": "replies"}

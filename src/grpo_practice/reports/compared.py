@@ -226,7 +226,7 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
             values = without_block(values[0]), without_block(values[1])
         if values[0] != values[1]:
             shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))
-            notes.append(f"they differ in {change.key}, too: {shown}")
+            notes.append(f"they also differ in {change.key}: {shown}")
     chosen = (_chosen(store, side) for side in (baseline, other))
     return [*notes, *(note for note in chosen if note)]
 
@@ -244,10 +244,9 @@ def _apart(a: Arm, b: Arm) -> str | None:
     hours = gap / 3_600
     how = f"{hours:.0f} h apart" if hours >= 1 else f"{max(gap / 60, 0):.0f} min apart"
     how = "one after the other" if gap < 60 else how
-    how = "shared less than half of their time" if shared > 0 else how
+    how = "with less than half of their time in common" if shared > 0 else how
     return (
-        f"they were not played together, but {how}: what the endpoint changed meanwhile counts as a"
-        " difference"
+        f"they were played {how}, so changes at the endpoint in between are part of this difference"
     )
 
 

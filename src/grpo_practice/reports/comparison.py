@@ -18,15 +18,16 @@ from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.text import count, ordinal
 
 CANNOT_SAY = (
-    "how another seed would have trained or practised: each arm was made once",
-    "how it goes on other questions than these, or with another endpoint's way of sampling",
-    "what a longer training or practice would have come to",
+    "how much the result depends on the seed: each arm was trained or practised only once",
+    "how the arms do on other questions, or with another endpoint's sampling",
+    "what longer training or practice would achieve",
 )
 """Limits of a comparison of practice with training."""
 MANY = 100
 """Number of question clusters from which p values hold for any mean."""
 SKEWED = (
-    "with fewer than 100 questions and a mean outside .1 to .9, more verdicts are false than p says"
+    "with fewer than 100 questions and a mean outside .1 to .9, false verdicts are likelier than p"
+    " implies"
 )
 """Warning appended to a verdict; `make proof` measures the error rate behind it."""
 MOST_MOVED = 10
@@ -317,7 +318,7 @@ class ComparisonReport(Report):
         if new:
             return asked
         which = "all" if contrast.known == n else f"{contrast.known:,}"
-        return f"{asked}, {which} of which were practised on or chose a library"
+        return f"{asked}, {which} of them practised on or used to select a library"
 
     def _more(self, contrast: Contrast) -> str:
         """Return the change in cost per answer, and the cost of the practice, if known."""

@@ -211,41 +211,41 @@ class EffectsReport(Report):
         found, notes = self.found, list[str]()
         if not found.enough:
             notes.append(
-                f"too few questions: {count(found.questions, 'question')}, and {FEWEST} are needed"
-                " for intervals to hold"
+                f"too few questions: {count(found.questions, 'question')}, but reliable intervals"
+                f" need {FEWEST}"
             )
         elif found.effective_clusters < len(found.library):
             notes.append(
-                "with fewer questions than experiences, about one interval in ten leaves out the"
+                "with fewer questions than experiences, about one interval in ten misses the"
                 " true effect"
             )
         unknown = [one.experience.id for one in found.experiences if one.effect is None]
         if unknown:
             notes.append(
-                f"not told apart by these rollouts: {', '.join(unknown)} (more questions, or a"
-                " larger -k)"
+                f"not identifiable from these rollouts: {', '.join(unknown)} (use more questions or"
+                " a larger -k)"
             )
         if missing := found.planned - found.scored:
             notes.append(
-                f"{count(missing, 'rollout')} failed: left out of the effects above, and counted"
-                " as 0 and as 1 beside them"
+                f"{count(missing, 'rollout')} failed: excluded from the effects above, and counted"
+                " as 0 and as 1 next to them"
             )
         unsupported = [one.experience.id for one in found.experiences if not one.supported]
         if unsupported:
             notes.append(
-                f"not supported (?): {', '.join(unsupported)}; with failed rollouts as 0 or as 1,"
-                " the interval holds 0 or lies on its other side"
+                f"not supported (?): {', '.join(unsupported)}; counting failed rollouts as 0 or"
+                " as 1 moves the interval onto 0 or across it"
             )
         if (of := self.measured) is not None and of.worst is not None and of.best is not None:
             ends = (points(case.mean, signed=True) for case in (of.worst, of.best))
             notes.append(
-                f"{count(of.missing, 'rollout')} with the whole library or without any failed:"
-                f" in the worst and the best case, these differ by {' and '.join(ends)} points"
+                f"{count(of.missing, 'rollout')} with or without the whole library failed:"
+                f" in the worst and the best case, the scores differ by {' and '.join(ends)} points"
             )
         if found.left_out:
             notes.append(
-                f"{count(found.left_out, 'question')} of {found.dataset} left out: practised on, or"
-                " not to be scored"
+                f"{count(found.left_out, 'question')} of {found.dataset} left out: practised on"
+                " before, or unscorable"
             )
         return notes
 
@@ -258,8 +258,8 @@ class EffectsReport(Report):
             parts.append(f"measured {points(of.mean, signed=True)} points ({ends})")
         if self.found.total is not None:
             mean, se = self.found.total
-            parts.append(f"the effects sum up to {points(mean, signed=True)} ± {points(se)}")
-        return f"the whole library less none: {', '.join(parts) or 'not known'}"
+            parts.append(f"the effects add up to {points(mean, signed=True)} ± {points(se)}")
+        return f"the whole library less none: {', '.join(parts) or 'unknown'}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

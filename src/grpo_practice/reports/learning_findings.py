@@ -19,7 +19,7 @@ REASON = 160
 """Most characters shown of the error that a merge failed with."""
 ALIKE = "all attempts of every group gave the same text"
 CACHED = (
-    "a cache between the agent and its model gives one answer again, or the temperature is 0 and"
+    "a cache between the agent and its model repeats its answers, or the temperature is 0 and"
     " the endpoint ignores seeds"
 )
 
@@ -28,16 +28,16 @@ Reason = TeacherFailure | RefusedRule | QuarantineRule
 _TEACHER = "practice.teacher_model"
 _FAILED: Mapping[str, tuple[str, str]] = {
     "unreadable": (
-        "the reply was not in the form asked for",
+        "the reply was not in the requested form",
         f"the model may be too weak to teach: choose another ({_TEACHER}), or correct"
         " practice.prompts_dir",
     ),
     "empty": (
         "the reply was empty",
-        f"choose another model ({_TEACHER}), or raise its max_tokens where it thinks first",
+        f"choose another model ({_TEACHER}), or raise its max_tokens if it reasons first",
     ),
     "cut": (
-        "the token limit cut the reply",
+        "the token limit cut off the reply",
         f"the model may be too weak to teach: choose another ({_TEACHER}), or raise"
         f" {_TEACHER}.model_settings.max_tokens",
     ),
@@ -53,10 +53,10 @@ _FAILED: Mapping[str, tuple[str, str]] = {
         "the request was too long for the teacher",
         f"lower practice.teacher_context, or choose a model that takes more ({_TEACHER})",
     ),
-    "provider": ("the endpoint gave no usable answer", "see what `grpo-practice doctor` finds"),
+    "provider": ("the endpoint gave no usable answer", "run `grpo-practice doctor`"),
 }
 """`TeacherFailure` → its meaning, and the advice."""
-_QUARANTINED = "look at the texts, and at what is wrong with each"
+_QUARANTINED = "review the texts and the reason for each"
 ONE_SITE = (
     "name the site in practice.trusted_sites if you trust it, or let a person decide with"
     " practice.approve: true"
@@ -70,7 +70,7 @@ _REFUSED: Mapping[str, str] = {
     "no_text": UNFIT,
     "too_long": "ask for shorter texts in practice.learning_objective or practice.prompts_dir",
     "beyond_limit": "raise practice.num_experiences_per_query",
-    "library_full": "export the library as it is, or begin anew with another exp_id",
+    "library_full": "export the library as it is, or start again with another exp_id",
 }
 """`RefusedRule`, except the harmless ones → advice. Exceeding a limit is not the model's fault."""
 
@@ -215,17 +215,17 @@ def _nothing_learnt(
     if groups and groups == sum(s.get("alike", 0) for s in stats):
         text = f"{ALIKE}, so there was nothing to compare{hard}{easy}"
         if not asked_all:
-            return [failure("answers", f"{text}; no model was asked for some", CACHED, look)]
+            return [failure("answers", f"{text}; some came without a model request", CACHED, look)]
         return [warning("answers", text, CACHED, look)]
     if not rows or stats[-1].get("experiences") != 0:
         return []
     if held:
         listed = f"grpo-practice experiences list --run {quote(run)}"
-        return [warning("library", "what was learnt is held for approval", None, listed)]
+        return [warning("library", "new experiences are held for approval", None, listed)]
     look_at_run = f"grpo-practice runs show {quote(run)}"
     if any(s.get("informative") for s in stats):
         proposed = any(counts.proposals for counts in counted_steps(rows).values())
-        text = "no proposal is in the library" if proposed else "no comparison proposed anything"
+        text = "no proposal reached the library" if proposed else "no comparison proposed anything"
         return [warning("library", text, None, look_at_run)]
     text = (
         f"in every group all attempts scored the same, so there was nothing to compare{hard}{easy}"

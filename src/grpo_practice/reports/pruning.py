@@ -63,7 +63,7 @@ class PruneReport(Report):
         return (
             f"L{self.library.id} is {was} without"
             f" {', '.join(one.of.experience.id for one in self.removed)}:"
-            f" {count(len(self.library), 'experience')}, {after:,} tokens in place of {before:,}"
+            f" {count(len(self.library), 'experience')}, {after:,} tokens instead of {before:,}"
         )
 
     @property

@@ -62,7 +62,7 @@ class RunDiagnosis(Report):
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each noteworthy finding."""
         rows = [(found.sentence, found.hint or "") for found in noteworthy(self.findings)]
-        return [(f"{self.run}: what stands out",), *(rows or [("nothing", "")])]
+        return [(f"{self.run}: findings",), *(rows or [("nothing", "")])]
 
 
 def diagnose(store: Store, name: str) -> RunDiagnosis:
@@ -103,9 +103,9 @@ def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     yield counted(
         "equal answers",
         (equal, groups),
-        f"in {_share(equal, groups)} groups all answers are the same, word for word",
-        "unless answers are a word or two, the endpoint may not sample, whatever temperature it is"
-        " asked for: see its own settings (with transformers serve, do_sample in the model's"
+        f"all answers are identical in {_share(equal, groups)} groups",
+        "unless answers are only a word or two, the endpoint may ignore the requested temperature:"
+        " check its own settings (with transformers serve, do_sample in the model's"
         " generation_config.json)",
         f"grpo-practice rollouts list {quote(run.name)}",
         groups >= FEW and equal > MOST * groups,
@@ -124,8 +124,8 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         "all right",
         (of.right, of.all),
         f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
-        f"{learn} on harder questions, or with a smaller model: what is always right has nothing"
-        " to compare",
+        f"{learn} on harder questions, or with a smaller model: groups that are all right leave"
+        " nothing to compare",
         f"grpo-practice rollouts list {name}",
         many and of.right >= of.wrong,
     )
@@ -133,7 +133,7 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         "all wrong",
         (of.wrong, of.all),
         f"{_share(of.wrong, of.all)} groups taught nothing: all of their attempts are wrong",
-        f"see whether the answers are read as they are meant; then raise {attempts}, or {learn} on"
+        f"check that answers are read as intended; then raise {attempts}, or {learn} on"
         " easier questions",
         f"grpo-practice rollouts list {name} --failed",
         many and of.wrong > of.right,
@@ -145,8 +145,8 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         "shrunk",
         (smaller, of.all),
         f"{_share(smaller, of.all)} groups have fewer scored attempts than planned"
-        + (f" (requests that were given up: {kinds})" if kinds else ""),
-        "a failed call is no wrong answer, and compares nothing: see why they failed",
+        + (f" (abandoned requests: {kinds})" if kinds else ""),
+        "failed calls are not wrong answers and leave nothing to compare: see why they failed",
         f"grpo-practice rollouts list {name} --failed",
         of.all > 0 and smaller > TENTH * of.all,
     )
@@ -155,17 +155,19 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
     """Yield findings on unreadable answers and on the growth of answers."""
     totals, name = store.read(arms.arm_totals, branch), quote(run.name)
-    longer = "look at what the experiences ask for: longer answers cost more, and are cut oftener"
+    longer = (
+        "check what the experiences ask for: longer answers cost more and are cut off more often"
+    )
     show = f"grpo-practice experiences list --run {name}"
     if run.kind == "train":
-        longer = "look at some: longer answers take longer, and are cut oftener"
+        longer = "look at some: longer answers take more time and are cut off more often"
         show = f"grpo-practice rollouts list {name}"
     if extracts(branch, totals):
         yield counted(
             "no answer read",
             (totals.unread, totals.scored),
             f"{_share(totals.unread, totals.scored)} answers could not be read",
-            "say in the agent's instructions in which form the answer is to stand",
+            "specify the form of the answer in the agent's instructions",
             f"grpo-practice rollouts list {name} --failed",
             totals.scored >= FEW and totals.unread > SOME * totals.scored,
         )
@@ -197,8 +199,8 @@ def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         "entropy",
         (round(now, 4), round(was, 4)),
         f"the entropy of a token is {now:.2g} in step {last}, {was:.2g} in step {first}",
-        "attempts become alike, and then teach nothing: a higher train.temperature or a larger"
-        " second number of train.clip keeps them apart",
+        "attempts become alike and teach nothing: a higher train.temperature or a larger"
+        " second number of train.clip keeps them diverse",
         f"grpo-practice runs show {quote(run.name)}",
         now < LITTLE * was,
     )
@@ -210,7 +212,7 @@ def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Findin
         yield counted(
             "scored otherwise",
             (of.differ, of.rollouts),
-            f"{_share(of.differ, of.rollouts)} rollouts have another reward by {of.verify}",
+            f"{_share(of.differ, of.rollouts)} rollouts get a different reward from {of.verify}",
             "look at some of them: one of the two verify functions is wrong there",
             f"grpo-practice rollouts list {quote(of.run)} --against {quote(run.name)} --flipped",
             of.rollouts >= FEW and of.differ > SOME * of.rollouts,
@@ -226,8 +228,8 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
             yield counted(
                 "overlap",
                 (len(a & b), len(b)),
-                f"{_share(len(a & b), len(b))} questions of the {other} are in the {one}, too",
-                "a score on these says less: make datasets apart, and evaluate on the new ones",
+                f"{_share(len(a & b), len(b))} {other} questions are also {one} questions",
+                "a score on these means less: split the dataset, and evaluate on the unused part",
                 "grpo-practice data split --help",
                 bool(a & b),
             )
@@ -238,8 +240,8 @@ def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         yield counted(
             "duplicates",
             (twice, len(texts)),
-            f"{_share(twice, len(texts))} practice questions stand there twice",
-            "a question that is asked twice teaches once, and counts twice",
+            f"{_share(twice, len(texts))} practice questions are duplicates",
+            "a question that is asked twice teaches once but counts twice",
             "grpo-practice data upload --help",
             twice > SOME * len(texts),
         )
@@ -280,9 +282,7 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
             kind,
             (n, sums.proposals),
             f"{_share(n, sums.proposals)} proposals were {kind}" + (f": {named}" if named else ""),
-            "look at the texts, and at what is wrong with each"
-            if command
-            else "see docs/learning.md",
+            "review the texts and the reason for each" if command else "see docs/learning.md",
             command,
             sums.proposals >= FEW and n > TENTH * sums.proposals,
         )
@@ -299,7 +299,7 @@ def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Fin
         (of.sizes[-1], LARGE),
         f"the library has {count(of.sizes[-1], 'experience')}"
         f" (after each step: {', '.join(map(str, of.sizes))})",
-        "each is paid for in every request: leave out what does not help",
+        "every request pays for all of them: remove those that do not help",
         f"grpo-practice experiences list --run {name}",
         of.sizes[-1] > LARGE,
     )
@@ -307,8 +307,8 @@ def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Fin
     yield counted(
         "churn",
         (gone, of.texts),
-        f"{_share(gone, of.texts)} texts that were learnt are not in the last library",
-        "what one step learns the next one rewrites: larger steps (practice.batch_size) see more"
+        f"{_share(gone, of.texts)} learnt texts are no longer in the last library",
+        "later steps rewrite what earlier ones learnt: larger steps (practice.batch_size) see more"
         " before they decide",
         f"grpo-practice experiences list --run {name}",
         of.texts >= FEW and gone > HALF * of.texts,

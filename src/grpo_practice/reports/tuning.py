@@ -10,8 +10,8 @@ from grpo_practice.reports.base import Report, number
 from grpo_practice.stats import Score
 
 FLATTERS = (
-    "the best of several scores flatters: it is chosen for its luck, too; the score on other"
-    " questions is the one to quote"
+    "the best of several scores is biased upwards, because luck helped to select it; quote the"
+    " score on other questions instead"
 )
 
 
@@ -79,7 +79,7 @@ class TuneReport(Report):
         """Return the best trial, with its score on the selection and test questions."""
         best = self.best
         if best is None:
-            return [(f"{self.exp_id}: no trial was trained to its end",)]
+            return [(f"{self.exp_id}: no trial was completed",)]
         kind = "members" if best.phases else "trials"
         rows = [
             (f"{self.exp_id}: {best.run} is the best of {len(self.trials)} {kind}",),

@@ -76,7 +76,7 @@ class Query:
                 return value
         raise ConfigError(
             f"this address has an unknown {name}={brief(given, 40)}",
-            hint=f"known are {', '.join(known)}",
+            hint=f"the known values are {', '.join(known)}",
         )
 
     def link(self, path: str, **changes: object) -> str:

@@ -20,9 +20,7 @@ def markdown(parts: Sequence[Part], made: str) -> str:
     """Return the report of runs; stored text is escaped, so it cannot act as markup."""
     lines = list[str]()
     if len(parts) > 1:
-        lines += _table(
-            ["run", "what was found"], ([part.story.name, part.answer] for part in parts)
-        )
+        lines += _table(["run", "result"], ([part.story.name, part.answer] for part in parts))
     for part in parts:
         lines += [f"# {_plain(part.story.name)}", "", *_run(part)]
     return "\n".join([*lines, f"Made by grpo-practice, {made}.", ""])
@@ -32,7 +30,7 @@ def _run(part: Part) -> list[str]:
     story = part.story
     lines = [f"**{_plain(part.answer)}**", ""]
     if story.report.run.simulated:
-        lines += ["Simulated: no model was asked; this says nothing about a real agent.", ""]
+        lines += ["Simulated: no model was used; this says nothing about a real agent.", ""]
     if story.measure:
         lines += [f"To measure it: {_code(story.measure)}", ""]
     lines += [_finding(found) for found in story.report.findings]
@@ -54,7 +52,7 @@ def _run(part: Part) -> list[str]:
     if part.experiences:
         lines += ["## Experiences", "", part.experiences_sentence, ""]
         lines += _table(
-            ["id", "life", "what it says", *(["effect"] if story.effects else [])],
+            ["id", "life", "text", *(["effect"] if story.effects else [])],
             (
                 [
                     row.life.id,

@@ -146,7 +146,7 @@ class Part:
             ("scored by", report.verify or ""),
             *self._trained,
             ("spent", cost if self.has_costs else ""),
-            ("begun", when(run.created_at)),
+            ("started", when(run.created_at)),
         ]
         return [(name, value) for name, value in found if value]
 
@@ -197,7 +197,7 @@ class Part:
     def experiences_sentence(self) -> str:
         """Sentence on the number of current and of removed experiences."""
         stand, lives = len(self.story.library), len(self.story.lives)
-        gone = f"; {count(lives - stand, 'other')} did not last" if lives > stand else ""
+        gone = f"; {count(lives - stand, 'other')} were removed" if lives > stand else ""
         return f"{count(stand, 'experience')} in the last library{gone}."
 
     @property
@@ -221,11 +221,11 @@ class Part:
             if self.course is not None:
                 grew = "Rewards of training, in which the weights changed."
             return (
-                "A column for each time that a question was asked, not for each step; the questions"
-                f" that changed most stand first. {grew}"
+                "One column for each time a question was asked, not for each step; the questions"
+                f" that changed most come first. {grew}"
             )
         if self.story.comparison is not None:
-            return "Mean reward of each question, those that changed most first."
+            return "Mean reward of each question, largest change first."
         return "Mean reward of each question."
 
     @property
@@ -242,7 +242,7 @@ class Part:
     def transcripts_sentence(self) -> str:
         """Sentence on the number of transcripts on the page."""
         n = len(self.shown.rollouts)
-        return f"{count(n, 'transcript')} of those that tell most. Any other one:"
+        return f"{count(n, 'transcript')}, the most informative ones. To see any other:"
 
     @property
     def costs(self) -> list[tuple[StageCost, float]]:
@@ -288,7 +288,7 @@ class Part:
             ("branches", branches),
             ("library", f"L{library.id}" if library.id else ""),
             ("last command", report.command),
-            ("begun", when(report.run.created_at)),
+            ("started", when(report.run.created_at)),
             ("compare it yourself", self._recompute),
         ]
         return [(name, value) for name, value in found if value]

@@ -43,7 +43,7 @@ HEADERS: Mapping[str, str] = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Headers of every response."""
-_OPEN_AGAIN = "open the address that `grpo-practice view` printed, or start it again"
+_OPEN_AGAIN = "open the address that `grpo-practice view` printed, or restart it"
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -90,7 +90,7 @@ class Door:
         check_caller(request.headers)
         if request.method not in ("GET", "HEAD"):
             raise RequestError(
-                f"{request.method} is not taken here: pages are only read", status=405
+                f"{request.method} is not allowed here: pages are read-only", status=405
             )
         first, _, rest = request.path.removeprefix("/").partition("/")
         # As bytes: compare_digest() raises for text that is not ASCII.
@@ -199,7 +199,7 @@ def _failure(error: Exception) -> web.Response:
             status = error.status
             message = "there is no such page" if status == 404 else error.reason
         case _:
-            message = f"{type(error).__name__} while the page was made: this is a defect"
+            message = f"{type(error).__name__} while creating the page: this is a bug"
     values = {"message": message, "hint": hint, "status": status}
     text = render("view/failure.html", **SHARED, query=Query({}), **values)
     return web.Response(text=text, content_type="text/html", status=status)
@@ -254,4 +254,4 @@ async def serve_pages(
 async def _open(url: str, notice: Callable[[str], None]) -> None:
     opened = await asyncio.to_thread(webbrowser.open, url)
     if not opened:
-        notice("no browser could be started: open the address above yourself")
+        notice("no browser could be started: open the address above")

@@ -146,7 +146,7 @@ def _chart(
 
     line = [*pairwise(dots(values))]
     known = [value for value in values if value is not None]
-    said = f"{title}: {known[0]:.3g} at first, {known[-1]:.3g} at last." if known else ""
+    said = f"{title}: {known[0]:.3g} first, {known[-1]:.3g} last." if known else ""
     return Chart(
         id=id_,
         title=title,
@@ -209,7 +209,7 @@ class Course:
         """Explanation of a mark on the charts."""
         together = max((one.last - one.first + 1 for one in self.stretches), default=1)
         many = f" Each mark is the mean of {together} steps." if together > 1 else ""
-        return f"Rewards of each step's own rollouts: other questions each time, so no score.{many}"
+        return f"Rewards of each step's own rollouts, on different questions: not scores.{many}"
 
     @property
     def tokens(self) -> int:

@@ -128,7 +128,7 @@ def _unusable_pattern(pattern: str) -> str | None:
     try:
         re.compile(pattern)
     except re.error as e:
-        return f"{pattern!r} is not a pattern: {e}"
+        return f"{pattern!r} is not a valid pattern: {e}"
     return None
 
 
@@ -201,7 +201,7 @@ class Param:
 
 BUILT_INS: Mapping[str, BuiltIn] = {
     "choice": BuiltIn(
-        choice, "the option stated last is the gold's letter", unusable_gold=_unusable_choice
+        choice, "the last stated option is the gold's letter", unusable_gold=_unusable_choice
     ),
     "math": BuiltIn(
         math.at_once,
@@ -209,11 +209,11 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         runs="math",
         unusable_gold=lambda gold, meta: math.unusable(gold),
     ),
-    "exact": BuiltIn(exact, "the last box or line is the gold, but for case and spaces"),
-    "contains": BuiltIn(contains, "the gold stands in the response", extracts=False),
+    "exact": BuiltIn(exact, "the last box or line is the gold, ignoring case and spaces"),
+    "contains": BuiltIn(contains, "the response contains the gold", extracts=False),
     "regex": BuiltIn(
         regex,
-        "what a pattern captures is the gold",
+        "the text captured by a pattern is the gold",
         runs="worker",
         unusable_params=_unusable_pattern,
         own_form=True,

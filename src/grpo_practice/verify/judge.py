@@ -97,7 +97,7 @@ class BlockingJudge:
             JudgeError: The judge gave no answer, or the time for scoring is over.
         """
         if self._loop is _running_loop():
-            raise RuntimeError("a function that awaits has to be defined with `async def`")
+            raise RuntimeError("a function that awaits must be defined with `async def`")
         if self._closed:
             raise JudgeError("nobody waits for this verdict any more")
         future = asyncio.run_coroutine_threadsafe(self._judge.query_one(messages), self._loop)
@@ -173,7 +173,8 @@ def criteria_of(preset: str | None, own: str | None) -> str | None:
     """
     if preset is not None and preset not in PRESETS:
         raise ConfigError(
-            f"verify judge: there is no preset {preset!r}", hint=f"there is {', '.join(PRESETS)}"
+            f"verify judge: there is no preset {preset!r}",
+            hint=f"the presets are: {', '.join(PRESETS)}",
         )
     texts = [PRESETS[preset].read_text("utf-8").strip()] if preset is not None else []
     return "\n\n".join([*texts, own] if own else texts) or own

@@ -128,7 +128,8 @@ def resolve(
         if path not in REFERENCE_FILES or func != "verify_func":
             raise ConfigError(
                 f"verify {name}: there is no file {path}",
-                hint=f"{user_code.looked_in(base_dir)}, and there in {' and '.join(_FOLDERS)}",
+                hint=f"{user_code.looked_in(base_dir)}, including the subfolders"
+                f" {' and '.join(_FOLDERS)}",
             )
         meant = dict(REFERENCE_FILES[path])
         name, params = meant.pop("name"), {**meant, **params}
@@ -136,7 +137,7 @@ def resolve(
     if name in BUILT_INS:
         return _built_in(name, params, timeout_s, base_dir)
     close = get_close_matches(name.lower(), BUILT_INS, 1)
-    hint = f"there are {_listed(BUILT_INS)}, and your own as path.py:function"
+    hint = f"use {_listed(BUILT_INS)}, or a function of your own as path.py:function"
     raise ConfigError(
         f"verify {name!r}: there is no such verify function",
         hint=f"did you mean {close[0]}?" if close else hint,
@@ -156,7 +157,7 @@ def _taken_over(path: Path, func: str) -> str | None:
     meant = dict(REFERENCE_FILES[path.name])
     with_params = "".join(f", {key}: {value}" for key, value in meant.items() if key != "name")
     return (
-        f"{path} is not run, since it imports {needs}, which is not installed: the built-in"
+        f"{path} is not run because it imports {needs}, which is not installed: the built-in"
         f" {{name: {meant['name']}{with_params}}} takes over"
     )
 
@@ -182,14 +183,16 @@ def resolve_callable(
             invalid.
     """
     if isinstance(function, type):  # a call would create an object, not a reward
-        raise ConfigError(f"verify {function.__name__}: a class is no function", hint=_OBJECT_HINT)
+        raise ConfigError(
+            f"verify {function.__name__}: a class is not a function", hint=_OBJECT_HINT
+        )
     module, qualname = (getattr(function, key, None) for key in ("__module__", "__qualname__"))
     name = f"{module}:{qualname or type(function).__name__}"
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError) as e:
         raise ConfigError(
-            f"verify {name}: its source, which scores are stored with, cannot be had: {e}",
+            f"verify {name}: its source, which is stored with scores, is unavailable: {e}",
             hint=_OBJECT_HINT,
         ) from e
     _check_plain(name, params)
@@ -306,7 +309,7 @@ def _custom(
     asks = is_async or function_text.wants_llm(source.text, func)
     called_with = {**given, "llm": None} if asks else given
     if function and (problem := user_code.accepts(function, called_with)):
-        way = "an async function is given `llm`: add that parameter, or define it with `def`"
+        way = "an async function receives `llm`: add that parameter, or define it with `def`"
         raise ConfigError(
             f"verify {name}: it cannot be called as {func}(sample): {problem}",
             hint=way if is_async and "'llm'" in problem else None,
@@ -325,7 +328,7 @@ def _custom(
 
 
 def _has(names: Sequence[str]) -> str:
-    return f"it has {_listed(names)}"
+    return f"the file defines {_listed(names)}"
 
 
 def _check_plain(name: str, params: Mapping[str, Any]) -> None:

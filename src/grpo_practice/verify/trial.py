@@ -70,7 +70,7 @@ class Trial:
     def check_scored(self) -> None:
         """Raise ConfigError if the function raised for every gold that was tried."""
         if not self._scored and _GOLD in self.errors:
-            hint = "it raised for every gold: mend it; an answer that it cannot read gets 0"
+            hint = "it raised for every gold: fix it; an answer that it cannot read must get 0"
             raise ConfigError(self.errors[_GOLD], hint=hint)
 
     async def accepts(self, sample: Sample, answer: str, kind: str) -> bool:
@@ -116,10 +116,10 @@ def unusable_golds(
     more = f"; and {len(reasons) - SHOWN} more" if len(reasons) > SHOWN else ""
     if n <= max_share * asked:
         text = f"{n} of {count(asked, 'question')} cannot be scored and are left out: {named}{more}"
-        return warning(about, text, "data upload --skip-bad leaves them out, too")
+        return warning(about, text, "data upload --skip-bad drops them when it stores the dataset")
     text = f"{n} answer{'s' if n != 1 else ''} of dataset {dataset!r} cannot be scored by verify"
     hint = (
-        f"that is more than max_failed_share ({max_share:g}) of {asked}: mend these rows and"
+        f"that is more than max_failed_share ({max_share:g}) of {asked}: fix these rows and"
         " upload again, or choose another verify function"
     )
     return problem(about, DataError(f"{text} {verify!r}: {named}{more}", hint=hint))
@@ -161,9 +161,10 @@ async def tried(function: VerifyFunction, samples: Sequence[Sample]) -> list[Fin
     if taken:
         (miss, gold), verb = taken[0], "counts" if len(taken) == 1 else "count"
         text = (
-            f"{len(taken)} of {_near_misses(len(misses))} {verb} as right, as {miss!r} for {gold!r}"
+            f"{len(taken)} of {_near_misses(len(misses))} {verb} as right,"
+            f" such as {miss!r} for {gold!r}"
         )
-        found.append(warning(about, text, "see whether it compares whole answers"))
+        found.append(warning(about, text, "check that it compares whole answers"))
     if fooled:
         text = f"counts as right: {', '.join(fooled)}"
         found.append(problem(about, ConfigError(text, hint="such answers must get 0")))
@@ -181,10 +182,8 @@ def _near_misses(n: int) -> str:
 
 def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Finding:
     """Return the finding on rejected golds: a warning if the function has a form of its own."""
-    what = (
-        "is not a right answer to itself" if refused == 1 else "are not right answers to themselves"
-    )
-    text = f"{refused} of {count(n, 'gold')} {what}, as {gold!r}"
+    what = "does not count as a right answer" if refused == 1 else "do not count as right answers"
+    text = f"{refused} of {count(n, 'gold')} {what}, such as {gold!r}"
     if function.own_form:
         return warning(about, text, OTHER_FORMS)
     return problem(about, DataError(text, hint=OTHER_FORMS))

@@ -144,6 +144,6 @@ async def test_a_stateful_server_has_a_session_for_each_rollout() -> None:
 
 async def test_a_server_without_sessions_cannot_be_stateful() -> None:
     async with served(Served(), stateless_http=True) as seen:
-        with pytest.raises(ConfigError, match="gives no sessions"):
+        with pytest.raises(ConfigError, match="creates no sessions"):
             async with opened(seen.kit(stateful=True)):
                 pass

@@ -112,6 +112,6 @@ async def test_a_server_that_is_gone_for_good_stops_the_run_and_scores_nothing(
     monkeypatch.setattr(server, "WAITS_S", (0.0,))
     project = project_of(tmp_path, "useless")
     async with served(calling("crash", "count")) as endpoint:
-        with pytest.raises(EndpointRefusedError, match="no use any more"):
+        with pytest.raises(EndpointRefusedError, match="no longer usable"):
             await project.evaluate(*overrides(endpoint), "evaluation.concurrency=1")
     assert project.query("SELECT count(*) FROM v_rollouts WHERE reward = 0") == [(0,)]

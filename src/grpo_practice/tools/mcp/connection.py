@@ -88,7 +88,7 @@ class Connection:
         return self._ready.result()
 
     async def _live(self) -> None:
-        error: Exception = TimeoutError(f"it did not get ready in {START_S:g} s")
+        error: Exception = TimeoutError(f"it was not ready within {START_S:g} s")
         try:
             with self._scope:
                 async with self._reach(self.notes) as client:
@@ -111,13 +111,13 @@ class Connection:
         if isinstance(error, ConfigError):
             return error
         closed = isinstance(error, MCPError) and error.code == CONNECTION_CLOSED
-        said = "it ended at once" if closed else str(error) or type(error).__name__
+        said = "it ended immediately" if closed else str(error) or type(error).__name__
         if self.notes.oversize:
             said = ""
         about = "; ".join(part for part in (said, self.notes.explanation) if part)
         return UnreachableError(
             f"the MCP server cannot be used: {about}",
-            hint="does it run by itself, and does it speak this transport?",
+            hint="check that it runs on its own and supports this transport",
         )
 
     async def close(self) -> None:

@@ -27,7 +27,7 @@ async def every_tool(client: Client) -> list[ServerTool]:
             return found
         if len(found) > MOST_TOOLS:
             break
-    raise ValueError(f"it lists no end of tools: {len(found)} and more")
+    raise ValueError(f"its list of tools does not end: {len(found)} and more")
 
 
 def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
@@ -49,7 +49,7 @@ def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, Server
             both = f"{found[name].name!r} and {tool.name!r}"
             raise ConfigError(f"{key}: {both} would both be called {name!r}", hint=hint)
         if chosen and size > SCHEMA_BYTES:
-            text = f"{key}: to describe the tool {name!r} takes {size:,} bytes in every request"
+            text = f"{key}: the description of tool {name!r} takes {size:,} bytes in every request"
             raise ConfigError(text, hint=hint)
         if size <= SCHEMA_BYTES:
             found.setdefault(name, tool)

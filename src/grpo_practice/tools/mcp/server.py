@@ -68,9 +68,9 @@ class Server:
         name, notes = self._now.name, self._now.notes
         about = f"{why}; {notes.explanation}" if notes.explanation else why
         return EndpointRefusedError(
-            f"toolkits.{name}: the MCP server is of no use any more: {about}",
-            hint="mend the server, or give it more mcp_client_session_timeout_seconds, and run the"
-            " command again: it goes on where it stopped",
+            f"toolkits.{name}: the MCP server is no longer usable: {about}",
+            hint="fix the server or raise mcp_client_session_timeout_seconds, then run the"
+            " command again: it resumes where it stopped",
         )
 
     @asynccontextmanager

@@ -223,8 +223,8 @@ def _by_address(toolkit: McpToolkit) -> Reach:
                 if toolkit.stateful and not notes.session:
                     raise ConfigError(
                         f"toolkits.{toolkit.name} is stateful, and the server at"
-                        f" {redactor.text(url)} gives no sessions",
-                        hint="leave stateful out where each call stands for itself",
+                        f" {redactor.text(url)} creates no sessions",
+                        hint="remove stateful if calls do not depend on each other",
                     )
                 yield client
 

@@ -58,7 +58,7 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
         raise refused(
             "bwrap",
             f"{place} is both the folder of your project and one that code must read",
-            "have the virtual environment, or the project, in a folder of its own",
+            "move the virtual environment or the project to a folder of its own",
         )
 
     async def run(code: str, limit_s: float) -> str:

@@ -65,8 +65,8 @@ def installed(python: str | None, folder: Path) -> Interpreter:
     if not any(map(_holds_library, prefixes)):
         raise refused(
             "bwrap",
-            f"{python or path} is no program of a Python: there is no standard library beside it",
-            "set config.python to `bin/python` of a Python or of a virtual environment",
+            f"{python or path} is not a Python interpreter: no standard library lies next to it",
+            "set config.python to `bin/python` of an installation or of a virtual environment",
         )
     _refuse_home("bwrap", path, prefixes)
     return Interpreter(path, prefixes)
@@ -103,7 +103,9 @@ async def find(python: str | None, folder: Path) -> Interpreter:
         path, *prefixes = json.loads((await process.communicate())[0])
     except (OSError, ValueError) as e:
         raise refused(
-            "subprocess", f"{python or path} is no Python: {e}", "correct config.python"
+            "subprocess",
+            f"{python or path} is not a Python interpreter: {e}",
+            "correct config.python",
         ) from e
     found = tuple(dict.fromkeys(Path(p) for p in prefixes))
     _refuse_home("subprocess", path, found)
@@ -123,4 +125,4 @@ def _located(backend: str, python: str | None, folder: Path) -> str:
 def _refuse_home(backend: str, path: str, prefixes: Sequence[Path]) -> None:
     for prefix in prefixes:
         if Path.home().is_relative_to(prefix):
-            raise refused(backend, f"the folder of {path}, {prefix}, holds your home")
+            raise refused(backend, f"the folder of {path}, {prefix}, contains your home folder")

@@ -53,7 +53,7 @@ async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
         except ToolError as e:
             raise refused("monty", str(e)) from e
         if said != "42":
-            raise refused("monty", f"a first piece of code wrote: {said[-500:]}")
+            raise refused("monty", f"a trial run printed: {said[-500:]}")
         yield Backend(run, f"monty {__version__}", ABOUT)
     finally:
         await pool.__aexit__(None, None, None)

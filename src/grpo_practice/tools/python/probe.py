@@ -49,11 +49,11 @@ async def try_backend(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
     try:
         answer, version, found, reached = json.loads(said)
     except (ValueError, TypeError) as e:
-        raise refused(name, f"a first piece of code wrote: {said[-500:] or 'nothing'}") from e
+        raise refused(name, f"a trial run printed: {said[-500:] or 'nothing'}") from e
     if answer != 42:
-        raise refused(name, f"6 * 7 is {answer} there")
+        raise refused(name, f"a trial run computed 6 * 7 as {answer}")
     if closed and reached:
-        raise refused(name, f"code in it reaches the network ({reached})")
+        raise refused(name, f"its code can reach the network ({reached})")
     minor = ".".join(str(version).split(".")[:2])
     packages = f"with {', '.join(found)}" if found else "without further packages"
     return str(version), f"Python {minor} {packages}"

@@ -107,7 +107,7 @@ def _jina(key: str) -> dict[str, str]:
 
 
 def _hint(name: str) -> str:
-    return f"check {name} and the credits of its account; then the same command goes on from here"
+    return f"check {name} and the credits of its account, then run the same command again to resume"
 
 
 def _host(url: str) -> str:
