@@ -1,1 +1,1 @@
-"""The enhanced agent as files: its exact system prompt, and where it comes from."""
+"""Export of the practised agent to files, with its exact system prompt and its origin."""

@@ -1,4 +1,4 @@
-"""Experiences as a section of an `AGENTS.md`, between two marks."""
+"""Export of experiences as a marked section of an `AGENTS.md` file."""
 
 import re
 
@@ -15,22 +15,25 @@ _WHOLE = re.compile(rf"[ \t]*{_MARK} (begin\b.*|end) -->[ \t]*")
 
 
 def to_section(agent: ExportedAgent) -> str:
-    """Return the experiences and their origin, marks and all; the file has its own instructions."""
+    """Return the section with marks, experiences and origin, without the agent's instructions.
+
+    An `AGENTS.md` file has instructions of its own.
+    """
     learnt = fenced_experiences(agent.library) if len(agent.library) else "None yet."
     origin = "\n".join(f"- {no_markup(fact)}" for fact in agent.facts)
     return f"{BEGIN}\n{HEADING}\n\n{learnt}\n\n{origin}\n{END}\n"
 
 
 def with_section(text: str, section: str) -> str:
-    """Return the text with this section: in place of the one that it has, else at its end.
+    """Return the text with this section in place of the existing section, or else at its end.
 
-    All else in it stays as it is; the section takes the line breaks of the text.
+    All other text is unchanged; the section uses the line breaks of the text.
 
     Raises:
-        ConfigError: The marks in it are not one that begins and one that ends.
+        ConfigError: The text has marks other than one begin mark and one end mark after it.
     """
     marks = list(_ANY.finditer(text))
-    # Those of the section that is there: else one written after a lone \r were another each time.
+    # Use the existing section's line breaks: after a lone \r, each export would differ.
     breaks = text[marks[0].end() :][:2] if marks else text
     end = "\r\n" if "\r\n" in breaks else "\n"
     section = section.replace("\n", end)

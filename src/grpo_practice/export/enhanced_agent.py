@@ -1,4 +1,4 @@
-"""The agent that is shipped, as a value."""
+"""The exported agent as a value."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -26,21 +26,22 @@ class Provenance:
     run: str
     branch: int
     step: int | None
-    """Last step that its library has seen; None for the library the run started with."""
+    """Last step that contributed to the library; None for the library from before the first
+    step."""
     simulated: bool
     before: Measured | None = None
-    """Score of the agent without its library, where it was evaluated."""
+    """Score of the agent without its library, if it was evaluated."""
     after: Measured | None = None
-    """Score of the agent with its library, where it was evaluated."""
+    """Score of the agent with its library, if it was evaluated."""
     difference: str | None = None
-    """Sentence on the difference of the two; None where one is missing."""
+    """Sentence about the difference between the scores; None if a score is missing."""
     left_out: tuple[str, ...] = ()
-    """Settings that are not exported because they hold secrets."""
+    """Settings that are not exported because they contain secrets."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedAgent:
-    """An agent with what it has learnt."""
+    """An agent with its experiences."""
 
     name: str
     instructions: str
@@ -48,25 +49,25 @@ class ExportedAgent:
     library: Library
     model: str
     model_settings: Mapping[str, Any]
-    """Settings that are set; no secrets."""
+    """Model settings that are set, without secrets."""
     toolkits: Mapping[str, Any]
     max_turns: int
     provenance: Provenance
     endpoint: Mapping[str, Any] = field(default_factory=dict)
-    """`base_url` of its model and the variable of its `api_key`, as configured; no secrets."""
+    """`base_url` of the model and the variable of its `api_key`, as configured; without secrets."""
     more: Mapping[str, Any] = field(default_factory=dict)
-    """Other keys of its config: `stop_at_tool_names`, or the program that plays."""
+    """Other keys of the agent's config: `stop_at_tool_names`, or the agent program."""
     place: str = ""
-    """Name of the file or folder that it is exported to; "" for none."""
+    """Name of the file or folder to export to; "" if there is no such file."""
 
     @property
     def system_prompt(self) -> str:
-        """System prompt, byte for byte as in practice and eval."""
+        """System prompt, byte for byte as in practice and evaluation."""
         return system_prompt(self.instructions, self.library)
 
     @property
     def facts(self) -> list[str]:
-        """Origin and scores, for people, a sentence each."""
+        """Origin and scores as sentences for the reader."""
         origin, n = self.provenance, len(self.library)
         made = "before its first step" if origin.step is None else f"after step {origin.step}"
         facts = [

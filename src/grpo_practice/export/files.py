@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all."""
+"""Atomic writing of export files."""
 
 import errno
 import os
@@ -14,12 +14,12 @@ from grpo_practice.redact import redactor
 
 
 def write_files(path: Path, files: Files, *, force: bool = False) -> None:
-    """Write each file at its place below `path`; the one with the place "" at `path` itself.
+    """Write each file to its path below `path`; the file with the path "" to `path` itself.
 
     Raises:
-        ConfigError: `path` is there already and `force` is not set, or it cannot be written.
+        ConfigError: `path` exists and `force` is not set, or a file cannot be written.
     """
-    if not force:  # before the first of many is written
+    if not force:  # before writing the first of many files
         check_free(path)
     for place, text in files.items():
         target = path / place
@@ -32,15 +32,17 @@ def write_files(path: Path, files: Files, *, force: bool = False) -> None:
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
-    """Make the file hold this text, without secrets, or leave it as it was; see `write_lines`."""
+    """Write the text to the file, without secrets, or leave the file as it was.
+
+    See `write_lines`.
+    """
     write_lines(path, [text], force=force)
 
 
 def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> None:
-    """Make the file hold these lines, without secrets, or leave it as it was.
+    """Write the lines to the file, without secrets, or leave the file unchanged.
 
-    Links stay, and what they lead to is written. A device or a pipe is written to, and stays what
-    it is.
+    A symbolic link is kept and its target is written. A device or a pipe is written to directly.
 
     Raises:
         ConfigError: The file exists and `force` is not set, or it cannot be written.
@@ -51,12 +53,12 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
 
 
 def write_section(path: Path, section: str) -> None:
-    """Put the section, without secrets, into the file; all else in it stays as it is.
+    """Put the section, without secrets, into the file; all other text is unchanged.
 
     Raises:
         ConfigError: The file cannot be read as text or written, or its marks are damaged.
     """
-    # Needed only here: it brings the templates, and this file is imported for `--help`.
+    # Imported here because it loads the templates, which `--help` must not wait for.
     from grpo_practice.export.agents_md import with_section
 
     section = redactor.text(section)
@@ -78,6 +80,7 @@ def write_section(path: Path, section: str) -> None:
 
 def _write(path: Path, parts: Iterable[bytes], mode: int) -> None:
     try:
+        # None for a device or a pipe, which must not be replaced by a regular file.
         target = plain_file(path)
         if target is None:
             _write_to(path, parts)
@@ -91,10 +94,10 @@ def _write(path: Path, parts: Iterable[bytes], mode: int) -> None:
 
 
 def check_free(path: Path) -> None:
-    """Raise when something is there that could be lost; nothing is lost that a pipe was told."""
+    """Raise ConfigError if the path has contents that could be lost, unlike a pipe or a device."""
     if path.is_fifo() or path.is_char_device():
         return
-    # A link that leads nowhere counts: somebody made it.
+    # lexists: a dangling link was made on purpose, too.
     if os.path.lexists(path):
         raise ConfigError(f"{path} is there already", hint="name another, or add --force")
 

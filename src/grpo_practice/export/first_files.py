@@ -1,4 +1,4 @@
-"""The files of a first experiment: a config, `.env.example` and a dataset to start from."""
+"""Files of a first experiment: a config, `.env.example` and a sample dataset."""
 
 import os
 import shlex
@@ -19,7 +19,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FirstFiles(Report):
-    """Files that were written into a folder."""
+    """Files that were written to a folder."""
 
     schema: ClassVar = "grpo-practice.init/1"
 
@@ -28,19 +28,19 @@ class FirstFiles(Report):
 
     @property
     def shell_commands(self) -> list[str]:
-        """Commands of the shell that lead to a `.env` to fill in."""
+        """Shell commands that create a `.env` file to fill in."""
         there = [] if self.folder == Path() else [f"cd {shlex.quote(str(self.folder))}"]
         return [*there, "cp .env.example .env && chmod 600 .env"]
 
     @property
     @override
     def next_command(self) -> list[str]:
-        """All commands to type, in order."""
+        """All commands to run, in order."""
         return [*self.shell_commands, *self.next_commands]
 
     @property
     def next_commands(self) -> list[str]:
-        """Commands to type once `.env` is filled in."""
+        """Commands to run once `.env` is filled in."""
         return [
             "grpo-practice data upload mine.jsonl --name mine --verify exact",
             "grpo-practice data split mine --into train=0.5,test=0.5",
@@ -50,11 +50,12 @@ class FirstFiles(Report):
 
 
 def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
-    """Write the files, which work as they are, into the folder.
+    """Write the files, which are usable as they are, to the folder.
 
     Raises:
-        ConfigError: `exp_id` cannot be a name, one is there already and `force` is not set, or the
-            folder cannot be written.
+        ConfigError: `exp_id` is not a valid name, a file exists and `force` is not set, or the
+        folder
+            cannot be written.
     """
     files = {folder / name: text for name, text in init_files(exp_id).items()}
     there = [path.name for path in files if path.exists() or path.is_symlink()]
@@ -68,7 +69,7 @@ def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
-    if made:  # what is in a folder of others is not yours because a config is added to it
+    if made:  # adding a config does not make a folder of others trustworthy
         with suppress(ConfigError):
             user_trust(os.environ).remember_folder(folder)
     for path, text in files.items():

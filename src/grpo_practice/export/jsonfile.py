@@ -1,4 +1,4 @@
-"""The agent as a JSON document, for programs."""
+"""Export of the agent as a JSON document for programs."""
 
 import json
 from typing import Any
@@ -9,7 +9,10 @@ from grpo_practice.prompts.system import library_sha
 
 
 def to_json(agent: ExportedAgent) -> str:
-    """Return `grpo-practice.agent/1`: a version only gains keys, unknown numbers are null."""
+    """Return a document of schema `grpo-practice.agent/1`.
+
+    Keys may be added within a schema version, but not removed or changed. Unknown numbers are null.
+    """
     origin = agent.provenance
     document = {
         "schema": "grpo-practice.agent/1",

@@ -1,4 +1,4 @@
-"""The agent as a page for people."""
+"""Export of the agent as a Markdown page for readers."""
 
 from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import fenced, no_markup
@@ -10,7 +10,7 @@ CHANGED = (
 
 
 def to_markdown(agent: ExportedAgent) -> str:
-    """Return provenance, the system prompt to copy, and the experiences one by one."""
+    """Return a page with the origin, the system prompt to copy, and a list of experiences."""
     prompt = agent.system_prompt
     lines = [f"# {no_markup(agent.name)}", ""]
     lines += [f"- {no_markup(fact)}" for fact in (*agent.facts, *_model(agent))]
@@ -23,6 +23,6 @@ def to_markdown(agent: ExportedAgent) -> str:
 
 
 def _model(agent: ExportedAgent) -> list[str]:
-    """Return the model, and its address if it is known, a sentence each."""
+    """Return sentences that name the model and, if known, its address."""
     url = agent.endpoint.get("base_url")
     return [f"model: {agent.model}", *([f"asked at: {url}"] if url else [])]

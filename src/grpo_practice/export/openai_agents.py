@@ -1,4 +1,4 @@
-"""The agent as a Python file for the OpenAI Agents SDK, which runs as it is."""
+"""Export of the agent as a runnable Python file for the OpenAI Agents SDK."""
 
 import re
 from collections.abc import Mapping
@@ -8,14 +8,14 @@ from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line
 
 KEY = "AGENT_API_KEY"
-"""Variable of the key for an address that stands in the file.
+"""Environment variable with the API key for an address that is written in the file.
 
-Never the one that the config names: in a database of others, that is any variable of yours, sent to
-any host of theirs, and here nobody asks whom you trust.
+The variable from the config is never used: in a database from others, it could be any variable of
+the user, sent to any host, and the exported file has no trust check.
 """
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*(\w+)")
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")
-"""Settings that an endpoint refuses in a request without tools."""
+"""Settings that endpoints reject in a request without tools."""
 
 _FILE = """\
 {facts}#
@@ -49,7 +49,10 @@ if __name__ == "__main__":
 
 
 def to_python(agent: ExportedAgent) -> str:
-    """Return the file; the key comes from the environment, and the address where none is known."""
+    """Return the Python file.
+
+    The API key comes from the environment. If the config has no address, the address does too.
+    """
     facts = [*agent.facts]
     if agent.toolkits:
         names = ", ".join(agent.toolkits)
@@ -77,14 +80,14 @@ def to_python(agent: ExportedAgent) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    """Return the lines of a text with their ends; one that is empty for an empty text."""
+    """Return the lines of a text with their line ends; one empty line for an empty text."""
     return [line for line in re.split(r"(?<=\n)", text) if line] or [""]
 
 
 def _client(endpoint: Mapping[str, Any]) -> str:
-    """Return the call that makes the client; no key stands in it."""
+    """Return the Python call that creates the client, without the API key itself."""
     url = endpoint.get("base_url")
     if not url:
-        return "AsyncOpenAI()"  # OPENAI_BASE_URL and OPENAI_API_KEY
-    # A server without keys takes any.
+        return "AsyncOpenAI()"  # reads OPENAI_BASE_URL and OPENAI_API_KEY
+    # A default, because the client requires a key even if the server ignores it.
     return f'AsyncOpenAI(base_url={url!r}, api_key=os.environ.get("{KEY}", "none"))'

@@ -1,6 +1,6 @@
-"""The formats that an agent is exported in: one entry of `FORMATS` each, named nowhere else.
+"""The export formats, each defined by its entry in `FORMATS`.
 
-The writers are imported when they are used: the command line reads this table for its help.
+Writers are imported on use, because the command line reads this table for its help.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,21 +13,21 @@ if TYPE_CHECKING:
     from grpo_practice.export.enhanced_agent import ExportedAgent
 
 Files = Mapping[str, str]
-"""Relative path → text; the one file of a format that is no folder has the path `""`."""
+"""Relative path → text; the file of a single-file format has the path `""`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One form of the exported agent."""
+    """An export format of the agent."""
 
     files: Callable[["ExportedAgent"], Files]
-    """Function that writes it; the same agent gives the same text."""
+    """Function that renders the agent; equal agents give equal texts."""
     suffix: str = ""
-    """Ending of paths that mean this format; "" for a folder."""
+    """Suffix of paths that select this format; "" for a folder."""
     section: bool = False
-    """Whether it is a section of a file, whose other text stays."""
+    """Whether the output is a section of a file with other text."""
     loadable: bool = False
-    """Whether `eval --agent` reads it."""
+    """Whether `eval --agent` can read the output."""
 
 
 def _yaml(agent: "ExportedAgent") -> Files:
@@ -69,7 +69,7 @@ def _openai_agents(agent: "ExportedAgent") -> Files:
 FORMATS: dict[str, Format] = {
     "yaml": Format(_yaml, ".yaml", loadable=True),
     "skill": Format(_skill),
-    # Before `md`, which ends so, too.
+    # Before `md`, whose suffix also matches.
     "agents-md": Format(_agents_md, "/agents.md", section=True),
     "openai-agents": Format(_openai_agents, ".py"),
     "md": Format(_markdown, ".md"),
@@ -79,14 +79,14 @@ DEFAULT = "yaml"
 
 
 def format_by_name(path: str) -> str:
-    """Return the format that the end of a path means; the default where it means none."""
+    """Return the format selected by the suffix of a path, or else the default."""
     path = f"/{path.lower()}"
     known = (name for name, f in FORMATS.items() if f.suffix and path.endswith(f.suffix))
     return next(known, DEFAULT)
 
 
 def render_files(agent: "ExportedAgent", format: str) -> Files:
-    """Return the agent in that format; raise ConfigError where there is no such format."""
+    """Render the agent in a format; raise ConfigError for an unknown format."""
     if format not in FORMATS:
         raise ConfigError(
             f"there is no export format {format!r}", hint=f"there are {', '.join(FORMATS)}"
@@ -95,7 +95,7 @@ def render_files(agent: "ExportedAgent", format: str) -> Files:
 
 
 def one_text(files: Files, format: str) -> str:
-    """Return the text of a format's one file; raise ConfigError for a format that is a folder."""
+    """Return the text of a single-file format; raise ConfigError for a format that is a folder."""
     if set(files) != {""}:
         raise ConfigError(
             f"the export format {format} is a folder", hint="name the folder with --output"

@@ -1,4 +1,4 @@
-"""Report on an agent that was exported: its text, its origin, and its scores."""
+"""Report on an exported agent: its text, its origin, and its scores."""
 
 import shlex
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from grpo_practice.reports.before_after import BeforeAfter, When
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Exported(Report):
-    """An agent with what it learnt, in one of the formats."""
+    """An agent with its experiences, rendered in one of the formats."""
 
     schema: ClassVar = "grpo-practice.export/1"
     in_document: ClassVar = (
@@ -29,33 +29,33 @@ class Exported(Report):
     files: Files
     format: str
     path: Path | None
-    """File or folder that was written; None for the text alone."""
+    """File or folder that was written; None if only the text was made."""
     call: str | None = None
-    """Call that evaluates it, where only the program that began the run can."""
+    """Python call that evaluates the agent, if only the program that started the run can."""
     scores: BeforeAfter | None = None
-    """Scores of the agent before and after, with what measures those that are missing."""
+    """Scores of the agent before and after practice, and the commands for missing scores."""
     ref: str = ""
-    """Options of `export-agent` that name this library."""
+    """Options of `export-agent` that select this library."""
 
     @property
     def text(self) -> str:
-        """The text of its one file; see `one_text`."""
+        """Text of a single-file format; see `one_text`."""
         return one_text(self.files, self.format)
 
     @property
     def before(self) -> Measured | None:
-        """Score of the agent without its library, where it was evaluated."""
+        """Score of the agent without its library, if it was evaluated."""
         return self.agent.provenance.before
 
     @property
     def after(self) -> Measured | None:
-        """Score of the agent with its library, where it was evaluated."""
+        """Score of the agent with its library, if it was evaluated."""
         return self.agent.provenance.after
 
     @property
     @override
     def next_command(self) -> str | None:
-        """Command that evaluates it, or shows its scores; None where nothing can read the file."""
+        """Command that evaluates the agent or shows its scores; None if no command can load it."""
         if self.path is None or self.call or not FORMATS[self.format].loadable:
             return None
         if self.scores is None:
@@ -65,7 +65,7 @@ class Exported(Report):
 
     @property
     def measure(self) -> dict[When, str]:
-        """Scores that are not in the file, each with the command that measures it."""
+        """Missing scores, each with the command that measures it."""
         if self.scores is None or self.call:
             return {}
         readable = self.path is not None and FORMATS[self.format].loadable
@@ -73,7 +73,7 @@ class Exported(Report):
 
     @property
     def renew_command(self) -> str | None:
-        """Command that writes the file again, with scores measured since; None without a file."""
+        """Command that writes the file again with newer scores; None without a file."""
         if self.path is None:
             return None
         form = "" if self.format == format_by_name(str(self.path)) else f" --format {self.format}"
@@ -82,6 +82,6 @@ class Exported(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return its origin and scores, a sentence each."""
+        """Return sentences about origin and scores."""
         written = f" in {self.path}" if self.path else ""
         return [(f"{self.agent.name}{written}",), *((fact,) for fact in self.agent.facts)]

@@ -1,4 +1,4 @@
-"""Rows as lines of CSV that a spreadsheet only shows, or of JSON that are exact."""
+"""Rows as CSV that is safe in spreadsheets, or as exact JSON lines."""
 
 import csv
 import io
@@ -17,17 +17,17 @@ from grpo_practice.text import visible
 
 RowFormat = Literal["csv", "jsonl"]
 _BEGINNING = re.compile(r"(^|[;|\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")
-"""The beginning of a cell, also in a spreadsheet whose separator is `;`, `|` or a tab, and the sign
-of a formula, if one follows. Spreadsheets drop white space and quotes before it; some read the wide
-signs as the narrow ones."""
+"""Start of a cell, followed by the sign of a formula if there is one. A spreadsheet may use `;`,
+`|` or a tab as separator. Spreadsheets drop white space and quotes before the sign, and some treat
+full-width signs as normal ones."""
 T = TypeVar("T")
 
 
 class Counted(Iterable[T]):
-    """Rows that are read once, and their number so far.
+    """One-pass iterable over rows that counts them.
 
     Attributes:
-        n: Number of rows that were taken.
+        n: Number of rows read so far.
     """
 
     def __init__(self, rows: Iterable[T]) -> None:
@@ -41,12 +41,12 @@ class Counted(Iterable[T]):
 
 
 def format_of_rows(path: Path) -> RowFormat:
-    """Return the format that a file's name means: `jsonl` unless it ends in `.csv`."""
+    """Return the format selected by a file name: `jsonl` unless it ends in `.csv`."""
     return "csv" if path.suffix.lower() == ".csv" else "jsonl"
 
 
 def row_lines(rows: Iterable[ExportRow], format: RowFormat) -> Iterator[str]:
-    """Yield the rows as lines of this format, with the names of the columns first in CSV."""
+    """Yield the rows as lines of this format; CSV starts with the column names."""
     if format == "jsonl":
         yield from (json_line(asdict(row)) for row in rows)
         return
@@ -57,18 +57,18 @@ def row_lines(rows: Iterable[ExportRow], format: RowFormat) -> Iterator[str]:
 
 
 def json_line(row: Mapping[str, Any]) -> str:
-    """Return the row as a line of JSON, in which no character acts on a terminal."""
+    """Return the row as a JSON line in which no character can control a terminal."""
     text = json.dumps(row, ensure_ascii=False, allow_nan=False)
     return respell(text, lambda char: json.dumps(char)[1:-1]) + "\n"
 
 
 def cell(value: object) -> str | int | float | None:
-    """Return the value as a cell: an apostrophe precedes each sign that could begin a formula."""
+    """Convert the value to a cell, with an apostrophe before any sign that starts a formula."""
     if value is None or (isinstance(value, int | float) and not isinstance(value, bool)):
         return value
     text = visible(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
     made = _BEGINNING.sub(lambda m: f"{m[1]}{m[2]}'{m[3]}" if m[3] else m[0], text)
-    # Some spreadsheets drop a tab at the beginning, and then read the rest anew.
+    # Some spreadsheets drop a leading tab and then parse the rest.
     return f"'{made}" if made.startswith("\t") else made
 
 

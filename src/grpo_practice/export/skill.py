@@ -1,7 +1,7 @@
-"""The agent as an Agent Skill: a folder with `SKILL.md`, after the specification of agentskills.io.
+"""Export of the agent as an Agent Skill: a folder with `SKILL.md`, as specified at agentskills.io.
 
-An agent that has the skill reads name and description at all times, `SKILL.md` when it uses the
-skill, and the reference when it follows the link.
+An agent with the skill always sees its name and description. The agent reads `SKILL.md` when it
+uses the skill, and the reference when it follows the link.
 """
 
 import re
@@ -22,10 +22,10 @@ _REFERENCE = "references/experiences.md"
 
 
 def to_skill(agent: ExportedAgent) -> dict[str, str]:
-    """Return `SKILL.md`, and the experiences with their origin as its reference.
+    """Return `SKILL.md`, and a reference file with the experiences and their origin.
 
     Raises:
-        ConfigError: Its folder has a name that no skill may have: the two are the same.
+        ConfigError: The folder's name, which is also the skill's name, is invalid for a skill.
     """
     name = _name(agent)
     return {
@@ -47,7 +47,7 @@ def _name(agent: ExportedAgent) -> str:
 
 
 def _front_matter(agent: ExportedAgent, name: str) -> str:
-    # Every agent that has the skill reads this, whatever it works at: no experience stands here.
+    # Agents with the skill read this during any task, so it must not contain experiences.
     learnt = count(len(agent.library), "lesson")
     task = brief(agent.instructions, _TASK_CHARS) or "those that it practised"
     description = (
@@ -62,11 +62,11 @@ def _front_matter(agent: ExportedAgent, name: str) -> str:
         "library-sha256": library_sha(agent.library).hex(),
         "simulated": "yes" if origin.simulated else "no",
     }
-    # Some readers refuse a description with tags.
+    # Some readers reject a description with tags.
     plain = description.translate({ord("<"): "(", ord(">"): ")"})
     assert len(plain) <= DESCRIPTION_CHARS
     given = {"name": name, "description": plain, "metadata": metadata}
-    # The published validator takes three hyphens for the end, also within a quoted text.
+    # The published validator treats `---` as the end, even in a quoted text.
     return to_document(given).replace("---", "\u2014")
 
 

@@ -1,4 +1,4 @@
-"""Settled attempts as rows for TRL's trainers, in its conversational shapes."""
+"""Conversion of settled attempts to rows for TRL's trainers, in TRL's conversational format."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -20,50 +20,50 @@ LeftOut = Literal[
     "a group under way",
     "no better and worse attempt at the same prompt",
 ]
-"""Reasons for leaving attempts out, as a person reads them."""
+"""Reasons for leaving attempts out, as shown to the user."""
 EQUAL = 1e-9
-"""Difference of rewards that is none: they are floats."""
+"""Rewards that differ by less than this are equal, because they are floats."""
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A settled attempt whose conversation can be trained on."""
+    """A settled attempt with a conversation that can be trained on."""
 
     run: str
     step: int
     slot: int
     attempt: int
-    """Number of the attempt, counted from 0."""
+    """Number of the attempt, starting at 0."""
     number: int | None
-    """Number of the question in the run's dataset, counted from 1."""
+    """Number of the question in the run's dataset, starting at 1."""
     reward: float
     finished: bool
-    """True when it ended by itself, and was not cut off."""
+    """Whether the attempt ended by itself instead of being cut off."""
     simulated: bool
     prompt: Sequence[Message]
-    """Messages before the model's first one."""
+    """Messages before the model's first message."""
     completion: Sequence[Message]
-    """Messages from the model's first one on; its last one ends them."""
+    """Messages from the model's first one to its last one."""
     tools: Sequence[Mapping[str, Any]] = ()
 
     @property
     def origin(self) -> dict[str, Any]:
-        """Place of its question, for every row."""
+        """Columns of every row that identify the question."""
         return {"run": self.run, "step": self.step, "number": self.number, "slot": self.slot}
 
     @property
     def offered(self) -> dict[str, str]:
-        """Column of its tools, where it had any."""
-        # As a text: a column of tools would get the parameters of all of them.
+        """Column with the attempt's tools, if it had any."""
+        # JSON text: in a nested column, every tool would get the parameters of all tools.
         return {"tools": json.dumps(list(self.tools))} if self.tools else {}
 
     def answers_the_same_as(self, other: "Attempt") -> bool:
-        """Return True when both were given the same prompt and the same tools."""
+        """Return whether both attempts had the same prompt and the same tools."""
         return (self.prompt, self.tools) == (other.prompt, other.tools)
 
 
 def plain_messages(messages: Sequence[Message]) -> list[Message] | None:
-    """Return messages as TRL's chat templates read them; None where one holds more than text."""
+    """Convert messages to the form of TRL's chat templates; None if one has more than text."""
     plain = [_plain(message) for message in messages]
     return None if None in plain else [message for message in plain if message is not None]
 
@@ -74,7 +74,7 @@ def _plain(message: Message) -> Message | None:
     if not all(isinstance(part, dict) and "text" in part for part in parts):
         return None
     role = message.get("role", "assistant")
-    # Chat templates know the older name alone.
+    # Chat templates know only the older name.
     role = "system" if role == "developer" else role
     kept: Message = {"role": role, "content": "".join(content_texts(content))}
     for key in ("reasoning_content", "tool_call_id", "name"):
@@ -86,11 +86,11 @@ def _plain(message: Message) -> Message | None:
 
 
 def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool call with its arguments as a mapping, where the model wrote one."""
+    """Convert a tool call, with its arguments as a mapping if they are valid JSON."""
     function = call.get("function") or {}
     arguments: Any = function.get("arguments", "")
     try:
-        # Templates write mappings as JSON themselves; a text of JSON would be quoted once more.
+        # Templates encode mappings as JSON themselves; JSON text would be encoded twice.
         read = json.loads(arguments)
     except (TypeError, ValueError):
         read = None
@@ -100,9 +100,9 @@ def _tool_call(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def without_library(prompt: Sequence[Message], system: str) -> list[Message] | None:
-    """Return the prompt without the experiences; None where a program put them in other words.
+    """Return the prompt without the experiences; None if a program has rephrased them.
 
-    `system` is the system prompt that the agent was given.
+    `system` is the system prompt that the agent received.
     """
     bare = without_block(system) if HEADING in system else system
     kept = list[Message]()
@@ -116,7 +116,7 @@ def without_library(prompt: Sequence[Message], system: str) -> list[Message] | N
 
 
 def sft_row(attempt: Attempt) -> dict[str, Any]:
-    """Return the row that teaches an attempt."""
+    """Return the training row of an attempt."""
     return {
         "messages": [*attempt.prompt, *attempt.completion],
         **attempt.offered,
@@ -128,15 +128,15 @@ def sft_row(attempt: Attempt) -> dict[str, Any]:
 
 
 def dpo_rows(group: Sequence[Attempt], most: int) -> list[dict[str, Any]]:
-    """Return pairs of a group's attempts, the best with the worst, the next best with the next.
+    """Return pairs of a group's attempts: best and worst, second best and second worst, etc.
 
-    An attempt is in one pair at most, and the chosen one has the higher reward and ended by itself.
-    Attempts with equal rewards are taken in their order.
+    Each attempt is in at most one pair. The chosen attempt has the higher reward and ended by
+    itself. Attempts with equal rewards keep their order.
     """
     best = sorted((a for a in group if a.finished), key=lambda a: (-a.reward, a.attempt))
     if not best:
         return []
-    # Attempts at one question may have been shown different libraries.
+    # Attempts at one question may have used different libraries.
     alike = [a for a in group if a.answers_the_same_as(best[0])]
     worst = sorted(alike, key=lambda a: (a.reward, a.attempt))
     pairs = zip((a for a in best if a in alike), worst, strict=False)

@@ -1,4 +1,4 @@
-"""The agent as a YAML file that this tool and the method's reference implementation load."""
+"""Export of the agent as a YAML file for this tool and the method's reference implementation."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from grpo_practice.export.enhanced_agent import ExportedAgent
 from grpo_practice.export.plain import one_line, respell, unseen
 
 _HYDRA = "# @package _global_\n"
-"""First line, without which the reference puts the keys elsewhere and loads another agent."""
+"""First line of the file; without it, the reference nests the keys and loads another agent."""
 
 _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 
@@ -20,8 +20,8 @@ _WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 def to_yaml(agent: ExportedAgent) -> str:
     """Return the agent as YAML; its instructions are the whole system prompt, byte for byte.
 
-    A URL that its config does not name, or not in the open, and every key come from the
-    environment of whoever uses it.
+    API keys always come from the environment of the user who loads the file. The URL does too if
+    the config does not name it, or names it together with a secret.
     """
     document = {
         "type": "simple",
@@ -29,7 +29,7 @@ def to_yaml(agent: ExportedAgent) -> str:
             "model_provider": {
                 "type": "chat.completions",
                 "model": _literal(agent.model),
-                **agent.endpoint,  # the variable of its key stays one
+                **agent.endpoint,  # not escaped: its key stays a variable
             },
             "model_settings": _literal(dict(agent.model_settings)),
         },
@@ -43,13 +43,13 @@ def to_yaml(agent: ExportedAgent) -> str:
 
 
 def to_document(value: Mapping[str, Any]) -> str:
-    """Return the mapping as a YAML document in which no text acts, or ends it."""
+    """Return the mapping as a YAML document; no text in it can act as syntax or end it."""
     body = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
     return respell(body, _spelt)
 
 
 def _literal(value: Any) -> Any:
-    r"""Return the value with `${` as `\${`: loading resolves it but for instructions."""
+    r"""Escape `${` as `\${`, because loading expands it everywhere except in instructions."""
     match value:
         case str():
             return value.replace("${", r"\${")
@@ -62,28 +62,28 @@ def _literal(value: Any) -> Any:
 
 
 def _spelt(char: str) -> str:
-    """Return the YAML escape of a character, which is valid in double quotes only."""
+    """Return the YAML escape of a character, which is valid only in double quotes."""
     return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 class _Dumper(yaml.SafeDumper):
-    """A dumper of words as plain, of pages as literal blocks, of all else in double quotes.
+    """Dumper that writes words plain, multi-line texts as literal blocks, and the rest in quotes.
 
-    No text then depends on what a YAML version takes for a number, a date or a line break.
+    No text then depends on a YAML version's rules for numbers, dates or line breaks.
     """
 
     @override
     def ignore_aliases(self, data: Any) -> bool:
-        """Write a repeated value out, without an alias."""
+        """Return True, so that repeated values are written in full, without aliases."""
         return True
 
     def text(self, text: str) -> yaml.ScalarNode:
-        """Represent a text in the one style that every loader reads alike."""
+        """Represent a text in the one style that all loaders read alike."""
         style: str | None = '"'
         if _WORD.fullmatch(text):
             style = None
         elif "\n" in text and not any(map(unseen, text)):
-            style = "|"  # the emitter itself quotes what no block can hold, as spaces before breaks
+            style = "|"  # PyYAML quotes texts that no block can hold
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

@@ -1,1 +1,1 @@
-"""The enhanced agent as an endpoint: its prompt in front of every request, all else passed on."""
+"""Serving of the practised agent: its prompt is added to every request, the rest is forwarded."""

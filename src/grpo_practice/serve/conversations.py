@@ -1,7 +1,7 @@
-"""Recorded requests, put into conversations by the chain of their hashes.
+"""Assignment of recorded requests to conversations, by the chain of their hashes.
 
-A request continues another one when it begins with all of that one's messages and its reply. Two
-requests may continue the same one: then the conversation forks, and stays one.
+A request continues another request if it begins with the messages and the reply of that request.
+Two requests may continue the same request; the conversation then forks but remains one.
 """
 
 import asyncio
@@ -14,9 +14,10 @@ from grpo_practice.canonical import digest, hashable
 from grpo_practice.redact import redactor
 
 LIKE = 256
-"""Number of equal requests that are remembered."""
+"""Maximum number of equal requests that are remembered."""
 MOST = 100_000
-"""Number of remembered requests; what continues an older one begins another conversation."""
+"""Maximum number of remembered requests; a continuation of an older one starts a new
+conversation."""
 
 
 @dataclass(slots=True)
@@ -24,35 +25,35 @@ class RecordedCall:
     """A recorded request and its reply."""
 
     slot: int
-    """Number of its conversation."""
+    """Number of the conversation."""
     turn: int
-    """Number of requests before it in its conversation."""
+    """Number of earlier requests in the conversation."""
     nth: int
-    """Number of times the same request had been made in its conversation."""
+    """Number of earlier equal requests in the conversation."""
     row: "int | asyncio.Task[int]"
     """`call_id`, or the task that writes the call."""
     reply: Message | None = None
-    """Reply; None once it is in the database."""
+    """Reply; None once it is stored in the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Position of a new request in the conversations."""
+    """Position of a new request within the conversations."""
 
     slot: int
     turn: int
     nth: int
-    """Number of times the same request was made in this conversation."""
+    """Number of earlier equal requests in this conversation."""
     prev: RecordedCall | None = None
-    """Call that it continues word for word."""
+    """Call that the request continues word for word."""
     covered: int = 0
-    """Number of its messages that this call has, reply included."""
+    """Number of the request's messages that this call contains, including the reply."""
 
 
 class Conversations:
-    """All recorded calls, by the hash of the request.
+    """All recorded calls by request hash.
 
-    Stored calls come oldest first; `reply_of` reads the reply of a row of the database.
+    Stored calls are given oldest first; `reply_of` reads the reply of a database row.
     """
 
     def __init__(
@@ -65,9 +66,9 @@ class Conversations:
             self.add(request_hash, known)
 
     def position(self, messages: Sequence[Message], states: Sequence[bytes]) -> Position:
-        """Return the position of a request; `states` are those of its chain after each message."""
+        """Return the position of a request; `states` has the chain's hash after each message."""
         request_hash = states[-1][:16]
-        # From the end: of all that it may continue, the longest one counts.
+        # From the end, to find the longest request that this one continues.
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
                 continue
@@ -88,6 +89,7 @@ class Conversations:
         if len(like) > LIKE:
             del like[0]
         if len(self._by_hash) > MOST:
+            # A dict keeps insertion order, so this is the oldest request.
             del self._by_hash[next(iter(self._by_hash))]
 
     def _reply(self, known: RecordedCall) -> Message:
@@ -98,7 +100,10 @@ class Conversations:
 
 
 def _same(sent: Message, reply: Message) -> str | None:
-    """Return `verbatim` or `kept` (but for what clients drop) where a message is the reply."""
+    """Return how a sent message matches the reply: `verbatim`, `kept`, or None if it differs.
+
+    `kept` means that the fields that all clients keep are equal.
+    """
     sent, reply = redactor.value(hashable(sent)), redactor.value(hashable(reply))
     if digest(sent) == digest(reply):
         return "verbatim"
@@ -106,7 +111,7 @@ def _same(sent: Message, reply: Message) -> str | None:
 
 
 def _bare(message: Message) -> tuple[Any, ...]:
-    """Return what every client keeps of a reply: text and calls."""
+    """Return the fields of a reply that every client keeps: text and tool calls."""
     content = message.get("content")
     if isinstance(content, list):
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, dict))

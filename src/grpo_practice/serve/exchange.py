@@ -1,4 +1,4 @@
-"""An exchange as it is recorded: a request as it was sent, and its replies."""
+"""A recorded exchange: a request as sent, and its replies."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -17,28 +17,28 @@ from grpo_practice.llm.retry_policy import Adapt, decide, decide_cut
 from grpo_practice.serve.upstream import Sent
 
 _APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream_options"})
-"""Keys of a body that are no settings, or that `canonical_params` reserves."""
+"""Keys of a body that are not settings, or that `canonical_params` reserves."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """One request and its answer so far."""
+    """One request with the part of its answer received so far."""
 
     began: float
-    """Monotonic seconds at which it was sent on."""
+    """Monotonic time at which the request was forwarded, in seconds."""
     kept: bool = True
-    """Whether the answer is kept; False where nothing is recorded."""
+    """Whether the answer is kept; False if nothing is recorded."""
     sent: Sent | None = None
-    """Request as sent, with the head of its answer; None before that."""
+    """Request as sent, with the head of its answer; None until then."""
     raw: bytearray = field(default_factory=bytearray)
-    """Body of the answer as far as it came; `Http` reads no more than the endpoint's limit."""
+    """Body of the answer received so far; `Http` enforces the endpoint's size limit."""
     ended: float = 0.0
     failed: str = ""
-    """Reason why there is no whole answer; '' when there is."""
+    """Reason why the answer is incomplete; '' if it is complete."""
     kind: str = "provider"
 
     def fail(self, why: str, kind: str) -> None:
-        """Note that there is no whole answer."""
+        """Record why the answer is incomplete."""
         self.failed, self.kind = why, kind
 
     def take(self, chunk: bytes) -> None:
@@ -48,7 +48,7 @@ class Exchange:
 
 
 def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
-    """Return one reply for each choice, the tokens with the first; or raise EndpointError."""
+    """Return one reply per choice, with the token usage on the first; or raise EndpointError."""
     sent = exchange.sent
     if exchange.failed or sent is None:
         begun = sent is not None and 200 <= sent.response.status < 300
@@ -58,7 +58,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
     seconds, whole = exchange.ended - exchange.began, list[Reply]()
     for answer in _answers(sent, bytes(exchange.raw)):
         decision = decide(answer, sent.body, endpoint.key_name)
-        if decision is not None:  # which the client may follow or not
+        if decision is not None:  # the client decides whether to retry
             error = None if isinstance(decision, Adapt) else decision.error
             if isinstance(error, EndpointError):
                 raise error
@@ -66,6 +66,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
         reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
         if reply.is_cut:
             raise decide_cut(answer).error
+        # The endpoint reports usage once for all choices.
         if whole:
             reply = replace(reply, usage=NO_USAGE)
         price = endpoint.price(str(sent.body["model"]), sent.url)
@@ -74,7 +75,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
 
 
 def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
-    """Yield the answer once for each choice in it, with that choice alone."""
+    """Yield a copy of the answer for each choice, with only that choice."""
     if sent.response.is_stream and sent.response.status < 300:
         asked = sent.body.get("n")
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
@@ -82,7 +83,7 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
             if body is None:
                 raise EndpointError(f"{sent.where}: the stream broke off", maybe_paid=True)
             if n and not body.get("choices"):
-                break  # fewer than were asked for
+                break  # fewer choices than requested
             yield sent.read("", body)
         return
     text, body = read_json(raw)
@@ -93,12 +94,15 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
 
 
 def head_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{model, params, tools}` of a body: what changes the answer, but the messages."""
+    """Return `{model, params, tools}` of a body: the keys that affect the answer.
+
+    The messages affect the answer, too, but are stored separately.
+    """
     rest = {k: v for k, v in clean_json(dict(body)).items() if v is not None}
     given = {k: v for k, v in rest.items() if k not in _APART}
     try:
         params, _ = canonical_params({"extra_body": given})
-    except ConfigError:  # a client may send what the endpoint refuses: it is recorded, too
+    except ConfigError:  # record requests that the endpoint refuses, too
         params = given
     params |= {k: rest[k] for k in ("seed", "n") if k in rest}
     head: dict[str, Any] = {"model": rest["model"], "params": params}

@@ -1,4 +1,4 @@
-"""Answers on their way to a client: passed on as they come, our own key replaced."""
+"""Forwarding of answers to a client as they arrive, with our own key hidden."""
 
 from collections.abc import Mapping
 
@@ -12,22 +12,22 @@ _OURS = frozenset({
     "te", "trailer", "transfer-encoding", "upgrade", "content-length", "content-encoding",
     "set-cookie", "server", "date", "alt-svc", "strict-transport-security",
 })  # fmt: skip
-"""Headers of one connection, or of another host's name."""
+"""Headers that belong to one connection or to the other host."""
 _CORS = "access-control-"
 HELD = 64 * 1024
-"""Bytes without a line end from which all but a tail is passed on."""
+"""Number of bytes without a line end after which everything except a tail is forwarded."""
 TAIL = 8 * 1024
-"""Longest notation of a key in bytes."""
+"""Maximum length of an encoded key in bytes."""
 
 
 def own_secrets(endpoint: Endpoint) -> Redactor:
-    """Return what must not reach a client: the endpoint's key and all else that gives access."""
+    """Return a redactor for the endpoint's key and all other credentials, to hide from clients."""
     given = [*endpoint.headers.values(), *endpoint.query.values()]
     return Redactor([endpoint.api_key or "", *given, *url_secrets(endpoint.base_url)])
 
 
 def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
-    """Return the headers of an answer that are passed on."""
+    """Return the headers of an answer that are forwarded."""
     kept = CIMultiDict[str]()
     for name, value in came.items():
         if name.lower() not in _OURS and not name.lower().startswith(_CORS):
@@ -36,10 +36,10 @@ def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
 
 
 class Hiding:
-    """The secrets in a body that comes in pieces, replaced.
+    """Filter that hides secrets in a body that arrives in chunks.
 
-    No secret spans lines, so whole lines are passed on at once and the rest waits for the end of
-    its line. Every event of a stream ends with a line.
+    No secret spans lines, so complete lines are forwarded immediately and the rest waits for the
+    end of its line. Every event of a stream ends with a line end.
     """
 
     def __init__(self, hide: Redactor) -> None:
@@ -47,24 +47,24 @@ class Hiding:
         self._held = b""
 
     def passed(self, chunk: bytes) -> bytes:
-        """Take a chunk; return what can be passed on now."""
+        """Add a chunk; return the bytes that can be forwarded now."""
         if not self._hide.known:
             return chunk
         whole = self._held + chunk
         end = whole.rfind(b"\n") + 1
         if not end and len(whole) > HELD:
             whole = self.hidden(whole)
-            # The tail waits: a secret may have begun in it.
+            # Keep the tail: a secret may start in it.
             end = len(whole) - TAIL
         self._held = whole[end:]
         return self.hidden(whole[:end])
 
     def rest(self) -> bytes:
-        """Return what is left at the end."""
+        """Return the remaining bytes at the end."""
         left, self._held = self._held, b""
         return self.hidden(left)
 
     def hidden(self, raw: bytes) -> bytes:
-        """Return the bytes with every secret in them replaced."""
-        text = raw.decode("latin-1")  # a key is ASCII, whatever stands around it
+        """Replace every secret in the bytes."""
+        text = raw.decode("latin-1")  # lossless for any bytes; keys are ASCII
         return self._hide.text(text).encode("latin-1") if self._hide.suspects(text) else raw

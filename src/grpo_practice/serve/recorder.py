@@ -1,4 +1,4 @@
-"""The recorder of exchanges: writes them into the ledger once they are over."""
+"""Recorder that writes exchanges to the ledger once they end."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,13 +14,13 @@ from grpo_practice.serve.conversations import Conversations, Position, RecordedC
 from grpo_practice.serve.exchange import Exchange, head_of, replies
 
 NOWHERE = -1
-"""Conversation of requests without an answer."""
+"""Conversation number of requests without an answer."""
 
 
 class Recorder:
-    """A recorder with a task for each exchange; its failures do not disturb what is served.
+    """Recorder with a task for each exchange; its failures do not affect serving.
 
-    `notice` is called once, with the reason, when something is not recorded.
+    `notice` is called with the reason the first time an exchange cannot be recorded.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Recorder:
         self._conversations, self._notice = conversations, notice
         self._tasks = set[asyncio.Task[None]]()
         self.kept = self.missed = 0
-        """Number of exchanges on record, and of those that could not be recorded."""
+        """Number of recorded exchanges, and of exchanges that could not be recorded."""
 
     def take(self, exchange: Exchange) -> None:
         """Record the exchange in the background."""
@@ -44,8 +44,8 @@ class Recorder:
         task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """Wait until every exchange is on disk, or counted as missed."""
-        # Again: while these are waited for, others may be taken.
+        """Wait until every exchange is stored or counted as missed."""
+        # A loop, because new exchanges may arrive while waiting.
         while self._tasks:
             await asyncio.gather(*self._tasks)
 
@@ -58,13 +58,13 @@ class Recorder:
             else:
                 await asyncio.gather(*self._put(exchange, whole))
             self.kept += 1
-        except Exception as e:  # noqa: BLE001 - whatever it is, what is served goes on
+        except Exception as e:  # noqa: BLE001 - a recording error must not stop serving
             self.missed += 1
             if self.missed == 1:
                 self._notice(f"not everything is recorded: {type(e).__name__}: {e}")
 
     def _put(self, exchange: Exchange, whole: list[Reply]) -> list[asyncio.Task[int]]:
-        """Write each reply in a task; what continues one finds it from now on."""
+        """Start a task that writes each reply; later requests can continue it immediately."""
         assert exchange.sent is not None
         body = clean_json(dict(exchange.sent.body))
         head, messages = head_of(body), body["messages"]
@@ -87,20 +87,19 @@ class Recorder:
             task = asyncio.create_task(self._write(entry, place, messages))
             known = RecordedCall(place.slot, place.turn, nth, task, reply.message)
             task.add_done_callback(partial(_landed, known))
-            # Before it is written: the next request of the conversation may be here sooner.
+            # Add before writing: the next request may arrive sooner than the write ends.
             self._conversations.add(request_hash, known)
             tasks.append(task)
         return tasks
 
     async def _write(self, entry: Entry, place: Position, messages: list[Message]) -> int:
-        """Write the entry after the one it continues, so that only what is new is stored."""
+        """Write the entry after the call it continues, so that only new messages are stored."""
         prev = place.prev
         if prev is not None:
             if isinstance(prev.row, asyncio.Task):
-                # wait(), which raises nothing: if that call could not be
-                # written, this one stands alone.
+                # wait() raises nothing: if that call was not written, this one is stored whole.
                 await asyncio.wait([prev.row])
-                await asyncio.sleep(0)  # its callback sets `row`
+                await asyncio.sleep(0)  # lets its callback set `row`
             if isinstance(prev.row, int):
                 new = canon(messages[place.covered :])
                 entry = replace(entry, prev_call_id=prev.row, messages=new)
@@ -111,6 +110,6 @@ class Recorder:
 
 
 def _landed(known: RecordedCall, task: asyncio.Task[int]) -> None:
-    """Forget the reply once it is in the database."""
+    """Release the reply once it is stored in the database."""
     if not task.cancelled() and task.exception() is None:
         known.row, known.reply = task.result(), None

@@ -1,4 +1,4 @@
-"""The served agent: its system prompt, put in front of every request."""
+"""The served agent and the system prompt that it adds to every request."""
 
 import re
 from collections.abc import Sequence
@@ -15,28 +15,28 @@ _BLOCK = f"{HEADING}\n\n[E"
 
 @dataclass(frozen=True, slots=True)
 class ServedAgent:
-    """An agent as it is served: its model is asked under its prompt."""
+    """A served agent: a model with a system prompt."""
 
     name: str
     model: str
     prompt: str
-    """System prompt, byte for byte as it was measured: instructions and library."""
+    """System prompt with instructions and library, byte for byte as measured."""
 
     @property
     def base(self) -> str:
-        """Instructions without the library that practice put behind them."""
+        """Instructions without the library that practice appended."""
         return _split(self.prompt)[0]
 
     @property
     def experiences(self) -> int:
-        """Number of entries of that library."""
+        """Number of entries in the library."""
         return len(_ENTRY.findall(_split(self.prompt)[1]))
 
     def messages(self, theirs: Sequence[Message]) -> list[Message]:
-        """Return a client's messages with the agent's prompt first, in one system message.
+        """Return a client's messages with the agent's prompt first, in a single system message.
 
-        A system message that is the agent's own, with its library or without, is replaced by the
-        prompt; any other one goes on behind it.
+        If the client's system message is the agent's own, with or without its library, the prompt
+        replaces it; any other system message follows the prompt.
         """
         if not self.prompt:
             return list(theirs)
@@ -49,7 +49,7 @@ class ServedAgent:
         return [{**first, "role": "system", "content": self._before(first["content"])}, *rest]
 
     def theirs(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the client's part of what `messages` returned."""
+        """Return the client's part of the messages that `messages` returned."""
         first, rest = messages[0], list(messages[1:])
         match first.get("content"):
             case str(text) if text == self.prompt:
@@ -62,14 +62,14 @@ class ServedAgent:
                 return [first, *rest]
 
     def _before(self, content: Any) -> Any:
-        """Return the prompt followed by another system message's content, a text or parts."""
+        """Return the prompt followed by the content of another system message, as text or parts."""
         if isinstance(content, str):
             return f"{self.prompt}\n\n{content}"
         return [{"type": "text", "text": f"{self.prompt}\n\n"}, *content]
 
 
 def _split(prompt: str) -> tuple[str, str]:
-    """Return a prompt's instructions and its library block, '' where there is none."""
+    """Return a prompt's instructions and its library block, '' if it has no library."""
     at = prompt.rfind(_BLOCK)
     if at < 0:
         return prompt, ""
@@ -77,7 +77,7 @@ def _split(prompt: str) -> tuple[str, str]:
 
 
 def _content_text(content: Any) -> str | None:
-    """Return the text of a message's content; None where it is something else."""
+    """Return the text of a message's content; None if the content is not a single text."""
     match content:
         case None:
             return ""

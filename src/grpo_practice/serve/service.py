@@ -1,4 +1,4 @@
-"""The endpoint that a client sees: requests are passed on under the agent's prompt."""
+"""The endpoint for clients: it forwards requests with the agent's prompt."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 WHOLE = 256 * 1024
-"""Largest answer of known length, in bytes, that is passed on in one piece."""
+"""Maximum size in bytes of an answer of known length that is forwarded in one piece."""
 
 
 @dataclass(slots=True)
@@ -34,9 +34,9 @@ class Counts:
 
     requests: int = 0
     errors: int = 0
-    """Requests answered with an error, or not to the end."""
+    """Requests that ended in an error or in an incomplete answer."""
     given_up: int = 0
-    """Requests that the client left before they were answered."""
+    """Requests that the client cancelled before they were answered."""
 
 
 @dataclass(slots=True)
@@ -47,7 +47,7 @@ class Service:
     endpoint: Endpoint
     upstream: Upstream
     record: Callable[[Exchange], None] | None = None
-    """Function called with every exchange once it is over."""
+    """Function called with every exchange when it ends."""
     counts: Counts = field(default_factory=Counts)
     secrets: Redactor = field(init=False)
     """Our own secrets, which must not reach a client."""
@@ -57,9 +57,9 @@ class Service:
         self.secrets = own_secrets(self.endpoint)
 
     def application(self, unexpected: Callable[[Exception], None]) -> web.Application:
-        """Return the application; `unexpected` is called with errors of our own."""
+        """Return the web application; `unexpected` is called with internal errors."""
         return application(
-            # Also without /v1: not every client's base_url ends in it.
+            # Also without /v1, because not every client's base_url ends in it.
             *(web.post(f"{at}/chat/completions", self._chat) for at in ("/v1", "")),
             *(web.get(f"{at}/models", self._models) for at in ("/v1", "")),
             unexpected=unexpected,
@@ -74,7 +74,7 @@ class Service:
         return web.json_response(models(self.agent.name, self.agent.model))
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
-        """Answer with what the agent's model replies, and count."""
+        """Answer with the reply of the agent's model, and count the request."""
         self.counts.requests += 1
         task = asyncio.current_task()
         assert task is not None
@@ -93,7 +93,7 @@ class Service:
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
         body = read_body(await request.read())
-        chat_request(body)  # raises for what is no chat request
+        chat_request(body)  # raises for an invalid chat request
         body["messages"] = self.agent.messages(body["messages"])
         turn = _Turn(request, Exchange(monotonic(), kept=self.record is not None))
         exchange = turn.exchange
@@ -108,7 +108,7 @@ class Service:
             return await self._lost(turn, 502)
         except (asyncio.CancelledError, ConnectionError) as e:
             exchange.fail("left before it was answered", "CancelledError")
-            # A broken connection to the client is the same: it left, and nothing failed.
+            # A broken connection to the client means that it left, not that anything failed.
             raise asyncio.CancelledError from e
         except Exception as e:
             exchange.fail(f"{type(e).__name__}: {e}", "internal")
@@ -116,7 +116,7 @@ class Service:
         finally:
             exchange.ended = monotonic()
             if self.record is not None:
-                # However it ended: a reply that was cut off may have been paid.
+                # Record in any case: an incomplete reply may have been billed.
                 self.record(exchange)
 
     async def _pass_on(self, turn: "_Turn", body: dict[str, Any]) -> web.StreamResponse:
@@ -131,11 +131,10 @@ class Service:
                 return web.Response(status=status, headers=kept, body=hiding.hidden(raw))
             turn.response = response = web.StreamResponse(status=status, headers=kept)
             await response.prepare(turn.request)
-            # Closed at once, and not when the generator is collected: the
-            # upstream would go on sending.
+            # Close it now, not at garbage collection: the upstream would continue to send.
             async with aclosing(sent.chunks()) as chunks:
                 async for chunk in chunks:
-                    # Before the write, which fails where the client is gone.
+                    # Before the write, which fails if the client is gone.
                     exchange.take(chunk)
                     if passed := hiding.passed(chunk):
                         await response.write(passed)
@@ -145,7 +144,7 @@ class Service:
             return response
 
     async def _lost(self, turn: "_Turn", status: int) -> web.StreamResponse:
-        """Tell the client that there is no answer, or not the whole of one."""
+        """Tell the client that there is no answer, or that it is incomplete."""
         exchange, response = turn.exchange, turn.response
         code = {502: "upstream_unreachable", 504: "upstream_timeout"}[status]
         error = RequestError(exchange.failed, status=status, kind="upstream_error", code=code)
@@ -156,14 +155,14 @@ class Service:
             if exchange.sent is not None and exchange.sent.response.is_stream:
                 await response.write(b"\n\n" + event(error.body))
         if turn.request.transport is not None:
-            # Closed without the final chunk: otherwise the client takes the part for the whole.
+            # Close without the final chunk, or the client would accept the part as complete.
             turn.request.transport.close()
         return response
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One request in progress."""
+    """A request in progress."""
 
     request: web.Request
     exchange: Exchange

@@ -1,4 +1,4 @@
-"""The model behind a served agent: asked with a client's body over the agent's settings."""
+"""The model behind a served agent, called with a client's body and the agent's settings."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +16,7 @@ _COMPLAINT = (400, 422)
 
 
 class BrokenError(Exception):
-    """There was no answer, or not the whole of one."""
+    """Error for an answer that is missing or incomplete."""
 
     def __init__(self, failure: ConnectionFailure) -> None:
         super().__init__(f"{failure.url}: {failure.text}")
@@ -25,25 +25,25 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as it was sent, and its answer."""
+    """A request as sent, with its answer."""
 
     body: Mapping[str, Any]
     url: str
-    """Whole URL, which may hold secrets."""
+    """Full URL, which may contain secrets."""
     response: OpenResponse
 
     @property
     def where(self) -> str:
-        """URL as it is shown."""
+        """URL without secrets, for display."""
         return shown_url(self.url)
 
     def read(self, text: str, body: Any) -> Response:
-        """Return the answer once its body was read."""
+        """Return the answer with the body that was read."""
         headers = {name.lower(): value for name, value in self.response.headers.items()}
         return Response(self.response.status, headers, text, body, self.where)
 
     async def chunks(self) -> AsyncGenerator[bytes]:
-        """Yield the body as it comes; raise BrokenError where the connection breaks off."""
+        """Yield the body as it arrives; raise BrokenError if the connection breaks."""
         try:
             async for chunk in self.response.chunks:
                 yield chunk
@@ -51,12 +51,12 @@ class Sent:
             raise BrokenError(connection_failure(e, self.where)) from e
 
     async def whole(self) -> bytes:
-        """Return the body, read to its end as `chunks` does."""
+        """Return the whole body; raises as `chunks` does."""
         return b"".join([chunk async for chunk in self.chunks()])
 
 
 class Upstream:
-    """The agent's model, asked with the agent's settings where a client leaves them out."""
+    """The agent's model, called with the agent's settings unless a client sets them."""
 
     def __init__(
         self, endpoint: Endpoint, model: str, settings: Mapping[str, Any], http: Http
@@ -66,9 +66,9 @@ class Upstream:
         self._settings = {names.get(key, key): value for key, value in settings.items()}
 
     def body(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a client's body with the agent's model, and its settings where none are given.
+        """Return a client's body with the agent's model, and the agent's settings as defaults.
 
-        A key that is null gives none.
+        A null value in the client's body does not count as a setting.
         """
         ours = dict(self._endpoint.unhashed) | self._settings
         given = {key for key, value in theirs.items() if value is not None}
@@ -80,13 +80,13 @@ class Upstream:
 
     @asynccontextmanager
     async def ask(self, theirs: Mapping[str, Any]) -> AsyncIterator[Sent]:
-        """Send a client's body, and give the model's answer as it comes.
+        """Send a client's body, and yield the model's answer as it arrives.
 
-        A setting of the agent's own that the model does not take is sent under its other name, or
-        left out, from then on.
+        If the model rejects one of the agent's settings, the setting is renamed or dropped for this
+        and all later requests.
 
         Raises:
-            BrokenError: Nobody answers.
+            BrokenError: There is no answer.
         """
         async with AsyncExitStack() as stack:
             while True:
@@ -107,7 +107,7 @@ class Upstream:
             raise BrokenError(connection_failure(e, shown_url(self._http.url))) from e
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
-        """Change a setting of ours that the answer complains about; return False for any other."""
+        """Change our setting that the answer rejects; return False if it rejects anything else."""
         match decide(sent.read(*read_json(raw)), sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)

@@ -1,1 +1,1 @@
-"""Traces: a run as OpenTelemetry spans, sent to a collector as it goes on or afterwards."""
+"""Traces of runs as OpenTelemetry spans, sent to a collector during a run or afterwards."""

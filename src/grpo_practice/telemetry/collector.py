@@ -1,6 +1,6 @@
-"""Names the collector of traces: the one of the process's environment, if there is one.
+"""Selection of the trace collector from the process environment.
 
-A `.env` names none but a Phoenix on this machine: traces hold questions and answers.
+A `.env` file can name only a Phoenix on this machine, because traces contain questions and answers.
 """
 
 import os
@@ -15,10 +15,10 @@ from grpo_practice.redact import redact_url, redactor, url_secrets
 from grpo_practice.text import is_web_address
 
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
-"""Variables that name a Phoenix; they win over those of OpenTelemetry."""
+"""Variables that name a Phoenix; they take precedence over OpenTelemetry's variables."""
 OTLP_TRACES, OTLP = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 VARIABLES = (*PHOENIX, OTLP_TRACES, OTLP)
-"""Variables that name a collector, the first that is set wins."""
+"""Variables that name a collector, in order of precedence."""
 _PHOENIX_SECRETS = ("PHOENIX_API_KEY", "PHOENIX_CLIENT_HEADERS")
 PATH = "/v1/traces"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -26,43 +26,43 @@ _PROTOCOLS = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL
 
 @dataclass(frozen=True, slots=True)
 class Collector:
-    """A collector that takes OTLP over HTTP."""
+    """A collector that accepts OTLP over HTTP."""
 
     url: str
     variable: str
-    """Variable that names it."""
+    """Variable that names the collector."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     project: str | None = None
-    """Phoenix's project."""
+    """Phoenix project."""
     gzip: bool = False
 
     @property
     def shown(self) -> str:
-        """Address without a login."""
+        """URL without credentials."""
         return redact_url(self.url)
 
 
 def variables_of(env: Mapping[str, str] | None) -> Mapping[str, str]:
-    """Return the process's variables, with those of `.env` if the process names no collector.
+    """Return the process's variables, plus those from `.env` if the process names no collector.
 
-    `env` has the variables of a configuration; None for the process's and those of `.env`.
+    `env` has the variables of a config; None reads the process environment and `.env`.
     """
     known = read_environment(os.environ) if env is None else env
     dotenv = isinstance(known, Environment) and known.path is not None
     if not dotenv or any(os.environ.get(name) for name in VARIABLES):
         return os.environ
-    # A key goes to the collector that the variables beside it name, and to no other.
+    # Phoenix keys of the process must not go to a collector that `.env` names.
     process = {name: value for name, value in os.environ.items() if name not in _PHOENIX_SECRETS}
     return {**{name: known[name] for name in DOTENV if name in known}, **process}
 
 
 def collector_of(process: Mapping[str, str]) -> Collector | None:
-    """Return the collector that these variables name; None if they name none.
+    """Return the collector that these variables name; None if they name no collector.
 
-    The redactor knows the values of its headers then.
+    The values of its headers are registered with the redactor.
 
     Raises:
-        ConfigError: The address is none, or another protocol is asked for.
+        ConfigError: The address is invalid, or another protocol is requested.
     """
     if process.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
@@ -82,7 +82,7 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
             headers = {"authorization": f"Bearer {key}", **headers}
     else:
         _check_protocol(process)
-        # Never to Phoenix: they are for whom the variables beside them name.
+        # Never send these headers to Phoenix: they belong to the OpenTelemetry endpoint.
         headers = _headers(
             process, ["OTEL_EXPORTER_OTLP_TRACES_HEADERS", "OTEL_EXPORTER_OTLP_HEADERS"]
         )
@@ -98,7 +98,7 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
 
 
 def _other_exporter(process: Mapping[str, str]) -> bool:
-    """Return True when the standard variable asks for another exporter than OTLP, or for none."""
+    """Return whether the standard variable requests an exporter other than OTLP, or no exporter."""
     return _first(process, "OTEL_TRACES_EXPORTER") not in ("", "otlp")
 
 
@@ -124,7 +124,7 @@ def _headers(process: Mapping[str, str], names: Sequence[str]) -> dict[str, str]
     """Return the headers of the first variable that is set: `name=value,…`, percent-encoded.
 
     Raises:
-        ConfigError: One cannot be sent; its value is not shown.
+        ConfigError: A header cannot be sent; the message does not contain its value.
     """
     name = next((name for name in names if process.get(name, "").strip()), None)
     found = dict[str, str]()

@@ -1,7 +1,7 @@
-"""Spans in the form that collectors take: OTLP, as protobuf. Imported only where spans are sent.
+"""Encoding of spans as OTLP protobuf. Imported only when spans are sent.
 
-Protobuf lets a message be put together from parts that are encoded already. So what stands in many
-spans (names of models, of runs, of stages) is encoded once, which halves what a span costs.
+A protobuf message can be assembled from encoded parts. Attributes that many spans share (names of
+models, runs and stages) are therefore encoded once, which halves the time per span.
 """
 
 from collections.abc import Iterable
@@ -25,17 +25,18 @@ _OK, _ERROR = Status(code=Status.STATUS_CODE_OK), Status.STATUS_CODE_ERROR
 _CLIENT, _INTERNAL = OtlpSpan.SPAN_KIND_CLIENT, OtlpSpan.SPAN_KIND_INTERNAL
 _ATTRIBUTES = OtlpSpan.ATTRIBUTES_FIELD_NUMBER
 _SHORT = 512
-"""Characters of a value that may well come again."""
+"""Maximum length of a value that is cached because it is likely to repeat."""
 
 
 def encoded(spans: Iterable[Span], project: str | None) -> bytes:
-    """Return an `ExportTraceServiceRequest` with these spans; `project` is Phoenix's."""
+    """Return an `ExportTraceServiceRequest` with these spans; `project` is the Phoenix project."""
     about = {"service.name": NAME, "openinference.project.name": project or NAME}
     attributes = [_pair(name, value) for name, value in about.items()]
     scope = ScopeSpans(scope=InstrumentationScope(name=NAME, version=__version__))
     parts = [_field(ScopeSpans.SPANS_FIELD_NUMBER, _span(span)) for span in spans]
     scoped = b"".join([scope.SerializeToString(), *parts])
     resource = ResourceSpans(resource=Resource(attributes=attributes)).SerializeToString()
+    # Field 1 of ExportTraceServiceRequest is `resource_spans`.
     return _field(1, resource + _field(ResourceSpans.SCOPE_SPANS_FIELD_NUMBER, scoped))
 
 
@@ -66,7 +67,7 @@ def _attribute(name: str, value: Value) -> bytes:
     return _field(_ATTRIBUTES, _pair(name, value).SerializeToString())
 
 
-# Typed: to Python, and so to a cache, True is 1 and 1 is 1.0.
+# typed: the cache would otherwise confuse True, 1 and 1.0, which are equal.
 _again = lru_cache(4096, typed=True)(_attribute)
 
 
@@ -74,7 +75,7 @@ def _pair(name: str, value: Value) -> KeyValue:
     match value:
         case str():
             of = AnyValue(string_value=_valid(value))
-        case bool():  # first: a bool is an int to Python, and not to OTLP
+        case bool():  # before int, because a bool is an int in Python but not in OTLP
             of = AnyValue(bool_value=value)
         case int():
             of = AnyValue(int_value=value)
@@ -87,7 +88,7 @@ def _pair(name: str, value: Value) -> KeyValue:
 
 
 def _field(number: int, data: bytes) -> bytes:
-    """Return data as the field of a message: its number, its length, itself."""
+    """Encode data as a length-delimited field of a message: field number, length, data."""
     length, size = bytearray(), len(data)
     while size > 127:
         length.append(size & 127 | 128)
@@ -97,5 +98,5 @@ def _field(number: int, data: bytes) -> bytes:
 
 
 def _valid(text: str) -> str:
-    """Return the text as one that can be encoded: a lone surrogate would raise."""
+    """Replace lone surrogates, which cannot be encoded."""
     return text if text.isascii() else text.encode(errors="replace").decode()

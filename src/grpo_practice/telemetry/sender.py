@@ -1,4 +1,4 @@
-"""Sends spans to a collector, and says in one sentence why it takes none."""
+"""Sending of spans to a collector, with the reason if the collector refuses them."""
 
 import gzip
 from collections.abc import Sequence
@@ -16,31 +16,31 @@ from grpo_practice.telemetry.spans import Span
 from grpo_practice.text import brief
 
 WAIT_S = 10.0
-"""Longest wait for a collector that says nothing."""
+"""Timeout for a collector that does not respond, in seconds."""
 MOST_SPANS = 256
-"""Spans in one request: collectors limit its size."""
+"""Maximum number of spans per request, because collectors limit its size."""
 _LATER = (408, 429, 500, 502, 503, 504)
-"""Statuses of a collector that may take the same spans later."""
+"""HTTP statuses after which the collector may accept the same spans later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Reason why a collector took nothing."""
+    """Reason why a collector refused spans."""
 
     why: str
     lasts: bool
-    """True when asking again would change nothing."""
+    """Whether a retry would be useless."""
 
 
 class Sender:
-    """A connection to a collector; also a context manager."""
+    """Connection to a collector; also a context manager."""
 
     def __init__(self, collector: Collector) -> None:
         self._collector = collector
         headers = {**collector.headers, "content-type": "application/x-protobuf"}
         if collector.gzip:
             headers["content-encoding"] = "gzip"
-        # No redirects: the headers, and the texts, are for the host that was named.
+        # No redirects: headers and texts must go only to the configured host.
         self._client = httpx.Client(headers=headers, timeout=WAIT_S, follow_redirects=False)
 
     def __enter__(self) -> Self:
@@ -55,9 +55,9 @@ class Sender:
         self._client.close()
 
     def send(self, spans: Sequence[Span], wait_s: float = WAIT_S) -> Refusal | None:
-        """Send the spans once; return why not all were taken, or None.
+        """Send the spans once; return the first refusal, or None if all were accepted.
 
-        `wait_s` is for each request of `MOST_SPANS`.
+        `wait_s` applies to each request of up to `MOST_SPANS` spans.
         """
         for start in range(0, len(spans), MOST_SPANS):
             refusal = self._post(spans[start : start + MOST_SPANS], wait_s)
@@ -75,7 +75,7 @@ class Sender:
                 "POST", self._collector.url, content=body, timeout=max(wait_s, 0.01)
             ) as response:
                 status = response.status_code
-                # The little that an answer holds, so that the connection is used again; no more.
+                # Read the short answer so that the connection can be reused, but no more.
                 for _ in islice(response.iter_raw(), 4):
                     pass
         except httpx.TimeoutException:

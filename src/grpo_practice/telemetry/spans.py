@@ -1,7 +1,7 @@
-"""The spans of a group and of a merge, made of what is stored.
+"""Spans of groups and merges, built from stored data.
 
-Ids follow from the place in the run alone, so that a group sent live and once more by `runs trace`
-is the same trace. Times are derived: a call is stored when it was answered, and began `seconds`
+Ids depend only on the position in the run, so that a group sent live and sent again by `runs trace`
+is the same trace. Times are derived: a call is stored when it is answered, and it began `seconds`
 before that.
 """
 
@@ -27,27 +27,27 @@ from grpo_practice.store.queries.traced import (
 from grpo_practice.text import cut
 
 Kind = Literal["CHAIN", "AGENT", "LLM", "TOOL", "EVALUATOR"]
-"""Kind of a span, as the conventions of OpenInference name it."""
+"""Kind of a span, as named by the OpenInference conventions."""
 Value = str | int | float | bool | tuple[str, ...]
 
 Part = Literal["player", "judge", "teacher"]
 """Part of a trace that makes calls."""
 _PARTS: Mapping[Stage, Part] = {"play": "player", "tool": "player", "judge": "judge"}
-"""Part of each stage of a rollout; all other stages are the teacher's."""
+"""Part of each stage of a rollout; all other stages belong to the teacher."""
 NOBODY = -1
-"""Attempt of what belongs to none."""
+"""Attempt number of calls that belong to no attempt."""
 
 TEXT_CHARS = 8_000
-"""Characters that a span shows of one text."""
+"""Maximum length of a text in a span."""
 MOST_MESSAGES = 32
-"""Messages that a span shows of one request, the last ones."""
+"""Maximum number of a request's messages in a span; the last ones are kept."""
 PROVIDER = "openai-compatible"
-"""Provider in `gen_ai.*`: whoever speaks this protocol."""
+"""Provider name in `gen_ai.*` attributes: any server that speaks this protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """One span, before it is encoded."""
+    """A span before encoding."""
 
     trace_id: bytes
     id: bytes
@@ -58,13 +58,13 @@ class Span:
     end_ns: int
     attributes: Mapping[str, Value]
     error: str | None = None
-    """Reason why it failed; None when it did not."""
+    """Reason for the failure; None if the operation succeeded."""
     link: bytes | None = None
-    """Span of the call that this one continues."""
+    """Id of the span of the call that this call continues."""
     children: Sequence["Span"] = ()
 
     def each(self) -> Iterator["Span"]:
-        """Yield the span and all below it."""
+        """Yield the span and all its descendants."""
         yield self
         for child in self.children:
             yield from child.each()
@@ -87,31 +87,31 @@ class _Ids:
         object.__setattr__(self, "seed", made)
 
     def span(self, kind: str, number: int = 0) -> bytes:
-        """Return the id of a span: its kind, and its number among those of the trace."""
+        """Return the id of a span from its kind and its number within the trace."""
         return hashlib.blake2b(f"{kind} {number}".encode(), key=self.seed, digest_size=8).digest()
 
 
 def trace_id(step: TracedStep, slot: int) -> bytes:
-    """Return the id of the trace of a group, or of the merge."""
+    """Return the trace id of a group or of the merge."""
     return _Ids(step, slot).trace
 
 
 def sampled(step: TracedStep, slot: int, share: float) -> bool:
-    """Return True for a group that is among this share of all; the same ones each time."""
+    """Return whether a group is in the sample; the choice is the same each time."""
     return int.from_bytes(trace_id(step, slot)[:8], "big") < share * (1 << 64)
 
 
 def spans_of(group: TracedGroup, *, content: bool) -> Span | None:
-    """Return the root of the trace of a group, or of a merge; None where nothing happened.
+    """Return the root span of a group or of a merge; None if it has no calls or rollouts.
 
-    Without content no text of a question, prompt, answer, tool or error is in it.
+    Without content, the spans contain no text of questions, prompts, answers, tools or errors.
     """
     made = _Trace(group, content=content)
     return made.merge() if group.slot == MERGE else made.group()
 
 
 class _Trace:
-    """The making of one trace."""
+    """Builder of one trace."""
 
     def __init__(self, group: TracedGroup, *, content: bool) -> None:
         self._group, self._content = group, content
@@ -131,7 +131,7 @@ class _Trace:
         self._asked = self._by_part()
 
     def _by_part(self) -> Mapping[tuple[Part, int], Sequence[TracedCall | TracedFailure]]:
-        """Return the calls and failed requests by the part of the trace that they belong to."""
+        """Return calls and failed requests by the part of the trace that they belong to."""
         parts = defaultdict[tuple[Part, int], list[TracedCall | TracedFailure]](list)
         played = {rollout.attempt for rollout in self._group.rollouts}
         asked: list[TracedCall | TracedFailure] = [*self._group.calls, *self._group.failures]
@@ -144,7 +144,7 @@ class _Trace:
         return parts
 
     def merge(self) -> Span | None:
-        """Return the root of a merge; None where none was asked for."""
+        """Return the root span of a merge; None if the merge made no requests."""
         root = self._ids.span("root")
         asked = self._below(root, "teacher")
         if not asked:
@@ -153,7 +153,7 @@ class _Trace:
         return self._chain(root, None, name, self._place, asked)
 
     def group(self) -> Span | None:
-        """Return the root of a group; None where nothing of it is stored."""
+        """Return the root span of a group; None if nothing of the group is stored."""
         group, root = self._group, self._ids.span("root")
         rollouts = [self._agent(rollout, root) for rollout in group.rollouts]
         teaching = self._ids.span("distillation")
@@ -180,7 +180,7 @@ class _Trace:
         told: Mapping[str, Value],
         children: Sequence[Span],
     ) -> Span:
-        """Return a span that is as long as its children are."""
+        """Return a span that covers the time of its children."""
         at = children[0].end_ns
         attributes, trace = {**self._common, **told}, self._ids.trace
         return _around(
@@ -296,7 +296,7 @@ class _Trace:
             told["server.address"] = host
         if usage.tokens_in is not None and usage.tokens_out is not None:
             told["llm.token_count.total"] = usage.tokens_in + usage.tokens_out
-        if usage.cost_micro is not None:  # an unknown price is no price of 0
+        if usage.cost_micro is not None:  # an unknown price is not 0
             told["llm.cost.total"] = usage.cost_micro / 1e6
         if self._content:
             told |= self._text("llm.invocation_parameters", call.params)
@@ -332,7 +332,7 @@ class _Trace:
         )
 
     def _text(self, name: str, text: object) -> dict[str, Value]:
-        """Return a text as an attribute, as the store has it and cut; nothing without content."""
+        """Return a text attribute, redacted and shortened; empty without content."""
         if not self._content or text is None:
             return {}
         return {name: cut(redactor.text(str(text)), TEXT_CHARS)}
@@ -344,7 +344,7 @@ class _Trace:
 
 
 def _around(span: Span) -> Span:
-    """Return the span with times that hold those of its children: none may end after it."""
+    """Widen the span's times to include its children; no child may end after it."""
     if not span.children:
         return span
     return replace(

@@ -1,4 +1,4 @@
-"""Sends the traces of a run that is stored."""
+"""Sending of traces of stored runs."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from grpo_practice.telemetry.sender import Sender
 
 TRIES, FIRST_PAUSE_S = 5, 1.0
-"""Requests for the same spans to a collector that is busy, and the pause before the second."""
+"""Maximum number of attempts to send spans to a busy collector, and the first pause in seconds."""
 
 
 def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
-    """Send the traces of the groups of a run that are stored whole, and of its merges.
+    """Send the traces of a run's completely stored groups, and of its merges.
 
     Raises:
-        ConfigError: There is no such run, or no collector is named.
-        EndpointError: The collector takes no traces.
+        ConfigError: The run does not exist, or no collector is configured.
+        EndpointError: The collector refuses the traces.
     """
     collector = collector_of(variables_of(None))
     try:
@@ -67,11 +67,11 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
 def _batches(
     path: Path, slots: list[tuple[TracedStep, list[int]]], tracing: Tracing
 ) -> Iterator[list[Span]]:
-    """Yield the roots of the traces of each step, some at once."""
+    """Yield the root spans of each step in batches."""
     for step, there in slots:
         chosen = [slot for slot in there if sampled(step, slot, tracing.share)]
         for start in range(0, len(chosen), AT_ONCE):
-            # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
+            # Close soon: an open reader keeps the WAL of a running practice from shrinking.
             with Store(path, "look") as store:
                 groups = [
                     store.read(traced_group, step, slot, content=tracing.content)
@@ -82,10 +82,10 @@ def _batches(
 
 
 def _insist(sender: "Sender", spans: list[Span]) -> None:
-    """Send the spans, and again to a collector that is busy.
+    """Send the spans, with retries if the collector is busy.
 
     Raises:
-        EndpointError: It does not take them.
+        EndpointError: The collector refuses them.
     """
     tries = 0
     while (refusal := sender.send(spans)) is not None:

@@ -1,4 +1,4 @@
-"""Traces of a run while it goes on: a thread reads what is stored, and sends it."""
+"""Live traces of a run: a thread reads stored groups and sends them."""
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,20 +18,21 @@ from grpo_practice.text import count
 
 NOT_INSTALLED = "pip install 'grpo-practice[trace]'"
 END_S = 1.5
-"""Most seconds that the end of a command waits for traces; all that it takes is to stay below 2."""
+"""Maximum number of seconds that the end of a command waits for traces; the whole exit must take
+less than 2."""
 GATHER_S = 0.5
-"""Seconds in which groups come together before they are sent."""
+"""Seconds during which groups are collected before they are sent."""
 AT_ONCE = 16
-"""Groups that are read together, at most."""
+"""Maximum number of groups that are read together."""
 QUEUED = 20_000
-"""Groups that wait, at most; a later one is dropped."""
+"""Maximum number of waiting groups; further groups are dropped."""
 PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
-"""Seconds until a collector that took nothing is asked again: at first, and at most."""
+"""First and maximum pause in seconds before a refusing collector is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tracing:
-    """Wishes of a command about its traces."""
+    """Trace options of a command."""
 
     content: bool = True
     """Whether questions, prompts, answers and errors are sent."""
@@ -43,14 +44,17 @@ class Tracing:
 def traced(
     store: Store, tracing: Tracing, emit: Emit, env: Mapping[str, str] | None = None
 ) -> Iterator[Emit]:
-    """Yield an `emit` that also traces, if a collector is named; see `variables_of` for `env`."""
+    """Yield an `emit` that also traces if a collector is configured.
+
+    For `env`, see `variables_of`.
+    """
     emit = tee(emit)
     try:
         collector = collector_of(variables_of(env))
         if collector is not None:
             import_module("grpo_practice.telemetry.otlp")
     except (ConfigError, ImportError) as e:
-        # A run is worth more than its traces: it goes on without them.
+        # A run matters more than its traces, so it continues without them.
         hint = e.hint if isinstance(e, ConfigError) else NOT_INSTALLED
         what = str(e) if isinstance(e, ConfigError) else "no traces are sent: OTLP is missing"
         emit(Notice(f"{what}; {hint}" if hint else what))
@@ -66,29 +70,29 @@ def traced(
 
 
 class Tracer:
-    """Sends each group of a command's runs once it is stored (an event sink).
+    """Event sink that sends each group of a command's runs once it is stored.
 
-    Nothing that a collector does fails a run or holds it up: what it does not take in time is
-    dropped, and said once.
+    A collector can neither fail nor delay a run: groups that it does not accept in time are
+    dropped, and the loss is reported once.
     """
 
     def __init__(self, store: Store, collector: Collector, tracing: Tracing, emit: Emit) -> None:
         self._store, self._collector, self._tracing, self._emit = store, collector, tracing, emit
         self._queue = list[GroupStored]()
-        """Groups that are not sent; those under way stay in it until they are."""
+        """Groups that have not been sent, including those being sent."""
         self._changed = threading.Condition()
         self._ends_at: float | None = None
-        """Time by which all is to be sent; None until the command ends."""
+        """Deadline for sending everything; None until the command ends."""
         self._trouble: str | None = None
-        """Sentence that is still to be said."""
+        """Message that has not been emitted yet."""
         self._troubled = self._announced = False
         self._dropped = list[GroupStored]()
-        # A daemon: a collector that hangs must not keep the process from ending.
+        # A daemon, so that a collector that hangs cannot block the exit of the process.
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()
 
     def see(self, event: Event) -> None:
-        """Take an event into account, and say what there is to say."""
+        """Process an event, and emit a pending message."""
         match event:
             case GroupStored():
                 with self._changed:
@@ -105,7 +109,7 @@ class Tracer:
         self._say()
 
     def close(self) -> None:
-        """Send what is left, for `END_S` at most, and say what was dropped."""
+        """Send the remaining groups for at most `END_S`, and report dropped groups."""
         with self._changed:
             self._ends_at = monotonic() + END_S
             self._changed.notify()
@@ -114,7 +118,7 @@ class Tracer:
             dropped = self._dropped + self._queue
         self._say()
         if dropped:
-            # A run's name may be anything; each is named once.
+            # Quote the names, which may contain any character.
             runs = dict.fromkeys(group.run for group in dropped)
             again = ", ".join(f"grpo-practice runs trace {quote(run)}" for run in runs)
             sent = f"the traces of {count(len(dropped), 'group')} were not taken in time"
@@ -128,7 +132,7 @@ class Tracer:
     def _work(self) -> None:
         try:
             self._send_all()
-        except Exception as e:  # noqa: BLE001 - whatever goes wrong here, the run goes on
+        except Exception as e:  # noqa: BLE001 - tracing must not stop the run
             self._complain(f"no more traces are sent: {reason(e)}")
 
     def _send_all(self) -> None:
@@ -151,14 +155,14 @@ class Tracer:
                     del self._queue[: len(groups)]
 
     def _next(self, pause: float) -> Sequence[GroupStored]:
-        """Return the groups to send next; none once the command has ended and all is sent."""
+        """Return the groups to send next; empty once the command has ended and all are sent."""
 
         def ends() -> bool:
             return self._ends_at is not None
 
         with self._changed:
             self._changed.wait_for(lambda: self._queue or ends())
-            if pause:  # a collector in trouble is left alone for a while
+            if pause:  # a collector in trouble gets a pause
                 self._changed.wait_for(ends, pause)
             else:
                 self._changed.wait_for(lambda: len(self._queue) >= AT_ONCE or ends(), GATHER_S)
@@ -166,9 +170,9 @@ class Tracer:
             return [] if late else self._queue[:AT_ONCE]
 
     def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
-        """Return the spans of the groups; a run that was deleted meanwhile has none."""
-        self._store.flush()  # a rollout's row may still be queued
-        # Open no longer than it takes: a reader keeps the log of a practice from shrinking.
+        """Return the spans of the groups; a run deleted in the meantime has no spans."""
+        self._store.flush()  # rows may still be queued for writing
+        # Close soon: an open reader keeps the WAL of a running practice from shrinking.
         with Store(self._store.path, "look") as store:
             steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
             for group in groups:
@@ -188,6 +192,6 @@ class Tracer:
         return spans
 
     def _complain(self, text: str) -> None:
-        """Keep a sentence to be said, the first time."""
+        """Store a message to be emitted, if it is the first one."""
         if not self._troubled:
             self._troubled, self._trouble = True, text
