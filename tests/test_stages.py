@@ -11,7 +11,7 @@ from bench.draws import Draws, Latency
 from bench.endpoint import Speaker
 
 from grpo_practice.practice import METHOD
-from grpo_practice.prompts import FOLDER, OPTIONAL, load_prompt
+from grpo_practice.prompts.files import FOLDER, OPTIONAL, load_prompt
 from grpo_practice.sim import VOICES
 from grpo_practice.stages import STAGES, Stage, StageSpec, distillation
 from tests.app.project import Project
@@ -87,7 +87,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.forecast.estimate import StageCalls, forecast_line
 from grpo_practice.forecast.range import Range
 from grpo_practice.llm.prices import Prices
-from grpo_practice.prompts import SLOTS, load_prompts
+from grpo_practice.prompts.files import SLOTS, load_prompts
 from grpo_practice.store import Store
 from bench.draws import Draws, Latency
 from bench.endpoint import Speaker

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.errors import ConfigError
-from grpo_practice.prompts import (
+from grpo_practice.prompts.files import (
     DIVIDER,
     FOLDER,
     SLOTS,

@@ -7,7 +7,7 @@ import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
-from pathlib import Path
+from pathlib import Path, PurePath
 from urllib.parse import quote_from_bytes, unquote_to_bytes, urlsplit
 
 CHARS_PER_TOKEN = 4
@@ -28,6 +28,9 @@ CJK = "\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
 
 FILES_LOOKED_AT = 1000
 """Maximum number of directory entries searched for a similar file name."""
+
+DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz")
+"""File name suffixes of datasets."""
 
 _THINK = re.compile("</?think>")
 
@@ -54,6 +57,11 @@ def folder_of(text: str) -> Path:
     if text.startswith(_FILE):
         return Path(os.fsdecode(unquote_to_bytes(text.removeprefix(_FILE))))
     return Path(text)
+
+
+def is_data_file(dataset: object) -> bool:
+    """Return whether the dataset is a file rather than the name of an uploaded dataset."""
+    return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
 
 
 def is_web_address(url: str) -> bool:

@@ -11,7 +11,7 @@ from grpo_practice.agents import RolloutContext
 from grpo_practice.agents.tool_agent import ToolAgent
 from grpo_practice.calls import Message, Reply, Scope, ToolResult
 from grpo_practice.errors import AgentError, ContextOverflowError, EndpointError
-from grpo_practice.prompts import FINAL
+from grpo_practice.prompts.files import FINAL
 from grpo_practice.types import Trajectory
 from tests.fakes import FakeChat
 from tests.tools.fakes import SCOPE

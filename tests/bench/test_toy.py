@@ -18,7 +18,7 @@ from grpo_practice.practice.merge import changes, merge, votes
 from grpo_practice.practice.propose import propose
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.practice.transcript import Piece, Transcript
-from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.files import load_prompts
 from grpo_practice.sim import answer
 from grpo_practice.sim.lore import keys_in, text
 from grpo_practice.sim.world import Teaching, World, unit

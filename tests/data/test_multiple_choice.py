@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.data import FileSource, read_samples
 from grpo_practice.data.choice_options import options_in
+from grpo_practice.data.formats import FileSource
 from grpo_practice.data.golds import SeveralRightError
+from grpo_practice.data.read import read_samples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 

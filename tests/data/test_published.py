@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.data import read_samples
 from grpo_practice.data.published_shapes import SHAPES
+from grpo_practice.data.read import read_samples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 

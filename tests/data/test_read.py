@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.data import FileSource, read_samples
+from grpo_practice.data.formats import FileSource
+from grpo_practice.data.read import read_samples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 
@@ -158,7 +159,7 @@ def test_a_long_file_is_read_line_by_line(tmp_path: Path) -> None:
     path.write_text(f"{line}\n" * 8_000)  # 32 MB
     code = (
         "import sys, tracemalloc; from pathlib import Path\n"
-        "from grpo_practice.data import read_samples\n"
+        "from grpo_practice.data.read import read_samples\n"
         "tracemalloc.start(); r = read_samples(Path(sys.argv[1]), dedup=True)\n"
         "assert len(r.samples) == 1; print(tracemalloc.get_traced_memory()[1])"
     )

@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from grpo_practice.data import FileSource, read_samples, text_lines
-from grpo_practice.data.formats import rows
+from grpo_practice.data import text_lines
+from grpo_practice.data.formats import FileSource, rows
+from grpo_practice.data.read import read_samples
 from grpo_practice.data.text_lines import Row
 from grpo_practice.errors import ConfigError, DataError
 

@@ -20,7 +20,7 @@ from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import Proposal, changes, merge, votes
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import SLOTS, compile_prompt, load_prompts
+from grpo_practice.prompts.files import SLOTS, compile_prompt, load_prompts
 from grpo_practice.stages import distillation
 from grpo_practice.types import (
     Distilled,

@@ -13,7 +13,7 @@ from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice.propose import propose
 from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.files import load_prompts
 from grpo_practice.store import Store
 from grpo_practice.types import Experience, Lesson, Library, Sample
 from tests.fakes import FakeChat

@@ -21,7 +21,7 @@ from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.files import load_prompts
 from grpo_practice.rollout import Player
 from grpo_practice.store import Store, datasets, steps
 from grpo_practice.types import Library, PlannedStep, Sample, Verdict

@@ -12,7 +12,8 @@ from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
 from grpo_practice.canonical import canon, clean_json
-from grpo_practice.data import FileSource, ReadResult, read_samples
+from grpo_practice.data.formats import FileSource
+from grpo_practice.data.read import ReadResult, read_samples
 from grpo_practice.errors import ConfigError, DataError
 from grpo_practice.types import Sample
 from tests.properties.texts import BROKEN, FLOATS, HARD, INTS, OBJECTS, TEXTS

@@ -18,7 +18,7 @@ from grpo_practice.practice.merge import (
     without_outvoted,
 )
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.files import load_prompts
 from grpo_practice.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.lore import keys_in

@@ -7,7 +7,7 @@ from typing import Any
 
 from grpo_practice.calls import Message
 from grpo_practice.practice.transcript import transcript_of
-from grpo_practice.prompts import load_prompts
+from grpo_practice.prompts.files import load_prompts
 from grpo_practice.prompts.system import experience_lines, system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.lore import keys_in, text

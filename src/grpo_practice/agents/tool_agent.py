@@ -17,7 +17,7 @@ from grpo_practice.agents.simple import (
 )
 from grpo_practice.calls import Message, Reply, Scope, ToolResult, Tools, Usage, ended_by_tool
 from grpo_practice.errors import AgentError, EndpointError, StepError
-from grpo_practice.prompts import FINAL
+from grpo_practice.prompts.files import FINAL
 from grpo_practice.types import Trajectory
 
 Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]

@@ -94,11 +94,11 @@ class DatabaseFile:
 
     def _check_usable(self, *, made: bool) -> None:
         """Raise ConfigError if the workspace is closed, or if `made` and the file is missing."""
-        from grpo_practice.data.catalog import first_dataset
-
         if self._closed:
             raise ConfigError(f"{self!r} is closed", hint="open another one")
         if made and not self.path.exists():
+            from grpo_practice.data.catalog import first_dataset
+
             raise ConfigError(
                 f"there is no database {self.path} yet",
                 hint=f"name another with --db, or begin: {first_dataset()}",

@@ -1,6 +1,5 @@
 """The public Python API: a database of runs, datasets and experiences, and its operations."""
 
-import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from grpo_practice.api.libraries import Libraries
 from grpo_practice.api.played_runs import PlayedRuns
 from grpo_practice.api.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.api.stored_runs import StoredRuns
-from grpo_practice.events import Emit, Notice, silent, tee
 
 if TYPE_CHECKING:
     from grpo_practice.app.datasets import Datasets
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from grpo_practice.config import Environment as Environment
     from grpo_practice.config.input import ConfigInput
     from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.events import Emit
     from grpo_practice.forecast.estimate import Forecast as Forecast
     from grpo_practice.forecast.estimate import Line as Line
     from grpo_practice.forecast.range import Range as Range
@@ -116,7 +115,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         agent: str | Path | None = None,
         run: bool = False,
         env: "Mapping[str, str] | None" = None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> "Diagnosis":
         """Check everything a run needs before it costs money; return problems, never raise them.
 
@@ -145,10 +144,11 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         agent: str | Path | None = None,
         run: bool = False,
         env: "Mapping[str, str] | None" = None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> "Diagnosis":
         """Check as `doctor` does, on the running event loop."""
         from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
+        from grpo_practice.events import Notice, silent, tee
 
         request = DoctorRequest(
             database=self.path,
@@ -158,7 +158,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             run=run,
             env=env,
         )
-        return await diagnose(request, lambda text: tee(on_event)(Notice(text)))
+        emit = tee(on_event or silent)
+        return await diagnose(request, lambda text: emit(Notice(text)))
 
     def trust(
         self, *paths: str | Path, hosts: Sequence[str] = (), keys: Sequence[str] = ()
@@ -187,14 +188,17 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         params: "Mapping[str, Any] | None" = None,
         *,
         env: "Mapping[str, str] | None" = None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> "ScoredAnswer":
         """Score a single response; see `app.score_answer`. Nothing is stored."""
         from grpo_practice.app.score_answer import score_answer
         from grpo_practice.app.waiting import run_blocking
+        from grpo_practice.events import silent
 
-        scored = score_answer(function, sample, response, params, env=env, on_event=on_event)
-        return run_blocking(scored)
+        emit = on_event or silent
+        return run_blocking(
+            score_answer(function, sample, response, params, env=env, on_event=emit)
+        )
 
     def serve(
         self,
@@ -204,9 +208,11 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         record: str | None = None,
         env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> None:
         """Serve an agent as `serve_async` does, until Ctrl-C."""
+        import asyncio
+
         work = self.serve_async(
             agent, port=port, record=record, env=env, on_ready=on_ready, on_event=on_event
         )
@@ -221,7 +227,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         record: str | None = None,
         env: "Mapping[str, str] | None" = None,
         on_ready: "Callable[[Served], None]" = lambda _: None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> None:
         """Serve an agent file as an OpenAI-compatible endpoint, until the task is cancelled.
 
@@ -238,6 +244,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         """
         from grpo_practice.app.serving import serve_agent
         from grpo_practice.config.input import known
+        from grpo_practice.events import silent, tee
 
         file = Path(agent) if isinstance(agent, str) else agent
         shown = repr(str(file)) if isinstance(file, Path) else "agent"
@@ -245,7 +252,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         with ExitStack() as stack:
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
-            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=tee(on_event))
+            emit = tee(on_event or silent)
+            await serve_agent(file, port, to, known(env), on_ready=on_ready, emit=emit)
 
     def report(
         self,
@@ -306,9 +314,11 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         port: int = VIEW_PORT,
         open_browser: bool = False,
         on_ready: "Callable[[Viewed], None]" = lambda _: None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> None:
         """Show the runs in a browser as `view_async` does, until Ctrl-C."""
+        import asyncio
+
         work = self.view_async(
             port=port, open_browser=open_browser, on_ready=on_ready, on_event=on_event
         )
@@ -321,7 +331,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         port: int = VIEW_PORT,
         open_browser: bool = False,
         on_ready: "Callable[[Viewed], None]" = lambda _: None,
-        on_event: Emit = silent,
+        on_event: "Emit | None" = None,
     ) -> None:
         """Show the runs as web pages on this machine, until the task is cancelled.
 
@@ -337,10 +347,11 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             ConfigError: The database does not exist, or the port cannot be used.
             StoreError: The database cannot be read, or has another schema.
         """
+        from grpo_practice.events import Notice, silent, tee
         from grpo_practice.see.server import serve_pages
 
         self._check_usable(made=True)
-        emit = tee(on_event)
+        emit = tee(on_event or silent)
         await serve_pages(
             self.path,
             port,

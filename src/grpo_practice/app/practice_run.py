@@ -50,7 +50,7 @@ from grpo_practice.practice.context import AfterStep, Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.reading import room_of
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts import prompts_from
+from grpo_practice.prompts.files import prompts_from
 from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.requests.runs import PracticeRequest

@@ -14,7 +14,6 @@ from grpo_practice.config.schema.runs import (
     PracticeSettings,
     RunConfig,
     VerifySpec,
-    is_data_file,
 )
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
@@ -24,7 +23,7 @@ from grpo_practice.requests.base import RunRequest
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
-from grpo_practice.text import count
+from grpo_practice.text import count, is_data_file
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of, unusable_golds

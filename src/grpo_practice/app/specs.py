@@ -15,7 +15,7 @@ from grpo_practice.errors import ConfigError
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
-from grpo_practice.prompts import Prompt, load_prompts
+from grpo_practice.prompts.files import Prompt, load_prompts
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store, branches
 from grpo_practice.store.bound_keys import (

@@ -17,7 +17,6 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import print_json, say, tell
-from grpo_practice.events import Notice
 from grpo_practice.findings import totals
 
 if TYPE_CHECKING:
@@ -45,6 +44,8 @@ def doctor(
 
     Example: grpo-practice doctor --config practice.yaml
     """
+    from grpo_practice.events import Notice
+
     told = set[str]()
 
     def announce(event: "Event") -> None:

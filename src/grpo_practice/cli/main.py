@@ -38,7 +38,7 @@ from grpo_practice.cli import (
     view,
 )
 from grpo_practice.cli.completion import ASKED
-from grpo_practice.cli.grouped_help import group_options
+from grpo_practice.cli.grouped_help import Commands, group_options
 from grpo_practice.cli.options import (
     PROGRAM,
     as_typed,
@@ -62,6 +62,7 @@ CHANGE = 60
 
 app = typer.Typer(
     name=PROGRAM,
+    cls=Commands,
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,  # typer's tracebacks show local variables, which may hold keys

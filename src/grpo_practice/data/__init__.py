@@ -5,8 +5,3 @@ rows, `row_layout` turns rows into samples, and `read` handles a whole file. `ro
 `published_shapes` for known dataset formats, `question_template` to lay out questions, and
 `choice_options` and `golds` for multiple-choice answers. `split` divides samples into parts.
 """
-
-from grpo_practice.data.formats import FileSource
-from grpo_practice.data.read import ReadResult, read_samples
-
-__all__ = ["FileSource", "ReadResult", "read_samples"]

@@ -17,7 +17,7 @@ from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.reply_bound import ReplyBound
 from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import Prompt
+from grpo_practice.prompts.files import Prompt
 from grpo_practice.reports.learning_findings import advice
 from grpo_practice.text import count
 from grpo_practice.types import Group, Library, Rollout, Sample, Trajectory, Verdict

@@ -10,8 +10,8 @@ three groups in ten.
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import fmean
 
+from grpo_practice.stats.rewards import mean
 from grpo_practice.store.records import Past, Play
 from grpo_practice.text import count
 from grpo_practice.types import Library, Operation, one_vote
@@ -44,7 +44,7 @@ class Evidence:
     @property
     def change(self) -> float | None:
         """Mean change of reward over the questions played both without and with the experience."""
-        return fmean(self.changes.values()) if self.changes else None
+        return mean([*self.changes.values()]) if self.changes else None
 
     @property
     def support(self) -> float:
@@ -133,4 +133,4 @@ def _changes(
             # at the step's mean removes that luck from the comparison.
             total = play.reward * play.scored + play.mean
             before[play.sample_id] = total / (play.scored + 1)
-    return {q: fmean(since[q]) - before[q] for q in before.keys() & since.keys()}
+    return {q: mean(since[q]) - before[q] for q in before.keys() & since.keys()}

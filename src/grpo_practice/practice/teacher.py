@@ -10,7 +10,7 @@ from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ConfigError, ReplyError
 from grpo_practice.fences import Fences
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
-from grpo_practice.prompts import STORED_HINT, Prompt
+from grpo_practice.prompts.files import STORED_HINT, Prompt
 from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.stages import Stage
 from grpo_practice.text import brief

@@ -15,7 +15,7 @@ from grpo_practice.errors import ReplyError
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts import DIRECT, FOLDER, Prompt, load_prompt, load_prompts
+from grpo_practice.prompts.files import DIRECT, FOLDER, Prompt, load_prompt, load_prompts
 from grpo_practice.prompts.system import experience_lines
 from grpo_practice.text import count
 from grpo_practice.types import Experience, Library

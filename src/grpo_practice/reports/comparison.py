@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from statistics import fmean
 from typing import ClassVar
 
 from typing_extensions import override
@@ -13,6 +12,7 @@ from grpo_practice.reports.learning_cost import LearningCost
 from grpo_practice.stats import Score
 from grpo_practice.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
 from grpo_practice.stats.power import Noise, detectable, questions_to_find
+from grpo_practice.stats.rewards import mean
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.text import count, ordinal
@@ -130,8 +130,8 @@ class Contrast:
     def is_skewed(self) -> bool:
         """Whether few questions and a mean near 0 or 1 push false verdicts above 5 %."""
         of = self.judged
-        means = (fmean(q.a for q in of.questions), fmean(q.b for q in of.questions))
-        return of.effective_clusters < MANY and not all(0.1 <= mean <= 0.9 for mean in means)
+        means = (mean([q.a for q in of.questions]), mean([q.b for q in of.questions]))
+        return of.effective_clusters < MANY and not all(0.1 <= one <= 0.9 for one in means)
 
     @property
     def noise(self) -> Noise | None:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Literal
 
 from grpo_practice import stats
-from grpo_practice.config.schema.runs import is_data_file
 from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.bound_keys import instructions_of
@@ -14,6 +13,7 @@ from grpo_practice.store.played import prompt_sha
 from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.queries.evaluations import Evaluation
 from grpo_practice.store.records import Branch
+from grpo_practice.text import is_data_file
 from grpo_practice.types import Library
 
 

@@ -4,13 +4,12 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from shlex import quote
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
 from grpo_practice import stats
 from grpo_practice.calls import Usage
-from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.findings import Finding, exit_code, noteworthy, problems, remedy
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
@@ -32,6 +31,9 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 from grpo_practice.types import Library
+
+if TYPE_CHECKING:
+    from grpo_practice.config.schema.runs import EvalConfig
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +139,7 @@ class EvalReport(EndReport):
 
 
 def eval_report(
-    store: Store, config: EvalConfig, branch: Branch, invocation: Invocation, *, simulated: bool
+    store: Store, config: "EvalConfig", branch: Branch, invocation: Invocation, *, simulated: bool
 ) -> EvalReport:
     """Return the report of an evaluation at the end of its command."""
     questions = store.read(scores.questions, branch)

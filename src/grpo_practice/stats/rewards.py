@@ -12,6 +12,11 @@ def correct(reward: float) -> bool:
     return reward >= 1 - 1e-9
 
 
+def mean(values: Sequence[float]) -> float:
+    """Return the mean of one value or more, from their exact sum."""
+    return math.fsum(values) / len(values)  # `statistics` imports ten modules for it
+
+
 def advantages(rewards: Sequence[float]) -> list[float]:
     """Return (r_i - mean) / (std + 1e-4), std with ddof = 1; exactly 0 if all rewards are equal.
 
@@ -19,7 +24,7 @@ def advantages(rewards: Sequence[float]) -> list[float]:
     """
     if not rewards or max(rewards) == min(rewards):
         return [0.0] * len(rewards)
-    mean = math.fsum(rewards) / len(rewards)
-    squares = math.fsum((r - mean) ** 2 for r in rewards)
+    middle = mean(rewards)
+    squares = math.fsum((r - middle) ** 2 for r in rewards)
     std = math.sqrt(squares / (len(rewards) - 1))
-    return [(r - mean) / (std + EPSILON) for r in rewards]
+    return [(r - middle) / (std + EPSILON) for r in rewards]

@@ -11,7 +11,6 @@ from pathlib import Path
 
 from grpo_practice.canonical import text_sha
 from grpo_practice.errors import ConfigError, StoreError
-from grpo_practice.prompts import SLOTS, prompts_from, template_fault
 from grpo_practice.prompts.system import library_sha
 from grpo_practice.stages import STAGES
 from grpo_practice.store import datasets, libraries, steps
@@ -198,16 +197,17 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
              (SELECT count(*) - count(DISTINCT step) FROM v_steps s WHERE s.run_id = r.run_id)
                AS twice FROM runs r LEFT JOIN branches b ON b.branch_id = r.head_branch"""
     )
-    for row in rows:
-        if row["held"] != row["run_id"] or row["heads"] != 1:
-            yield f"run {row['run_id']} has no head, or more than one"
+    for r in rows:
+        if r["held"] != r["run_id"] or r["heads"] != 1:
+            yield f"run {r['run_id']} has no head, or more than one"
         else:
-            wrong = f"run {row['run_id']} has {row['twice']} duplicate steps"
-            yield wrong if row["twice"] else None
+            yield f"run {r['run_id']} has {r['twice']} duplicate steps" if r["twice"] else None
 
 
 def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
     """Check that unfinished runs can use their prompts, and that all prompts are templates."""
+    from grpo_practice.prompts.files import SLOTS, prompts_from, template_fault  # and Jinja
+
     rows = db.execute(
         """SELECT b.run_id, b.prompts, r.head_branch = b.branch_id AND EXISTS
              (SELECT 1 FROM v_steps s WHERE s.run_id = b.run_id AND s.closed_at IS NULL) AS needed

@@ -5,7 +5,6 @@ One commit per row, made in the event loop, would stall the loop and do about 1,
 of one kind are written together, and an event loop is woken once per commit, not once per row.
 """
 
-import asyncio
 import os
 import queue
 import sqlite3
@@ -15,12 +14,15 @@ from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from grpo_practice.errors import StoreError
 from grpo_practice.store import invocations
 from grpo_practice.store.db import WAIT_S, connect, explain, explained, transaction
 from grpo_practice.store.files import Files
+
+if TYPE_CHECKING:
+    import asyncio
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -108,6 +110,8 @@ class Writer:
         return await self._awaited(many, item)
 
     async def _awaited(self, many: Many[T, R], item: T, *, builds_on_rows: bool = False) -> R:
+        import asyncio  # not above: a command that only reads has no use for it
+
         done: asyncio.Future[R] = asyncio.get_running_loop().create_future()
         self._put(_Job(many, item, done, builds_on_rows))
         # No shield needed: the job is already queued, and `_settle_all`
@@ -214,7 +218,7 @@ class Writer:
         for job, result in written:
             # An earlier missed row fails all later asynchronous writes. Only blocking writes, which
             # record the end of the run, still succeed.
-            missed = self._missed if isinstance(job.done, asyncio.Future) else None
+            missed = self._missed if job.done and not isinstance(job.done, Future) else None
             results.append((job, result, self._trouble or missed))
         _settle_waiters(results)
 
@@ -254,20 +258,20 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
 
 def _settle_waiters(results: Sequence[tuple[_Job, Any, BaseException | None]]) -> None:
     """Settle all futures of these jobs; wake each event loop once."""
-    loops = dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]]()
+    loops: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], Any, Any]]] = {}
     for job, result, error in results:
-        if isinstance(job.done, asyncio.Future):
-            loops.setdefault(job.done.get_loop(), []).append((job.done, result, error))
-        elif job.done is not None:
+        if isinstance(job.done, Future):
             _settle(job.done, result, error)
+        elif job.done is not None:
+            loops.setdefault(job.done.get_loop(), []).append((job.done, result, error))
     for loop, waiting in loops.items():
         with suppress(RuntimeError):  # the loop is closed, so nobody is waiting
             loop.call_soon_threadsafe(_settle_all, loop, waiting)
 
 
 def _settle_all(
-    loop: asyncio.AbstractEventLoop,
-    waiting: Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]],
+    loop: "asyncio.AbstractEventLoop",
+    waiting: "Sequence[tuple[asyncio.Future[Any], Any, BaseException | None]]",
 ) -> None:
     """Settle futures in order, a few in each turn of the event loop."""
     # Resuming a whole batch in one turn would delay every timer and reply of the loop.

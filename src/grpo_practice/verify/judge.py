@@ -15,7 +15,7 @@ from grpo_practice.calls import Chat, Message, Reply
 from grpo_practice.canonical import clean
 from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
 from grpo_practice.fences import Fences
-from grpo_practice.prompts import FOLDER, Prompt, compile_prompt, template_slots, try_out
+from grpo_practice.prompts.files import FOLDER, Prompt, compile_prompt, template_slots, try_out
 from grpo_practice.prompts.template import TemplateFault
 from grpo_practice.text import strip_think
 from grpo_practice.types import Sample, Verdict

@@ -19,13 +19,14 @@ from grpo_practice.config.reading.roles import Roles
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.redact import secrets_in
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, is_data_file
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.config.trust.foreign import lay_agent_over, read_agent, read_stored
 from grpo_practice.config.trust.keys import KeyRoute, sentences
 from grpo_practice.config.trust.word import Trust, stored_digest
 from grpo_practice.errors import ConfigError
 from grpo_practice.redact import REDACTED, redactor
+from grpo_practice.text import is_data_file
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 

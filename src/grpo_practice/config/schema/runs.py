@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping
-from pathlib import PurePath
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -25,22 +24,17 @@ from grpo_practice.config.schema.base import (
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.config.schema.train import TrainSettings
+from grpo_practice.text import DATA_SUFFIXES, is_data_file
 from grpo_practice.types import Summaries
 
 MOST = 10_000
 """Upper limit for epochs, rollouts per question and concurrent requests; more is likely a typo."""
-DATA_SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".parquet", ".gz")
 REFERENCE_FILES: Mapping[str, Mapping[str, str]] = {
     "math.py": {"name": "math"},
     "webwalker.py": {"name": "judge", "preset": "webwalker"},
 }
 """Scoring files that published configs name; a config may use them without having the files."""
 _VERIFY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*|.+\.py:[A-Za-z_]\w*")
-
-
-def is_data_file(dataset: object) -> bool:
-    """Return whether the dataset is a file rather than the name of an uploaded dataset."""
-    return isinstance(dataset, str) and PurePath(dataset).suffix.lower() in DATA_SUFFIXES
 
 
 _HOST = re.compile(r"[\w-]+(?:\.[\w-]+)+|\[?[0-9A-Fa-f:]+\]?")

@@ -16,7 +16,7 @@ from grpo_practice.config.reading.problems import Problem, value_at
 from grpo_practice.config.reading.yaml_reader import Key, Position, Tree, parse_yaml
 from grpo_practice.config.redact import leaves, without_secrets
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.runs import RunConfig, is_data_file
+from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.config.schema.tools import (
     McpToolkit,
     PythonConfig,
@@ -25,6 +25,7 @@ from grpo_practice.config.schema.tools import (
     Toolkit,
 )
 from grpo_practice.config.trust.word import Trust, text_digest
+from grpo_practice.text import is_data_file
 
 
 def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:

@@ -12,7 +12,7 @@ from yarl import URL
 from grpo_practice.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.errors import ContentFilterError, ContextOverflowError
 from grpo_practice.fences import Fences
-from grpo_practice.prompts import FOLDER, Prompt, load_prompt
+from grpo_practice.prompts.files import FOLDER, Prompt, load_prompt
 from grpo_practice.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.tools import Output, Tool, ToolError
 from grpo_practice.tools.function import tool_of
