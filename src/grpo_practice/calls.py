@@ -104,6 +104,7 @@ def content_texts(content: object, *, thought: bool = False) -> list[str]:
     if not isinstance(content, list):
         return [content] if isinstance(content, str) and not thought else []
     parts = [part for part in content if isinstance(part, dict)]
+    # str(): a server may leave the type out, or send anything in its place.
     texts = (p.get("text") for p in parts if str(p.get("type")).startswith(_THINKING) == thought)
     return [text for text in texts if isinstance(text, str)]
 

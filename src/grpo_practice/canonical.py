@@ -40,6 +40,7 @@ def text_sha(text: str) -> bytes:
 
 def clean(text: str) -> str:
     """Replace lone surrogates with U+FFFD, so that the text can be sent, hashed and stored."""
+    # UTF-16 joins surrogate pairs into the characters they stand for; only lone ones are replaced.
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 

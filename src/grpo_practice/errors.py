@@ -153,6 +153,7 @@ class StoppedError(GrpoPracticeError):
 
     def __init__(self, number: int) -> None:
         super().__init__(f"stopped by {Signals(number).name}")
+        # As a shell reports a process that a signal has ended.
         self.exit_code = 128 + number
         self.unanswered = 0
         """Number of requests still in flight when the command stopped waiting for them."""

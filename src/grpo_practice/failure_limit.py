@@ -62,6 +62,7 @@ class FailureLimit:
 
 def _kind(said: str, question: str) -> str:
     """Normalise an error message so that similar errors are counted together."""
+    # An error message may quote the question as it is, or as its repr.
     for own in (question, repr(question)[1:-1]):
         said = said.replace(own, "…") if own else said
     return similar(said)

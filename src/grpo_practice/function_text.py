@@ -12,6 +12,7 @@ _ASYNC = ast.AsyncFunctionDef
 def definition(text: str, func: str) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     """Return the last definition of a function in a text, without running anything."""
     with suppress(SyntaxError, ValueError):
+        # Reversed, because the last definition is the one that stays when the file is run.
         for node in reversed(ast.parse(textwrap.dedent(text)).body):
             if isinstance(node, ast.FunctionDef | _ASYNC) and node.name == func:
                 return node
@@ -60,6 +61,7 @@ def without(text: str, func: str) -> list[str] | None:
     """Return the functions that the text defines if it never mentions `func`; otherwise None."""
     with suppress(SyntaxError, ValueError):
         body = ast.parse(text).body
+        # `import *` may define any name, so the file would have to be run to know.
         if re.search(rf"\b{re.escape(func)}\b|import \*", text) is None:
             return [d.name for d in body if isinstance(d, ast.FunctionDef | _ASYNC)]
     return None

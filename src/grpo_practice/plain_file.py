@@ -54,6 +54,7 @@ def replacement(
             _flush(target.parent)
     finally:
         for end in ("", *parts):
+            # The file itself is gone if it has already replaced the target.
             Path(name + end).unlink(missing_ok=True)
 
 

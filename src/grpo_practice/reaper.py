@@ -103,6 +103,7 @@ def _main() -> None:
         _watch(int(sys.argv[1]))
         return
     left = set[int | str]()
+    # The loop ends when the pipe is closed, by close() or because the other process has ended.
     for line in sys.stdin.buffer:
         (left.add if line.startswith(b"+") else left.discard)(json.loads(line[1:]))
     _end({group for group in left if isinstance(group, int)})

@@ -83,6 +83,7 @@ class Redactor:
         if len(text) < SHORTEST_SECRET:
             return text
         for sign, pattern in self._hidden:
+            # A substring test is far cheaper than the regex, and few texts contain a secret.
             if sign in text:
                 text = pattern.sub(REDACTED, text)
         return _ROLLOUT_KEY.sub(REDACTED, text) if ROLLOUT_TOKEN in text else text
@@ -120,6 +121,7 @@ def _forms(secret: str) -> Iterator[tuple[str, re.Pattern[str]]]:
     # base64 encodes three bytes at a time, so the code of a secret depends on how many bytes of
     # other text share its first group: 0, 1 or 2. Only whole groups of the secret are matched.
     for before in range(3):
+        # The bytes that share a group with the text before the secret are skipped.
         whole = raw[-before % 3 :]
         code = base64.b64encode(whole[: len(whole) // 3 * 3]).decode()
         for shown in {code, code.translate(str.maketrans("+/", "-_"))}:

@@ -153,6 +153,7 @@ def unlike(a: str, b: str, chars: int) -> tuple[str, str]:
     same = next(
         (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
     )
+    # Start a little earlier, so that the difference has some context before it.
     at = max(same - chars // 4, 0)
     return f"…{brief(a[at:], chars - 1)}", f"…{brief(b[at:], chars - 1)}"
 
@@ -178,6 +179,7 @@ def nearest(name: str, known: Iterable[str], *, most: int = 2) -> str | None:
     from difflib import get_close_matches  # imported late: only error messages need it
 
     folded = {one.casefold(): one for one in sorted(known)}
+    # Compared without case, since difflib counts `Math` and `math` as different letters.
     near = [folded[one] for one in get_close_matches(name.casefold(), folded, n=most)]
     return f"did you mean {' or '.join(near)}?" if near else None
 

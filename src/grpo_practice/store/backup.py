@@ -43,6 +43,7 @@ def copy(path: Path, target: Path) -> None:
             raise StoreError(f"cannot copy to {target}: it is not a regular file")
         _replace(path, file)
     except (sqlite3.Error, OSError) as e:
+        # Only `malformed` is about the source; all other errors come from writing the copy.
         raise explain(e, path if "malformed" in str(e) else target) from e
 
 
@@ -52,6 +53,7 @@ def _replace(path: Path, target: Path) -> None:
         with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
             # SQLite's backup, not a copy of the file: some rows may only be in the -wal so far.
             source.backup(made)
+            # SQLite copies damaged pages without an error, so check the copy.
             found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]
         if found != "ok":
             raise StoreError(

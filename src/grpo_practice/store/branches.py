@@ -94,6 +94,7 @@ def foresee(
         prompts=spec.prompts,
         played=played_by(spec),
         tests=spec.tests,
+        # Through JSON, as `load` returns it: with lists in place of tuples.
         identity=json.loads(json.dumps(dict(spec.identity))),
         reuses=() if lender is None else (lender, *reuses(db, lender)),
         notices=place.notices,

@@ -79,6 +79,7 @@ def approve(db: sqlite3.Connection, branch: Branch, step: int, approvals: Approv
         "SELECT library_out FROM steps WHERE branch_id = ? AND step = ?", (branch.id, step)
     ).fetchone()
     library_out = _put_approvals(db, branch, step, library_in, approvals)
+    # The stats hold copies of the library's size, which must agree with the new library.
     db.execute(
         """UPDATE steps SET library_out = :library_out,
              stats = json_set(stats, '$.experiences', :n, '$.distillation.experiences', :n)
@@ -220,6 +221,7 @@ class Writing:
 
     def _insert(self, op: Operation, place: tuple[int, int], more: Row) -> int:
         """Insert the operation's row at `place`: (slot, ordinal)."""
+        # A held operation stays `proposed` until a person decides on it.
         status = "proposed"
         if op.refused is not None and op.rule != "held":
             status = "quarantined" if op.quarantined else "refused"

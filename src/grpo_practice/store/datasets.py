@@ -77,6 +77,7 @@ def _refuse_secrets(
     db: sqlite3.Connection, name: str, found: StagedSamples, after: DatasetRow | None
 ) -> None:
     if not redactor.known:
+        # Nothing to search for, so do not read all rows.
         return
     hint = "remove it: datasets are stored, and sent to models"
     if redactor.holds(name):

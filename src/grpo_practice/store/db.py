@@ -72,6 +72,7 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
 
     `mode` is the query of an SQLite URI, such as `mode=ro`.
     """
+    # check_same_thread: the writer's connection is opened in one thread and used in another.
     db = sqlite3.connect(
         f"{path.absolute().as_uri()}?{mode}" if mode else path,
         isolation_level=None,
@@ -178,6 +179,7 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
     owner = db.execute("PRAGMA application_id").fetchone()[0]
     version: int = db.execute("PRAGMA user_version").fetchone()[0]
     empty = db.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    # An empty file has no application_id yet, and may become ours.
     if owner != APPLICATION_ID and not empty:
         raise StoreError(
             f"{path} is a database of another program", hint="name another file with --db"

@@ -56,6 +56,7 @@ def open_invocation(
     Without a branch, the invocation only makes side requests, and the run does not count as
     running. For `addresses`, see `RunSpec`.
     """
+    # A side request, such as one for the arm `direct`, must not mark a finished run as running.
     if branch_id is not None:
         db.execute("UPDATE runs SET status = 'running' WHERE run_id = ?", (run,))
     row = {

@@ -72,6 +72,7 @@ class SqlLedger:
             return True
         step = (a.branch_id, a.step)
         if step not in self._begun:
+            # Forgetting the oldest step costs one query if it is needed again.
             while len(self._begun) >= REMEMBERED:
                 del self._begun[next(iter(self._begun))]
             row = self._reads.execute(

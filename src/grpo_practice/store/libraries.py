@@ -59,6 +59,7 @@ def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
     if source is None or not source.experiences:
         return add_version(db, run, Library(), cause="empty")
     library_id = add_version(db, run, source, cause="import", parent_id=source.id or None)
+    # A library from a file or another database has no experiences here to refer to.
     origin = {label: eid for label, eid, _ in items(db, source.id)} if source.id else {}
     _add_entries(db, run, library_id, source, origin)
     return library_id

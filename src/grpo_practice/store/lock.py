@@ -27,6 +27,7 @@ _BUSY = (errno.EACCES, errno.EAGAIN)
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
 """Errors of a system, or a file system, without open file description locks."""
 
+# Far beyond the bytes near 1 GiB that SQLite locks, and below the largest offset of 2**63 - 1.
 _RUNS, _NAMES = 1 << 61, 1 << 62
 """First bytes of two ranges: one byte for each run, and one for each name of the database."""
 _SPAN = 1 << 56
@@ -81,6 +82,7 @@ def _kind(flock: bytes) -> int:
 
 
 def _place(name: str) -> int:
+    # Seven bytes: the offset must stay below `_SPAN`, so that the two ranges never meet.
     return int.from_bytes(hashlib.sha256(os.fsencode(name)).digest()[:7], "big")
 
 
@@ -116,6 +118,7 @@ class RunLocks:
 
     def _open(self, real: Path) -> tuple[tuple[int, int], _LockFile]:
         if not real.exists():
+            # Closing this descriptor drops no lock, since nobody has opened the new file yet.
             os.close(os.open(real, os.O_RDWR | os.O_CREAT, 0o600))
         status = real.stat()
         key = (status.st_dev, status.st_ino)

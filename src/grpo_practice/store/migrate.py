@@ -58,6 +58,7 @@ def _statements(script: str) -> Iterator[str]:
     pending = ""
     for line in script.splitlines(keepends=True):
         pending += line
+        # Not split at semicolons: triggers contain them.
         if sqlite3.complete_statement(pending):
             yield pending
             pending = ""

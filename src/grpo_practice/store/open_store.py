@@ -61,6 +61,7 @@ class OpenStore:
             if mode != "write" or not is_writable(path):
                 self._db = opened.enter_context(closing(_as_it_stands(path, mode, wait_s)))
                 if mode != "write":
+                    # One read transaction, so that all queries see the same snapshot.
                     self._db.execute("BEGIN")
             else:
                 # Opened first and closed last: closing any descriptor of a file drops its locks.
@@ -105,6 +106,7 @@ class OpenStore:
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return the result of a query of this package, on the reading connection."""
         with explained(self.path):
+            # Steps are cached only if nothing is written: a writer's own steps change.
             if self._lines is None or question is not steps.on_line:
                 return question(self._db, *args, **kwargs)
             (branch,) = args
@@ -148,6 +150,7 @@ def _as_it_stands(path: Path, mode: Mode, wait_s: float) -> Connection:
     if mode == "foresee" and not path.exists():
         return in_memory(path)
     db = open_to_look(path, wait_s=wait_s)
+    # A file without a version is empty, since no command has written to it.
     if check_ours(db, path, whole=False):
         return db
     db.close()

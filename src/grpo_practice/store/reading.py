@@ -20,6 +20,7 @@ def is_writable(path: Path) -> bool:
     real = Path(os.path.realpath(path))
     if not real.exists():
         return True
+    # os.access tests the real user by default, but opening a file uses the effective one.
     effective = os.access in os.supports_effective_ids
     # SQLite creates a log next to the file, unless another process has created it.
     places = (real, real.parent) if not _part(real, "-wal").exists() else (real,)

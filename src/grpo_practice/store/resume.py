@@ -124,6 +124,7 @@ def resume_decision(
 
 def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> ResumeDecision:
     if changes or again:
+        # `recorded` is also the number of the open step, if there is one.
         return Restart(step, goes_on=step == head.recorded > 0 and not again)
     if head.cause == "restart" and head.from_step == step and not head.finished:
         return Resume(f"resuming the restart at step {step} (--again starts another)")

@@ -74,6 +74,7 @@ def save(db: sqlite3.Connection, saves: Sequence[Save]) -> Sequence[None]:
 
     A row without a verdict (a failed attempt) is updated; a row with a verdict stays unchanged.
     """
+    # Each text once: most attempts of a batch share their prompt.
     texts = {save.prompt.system for save in saves}
     systems = {text: put_text(db, text, text_sha(text)) for text in texts}
     at = now()
@@ -165,6 +166,7 @@ def stored(
         at = (held_by, step.plan.step, *place)
         messages = transcript(db, at, lenders) if transcripts else []
         if row["response"] and not own:
+            # If a tool's result was the answer, no later request contains it.
             messages = ended_by_tool(messages, row["response"])
         rollout = _rollout(row, samples[row["sample_id"]], messages)
         found[place] = (int(row["rollout_id"]), rollout)

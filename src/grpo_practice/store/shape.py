@@ -48,6 +48,7 @@ def schema_faults(found: Objects) -> Iterator[str | None]:
     tables = {name for kind, name in ours if kind in ("table", "view")}
     for kind, name in found.keys() - ours.keys():
         on, sql = found[kind, name]
+        # A trigger can change rows, and a unique index can reject or replace them.
         acts = kind == "trigger" or (kind == "index" and sql.startswith("CREATE UNIQUE"))
         if acts and on in tables:
             yield f"{kind} {name} on {on} does not belong to this program; it may change data"

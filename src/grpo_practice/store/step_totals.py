@@ -58,6 +58,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
     sums = None
     # A rollout without a reward is retried, which would leave the stored sums wrong forever.
     if row[0] and row[0] == row[1]:
+        # Every rollout has a reward here, so an `error` is one of another verify function.
         outcomes = db.execute(
             f"""SELECT CASE WHEN r.outcome = 'error' THEN 'ok' ELSE r.outcome END,
                   CASE WHEN r.outcome = 'error' THEN NULL ELSE r.reason END, count(*)

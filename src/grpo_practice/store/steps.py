@@ -44,6 +44,7 @@ def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -
             insert(db, "steps", _planned(branch, row.plan))
         elif known != row:
             # closed_at stays: a step that was once closed binds the run to its configuration.
+            # stats and sums are cleared, since they do not cover the new attempts.
             db.execute(
                 """UPDATE steps SET plan = ?, status = 'open', stats = NULL, sums = NULL
                     WHERE branch_id = ? AND step = ?""",

@@ -97,6 +97,7 @@ class Store(OpenStore):
 
     def hide_dataset(self, name: str) -> None:
         """Free the name, or raise DataError if it is unknown; old runs keep the rows they used."""
+        # Raises, with a hint, if the name is unknown; hiding an unknown name would do nothing.
         self.read(datasets.get, name)
         self._write(lambda db: datasets.hide(db, name))
 
@@ -230,6 +231,7 @@ class Store(OpenStore):
             reason = f"{type(e).__name__}: {e}"
             raise
         except BaseException as e:
+            # A Ctrl-C or a cancelled task, which is a stop and not a failure of the run.
             status, code, reason = "stopped", 130, type(e).__name__
             raise
         finally:

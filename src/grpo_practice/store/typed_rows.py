@@ -26,6 +26,7 @@ RowMaker = Callable[[sqlite3.Cursor, tuple[Any, ...]], sqlite3.Row]
 
 def our_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
     """Return table, name, declared type and position in the key of each column of our tables."""
+    # Not `db.execute`, which needs these columns for its own checks.
     columns = sqlite3.Connection.execute(db, _COLUMNS).fetchall()
     return [(table, *more) for table, *more in columns if table in our_tables()]
 
@@ -81,6 +82,7 @@ class TypedConnection(sqlite3.Connection):
         columns = our_columns(self)
         for table in [of for of, column, *_ in columns if column == name]:
             keys = [key for of, key, _, pk in columns if of == table and pk] or ["rowid"]
+            # Not `self.execute`, whose check of this row could start the same search again.
             row = sqlite3.Connection.execute(
                 self,
                 f"SELECT {', '.join(keys)} FROM {table} WHERE typeof({name}) = ? LIMIT 1",

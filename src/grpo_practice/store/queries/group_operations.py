@@ -62,4 +62,5 @@ def groups_of_question(
             (sample_id, segment.branch_id, segment.first, segment.end, most - len(found)),
         )
         found += [GroupReward(**row) for row in rows]
+    # The line and the rows were read from the newest on.
     return found[::-1]

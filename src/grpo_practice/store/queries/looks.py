@@ -103,6 +103,7 @@ def _measured(
             parts.setdefault((row["asked_by"], row["nth"], row["branch_id"]), []).append(row)
     found = dict[tuple[int, int], _Measured]()
     for (asked_by, nth, branch_id), rows in parts.items():
+        # With fewer samples, no comparison would have been possible, so it was not a look.
         if len({sample for row in rows for sample in json.loads(row["asked"])}) < FEWEST:
             continue
         look = found.setdefault((asked_by, nth), _Measured(rows[0]["arms"]))

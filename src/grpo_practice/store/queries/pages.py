@@ -64,6 +64,7 @@ def rollout_page(
 
 def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
     """Return the rollout at a position, or None if it is not stored yet."""
+    # A page begins after a position, so ask for the row after the previous attempt.
     before = Place(place.step, place.slot, place.attempt - 1)
     rows = rollout_page(db, branch, before, 1, Wanted(place.step))
     there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]

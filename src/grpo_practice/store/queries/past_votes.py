@@ -99,6 +99,7 @@ def _votes(
         holders = {library_id for (library_id,) in db.execute(_SHOWN, asked)}
         for library_id in holders:
             shown[library_id].add(name)
+        # Read at most once, and only if an experience is older than the run.
         if meaning.since is None and imported is None:
             imported = _imported(db, line)
         brought = imported.get(name, {}) if meaning.since is None and imported else {}

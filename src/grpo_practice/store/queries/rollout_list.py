@@ -102,6 +102,7 @@ def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Coun
     """Count the rollouts on a branch's line that match the filter."""
     rollouts = groups = 0
     for _, where, values in _segments(branch, wanted):
+        # One joined key: SQLite's count(DISTINCT …) takes a single expression.
         n, in_groups = db.execute(
             f"SELECT count(*), count(DISTINCT s.step || '.' || r.slot) {ROLLOUTS} {where}", values
         ).fetchone()
@@ -113,6 +114,7 @@ def list_rollouts(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int
 ) -> list[RolloutRow]:
     """Return the first `most` rollouts by step, group and attempt, without their bodies."""
+    # SQLite accepts no larger integer.
     found, most = list[RolloutRow](), min(most, sys.maxsize)
     for segment, where, values in _segments(branch, wanted):
         rows = db.execute(

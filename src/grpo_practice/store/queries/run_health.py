@@ -59,6 +59,7 @@ def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False)
     ended = Counter[str]()
     for row in rows_on_line(db, branch, _ROLLOUTS):
         ended.update(dict(row))
+    # `_ROLLOUTS` only reads steps without stored totals.
     for _, of in step_totals.on_line(db, branch):
         ended.update(mute=of.mute, late=of.late, unasked=of.unasked)
     shrunk = [Shrunk(**row) for row in rows_on_line(db, branch, _SHRUNK)]

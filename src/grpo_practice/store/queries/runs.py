@@ -96,6 +96,7 @@ def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
     """
     found, known = dict[str, None](), [run.name for run in all_runs(db)]
     for name in names:
+        # The name of a run may itself contain characters of a glob.
         some = [name] if name in known else [run for run in known if fnmatchcase(run, name)]
         found.update(dict.fromkeys(some or [get(db, name).name]))
     return list(found)

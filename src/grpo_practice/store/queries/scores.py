@@ -78,6 +78,7 @@ def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
     n, total = 0, 0.0
     for segment in branch.line:
         place = (segment.branch_id, segment.first, segment.end)
+        # total(), not sum(): it is 0.0 over no rows, where sum() is NULL.
         summed = """SELECT count(*), total(reward / n) FROM (
                 SELECT json_extract(slot.value, '$[1]') AS n,
                        json_extract(slot.value, '$[3]') * 1.0 AS reward
@@ -107,6 +108,7 @@ def _question(
     sample: int, planned: int, tally: Sequence[Any] | None, family: tuple[str, str | None]
 ) -> Question:
     if not planned:
+        # A question without planned attempts is one that cannot be scored.
         return Question(str(sample), source=family[0], unscorable=True)
     n, c, total, total_sq = tally or (0, 0, 0.0, 0.0)
     return Question(str(sample), n, c, total, total_sq, planned, *family)

@@ -101,6 +101,8 @@ def find_answers(
         if segment.branch_id < last:
             continue  # read on an earlier page: ids increase along a line, since a parent is older
         begin = place if segment.branch_id == last else FIRST
+        # Over all branches, a rollout must be found only in the branch that played it, not again
+        # in the branches that score it.
         rows = db.execute(
             f"""SELECT s.step, r.slot, r.attempt, t.response {ROLLOUTS}
                  JOIN rollout_bodies t ON t.rollout_id = r.rollout_id

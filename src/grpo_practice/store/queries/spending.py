@@ -290,6 +290,7 @@ def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float
 
 def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
     """Return the branches of all runs with this identity's agent."""
+    # Through JSON, because stored identities have lists in place of tuples.
     wanted = agent_of(json.loads(json.dumps(dict(identity))))
     found = db.execute("SELECT branch_id, identity FROM branches").fetchall()
     return [row[0] for row in found if agent_of(json.loads(row[1])) == wanted]

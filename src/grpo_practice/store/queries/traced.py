@@ -157,6 +157,7 @@ def traced_group(
 ) -> TracedGroup:
     """Return a group, or with `MERGE` the step's merge; without `content`, no texts are read."""
     question = None
+    # A merge is about all groups of the step, so it has no question of its own.
     if content and slot != MERGE:
         row = db.execute(
             "SELECT question FROM samples WHERE sample_id = ?", (step.slots[slot][0],)
