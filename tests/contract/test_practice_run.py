@@ -140,7 +140,7 @@ async def test_restart_plays_exactly_the_steps_from_there_on(tmp_path: Path) -> 
         cut = len(endpoint.bodies)
         report = await project.practise(endpoint.override(), restart_step=1)
         assert report.branch.id == 3
-        assert any("under way" in text for text in project.notices)
+        assert any("resuming the restart" in text for text in project.notices)
         ended = len(endpoint.bodies)
         same = await project.practise(endpoint.override(), restart_step=1)
         assert (same.branch.id, len(endpoint.bodies)) == (3, ended)

@@ -79,7 +79,7 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
         return branches.load(db, _insert(db, spec))
     if run["kind"] != "recorded":
         raise ConfigError(
-            f"{spec.name} is a run of kind {run['kind']}, and nothing can be recorded into it",
+            f"{spec.name} is a run of {run['kind']}, so nothing can be recorded into it",
             hint="give --record another name",
         )
     row = db.execute(
