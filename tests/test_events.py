@@ -38,10 +38,7 @@ ELSEWHERE = {Aborted, Notice, RetryWaits, WeightsUpdated}
 """Events that a run of practice in which nothing goes wrong need not emit: other tests see them."""
 OVERLAP = "practice.overlap=0.5"
 ON_THE_WAY = ("practice.do_eval=true", "practice.eval_strategy=steps")
-TOOLS = (
-    "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin,"
-    " config: {backend: subprocess}}}"
-)
+TOOLS = "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin}}"
 
 
 def test_a_sink_that_fails_harms_neither_the_others_nor_the_run(

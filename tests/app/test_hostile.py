@@ -100,7 +100,9 @@ async def test_2_28_what_a_page_wants_in_is_neither_merged_nor_kept(
     assert all(one["question"] and one["slot"] is not None for one in document["quarantined"])
 
 
-@pytest.mark.parametrize("text", HOSTILE)
+@pytest.mark.parametrize(
+    "text", [HOSTILE[0], *(pytest.param(text, marks=pytest.mark.long) for text in HOSTILE[1:])]
+)
 async def test_2_28_a_merge_cannot_bring_in_what_no_group_may(
     project: Project, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:

@@ -77,8 +77,20 @@ TALL = ("practice.teacher_context=2048", "practice.summaries=never")
 """A prompt has less room than its instructions take."""
 
 
-@pytest.mark.parametrize("settings", [(), TALL, ("practice.summaries=always",)])
-@pytest.mark.parametrize("own", [False, True])
+ALWAYS = ("practice.summaries=always",)
+
+
+@pytest.mark.parametrize(
+    ("settings", "own"),
+    [
+        ((), False),
+        (TALL, False),
+        (ALWAYS, True),
+        pytest.param((), True, marks=pytest.mark.long),
+        pytest.param(TALL, True, marks=pytest.mark.long),
+        pytest.param(ALWAYS, False, marks=pytest.mark.long),
+    ],
+)
 async def test_a_run_that_ended_before_its_merge_asks_nothing_else_again(
     project: Own, settings: tuple[str, ...], own: bool
 ) -> None:

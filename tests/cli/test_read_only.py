@@ -1,32 +1,17 @@
 """A database that cannot be written, and one beside which nothing can be, can be read."""
 
-import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from grpo_practice.store import Store
 from grpo_practice.types import Sample
 from tests.cli.conftest import Gp
-from tests.contract.command import BOUND
+from tests.contract.command import BOUND, Said, commands
 
-COMMANDS = """
-import contextlib, io, json, sys
-from grpo_practice.cli.main import run
-said = []
-for command in json.load(sys.stdin):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(command.split())
-    said.append([code, out.getvalue(), err.getvalue()])
-json.dump(said, sys.stdout)
-"""
 READING = [
     "runs list --json",
     "runs show demo --json",
@@ -45,23 +30,7 @@ READING = [
     "eval --config practice.yaml --dataset practice.jsonl --exp-id x --dry-run --json",
     "eval --run demo/eval --rejudge --verify exact --dry-run --json",
 ]
-Said = list[list[Any]]
 DB = "grpo-practice.db"
-
-
-def commands(words: list[str], folder: Path, *start: str) -> Said:
-    """What the commands said in this folder, each with its exit code; `start` starts them."""
-    done = subprocess.run(
-        [*start, sys.executable, "-c", COMMANDS],
-        cwd=folder,
-        input=json.dumps(words),
-        env={**os.environ, "PYTHONPATH": str(Path("src").resolve())},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    said: Said = json.loads(done.stdout)
-    return said
 
 
 def without_rights(words: list[str], folder: Path) -> Said:
@@ -93,7 +62,6 @@ def mounted(words: list[str], folder: Path) -> Said:
     return commands(words, folder, *start)
 
 
-WAYS = [without_rights, without_the_file, mounted]
 ENDS = [without_rights, pytest.param(without_the_file, marks=pytest.mark.long), mounted]
 """The ways, of which one is between the others."""
 
@@ -104,7 +72,7 @@ def folder(finished_demo: Path, tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ENDS)
 def test_what_only_reads_reads(
     folder: Path, demo: Gp, way: Callable[[list[str], Path], Said]
 ) -> None:

@@ -10,6 +10,7 @@ from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Any
 
 from tests.processes import program
@@ -59,6 +60,41 @@ def process(*words: str, first: str = "", **options: Any) -> "subprocess.Popen[s
     """Start `grpo-practice WORDS…` in a process of its own; `first` is Python that runs before."""
     given = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
     return subprocess.Popen(program(*words, first=first), **given)
+
+
+_COMMANDS = """
+import contextlib, io, json, sys
+from importlib.metadata import entry_points
+(script,) = entry_points(group="console_scripts", name="grpo-practice")
+main, said = script.load(), []
+for command in json.load(sys.stdin):
+    sys.argv = ["grpo-practice", *command.split()]
+    out, err, code = io.StringIO(), io.StringIO(), 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as e:
+            code = e.code if isinstance(e.code, int) else 0
+    said.append([code, out.getvalue(), err.getvalue()])
+json.dump(said, sys.stdout)
+"""
+
+Said = list[list[Any]]
+"""What each command said: exit code, stdout, stderr."""
+
+
+def commands(words: list[str], folder: Path, *start: str) -> Said:
+    """Run commands in this folder, one after the other in one process that `start` starts."""
+    done = subprocess.run(
+        [*start, sys.executable, "-c", _COMMANDS],
+        cwd=folder,
+        input=json.dumps(words),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    said: Said = json.loads(done.stdout)
+    return said
 
 
 @cache

@@ -3,15 +3,13 @@
 import json
 import shlex
 import sqlite3
-import subprocess
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from tests.contract.command import BOUND, Gp
+from tests.contract.command import BOUND, Gp, commands
 from tests.contract.project import Project
-from tests.processes import program
 
 
 @pytest.fixture
@@ -128,10 +126,9 @@ def test_a_dry_run_reads_a_database_that_nobody_may_write(played: Gp, tmp_path: 
     for path in (*tmp_path.iterdir(), tmp_path):
         path.chmod(path.stat().st_mode & 0o555)
     try:
-        for words, document in zip(FORECASTS, told, strict=True):
-            command = [*BOUND, *program(*words, "--dry-run", "--json", "--db", "p.db")]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert (done.returncode, json.loads(done.stdout)) == (0, document), done.stderr
+        words = [" ".join((*words, "--dry-run --json --db p.db")) for words in FORECASTS]
+        for (code, out, err), document in zip(commands(words, tmp_path, *BOUND), told, strict=True):
+            assert (code, json.loads(out)) == (0, document), err
     finally:
         tmp_path.chmod(0o700)
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before

@@ -81,22 +81,33 @@ async def test_an_agent_that_sends_it_in_any_form_is_left_alone(project: Own, pr
 
 WAYS = {
     "workers": (*FUNCTION, "workers=3"),
+    "commands at a fixed address": (*COMMAND, "concurrency=9", "proxy.host=localhost"),
+}
+MORE = {
     "one at a time": (*FUNCTION, "workers=3", "concurrency=1"),
     "commands": COMMAND,
-    "a fixed address": (*COMMAND, "concurrency=9", "proxy.host=localhost"),
 }
 
 
-async def test_the_results_are_the_same_wherever_they_run_and_a_run_goes_on_elsewhere(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture
+async def expected(tmp_path: Path) -> str:
+    """Return the results of a run in threads."""
     made = asking(tmp_path / "threads")
     await made.practise(*keys(THREADS))
-    expected = made.results()
-    for n, way in enumerate(WAYS.values()):
-        made = asking(tmp_path / f"{n}")
+    return made.results()
+
+
+@pytest.mark.parametrize("ways", [WAYS, pytest.param(MORE, marks=pytest.mark.long)])
+async def test_the_results_are_the_same_wherever_they_run(
+    tmp_path: Path, expected: str, ways: dict[str, tuple[str, ...]]
+) -> None:
+    for name, way in ways.items():
+        made = asking(tmp_path / name)
         await made.practise(*keys(way))
-        assert made.results() == expected, way
+        assert made.results() == expected, name
+
+
+async def test_a_run_goes_on_elsewhere(tmp_path: Path, expected: str) -> None:
     made = asking(tmp_path / "both")
     with pytest.raises(Exception, match=r"40 requests|max.requests"):
         await made.practise(*keys(WAYS["workers"]), max_requests=40)

@@ -20,10 +20,7 @@ from tests.contract.receiver import Collector, Received, below, collecting
 from tests.processes import HANG_S
 from tests.train.stored import QUESTIONS, RUN, training_database
 
-TOOLS = (
-    "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin,"
-    " config: {backend: subprocess}}}"
-)
+TOOLS = "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin}}"
 JUDGE = "evaluation.verify=judge"
 SHORT = "practice.epochs=1"
 GROUP = 3

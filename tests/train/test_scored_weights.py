@@ -14,7 +14,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
     return TrainProject(tmp_path / "p", monkeypatch)
 
 
-@pytest.mark.parametrize("step", [1, 3, 5])
+@pytest.mark.parametrize(
+    "step", [3, *(pytest.param(step, marks=pytest.mark.long) for step in (1, 5))]
+)
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_kill_between_a_step_and_its_score_loses_neither_weights_nor_score(
     project: TrainProject,

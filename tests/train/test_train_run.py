@@ -65,7 +65,9 @@ def test_the_same_command_again_trains_nothing(project: TrainProject) -> None:
     assert (again.plans, report.closed) == ([], 6)
 
 
-@pytest.mark.parametrize("step", range(6))
+@pytest.mark.parametrize(
+    "step", [0, 3, *(pytest.param(step, marks=pytest.mark.long) for step in (1, 2, 4, 5))]
+)
 def test_a_killed_run_goes_on_at_its_last_checkpoint_and_comes_out_as_unbroken(
     project: TrainProject, unbroken: TrainProject, step: int
 ) -> None:
