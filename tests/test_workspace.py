@@ -221,7 +221,7 @@ def test_a_secret_of_the_environment_is_not_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOREIGN_API_KEY", SECRET)
-    with Workspace(tmp_path / "x.db") as ws, pytest.raises(DataError, match="holds a secret"):
+    with Workspace(tmp_path / "x.db") as ws, pytest.raises(DataError, match="contains a secret"):
         ws.datasets.upload("test", [(f"Is {SECRET} long?", "yes")])
 
 

@@ -120,7 +120,7 @@ def test_another_split_needs_replace_and_half_of_one_is_never_stored(gp: Gp) -> 
     gp("data", "upload", other, "--name", "d-test")
     ran = gp("data", "split", "d")
     assert ran.code == 4
-    assert "'d-test' is there already" in ran.err
+    assert "'d-test' already exists" in ran.err
     assert sizes(gp) == {"d": 20, "d-test": 1}
     assert gp("data", "split", "d", "--replace").code == 0
     assert sizes(gp) == {"d": 20, "d-test": 4, "d-train": 16}

@@ -124,7 +124,7 @@ async def test_the_address_is_shown_once_and_hidden_from_then_on(db: Path) -> No
         for hidden in (repr(viewer.report), viewer.report._repr_html_()):
             assert viewer.token not in hidden
     row = {"question": f"at {viewer.url}", "answer": "a"}
-    with pytest.raises(Exception, match="holds a secret"):
+    with pytest.raises(Exception, match="contains a secret"):
         Workspace(db).datasets.upload("told", [row])
 
 
