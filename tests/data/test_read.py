@@ -21,7 +21,7 @@ def test_a_file_becomes_samples_in_its_order(tmp_path: Path) -> None:
     path = jsonl(tmp_path, {"problem": "p1", "answer": 0.5}, {"problem": "p2", "answer": False})
     result = read_samples(path)
     assert [(s.question, s.answer) for s in result.samples] == [("p1", 0.5), ("p2", False)]
-    assert result.notes == ["the question is in 'problem', the answer in 'answer', as it is"]
+    assert result.notes == ["the question is in 'problem', the answer in 'answer' (the whole text)"]
     assert result.skipped == 0
 
 
@@ -91,7 +91,7 @@ def test_a_file_of_mixed_forms_is_refused(tmp_path: Path) -> None:
     path = jsonl(
         tmp_path, {"question": "a", "answer": "x\n#### 5"}, {"question": "b", "answer": "long text"}
     )
-    with pytest.raises(DataError, match=r"rows\.jsonl:2: the answer is as it is"):
+    with pytest.raises(DataError, match=r"rows\.jsonl:2: the answer is the whole text"):
         read_samples(path)
 
 

@@ -59,7 +59,7 @@ def _braced(text: str) -> str:
 
 AFTER_HASHES = Form("after '####' on the last line", _hashes)
 IN_BOX = Form("in the last \\boxed{…}", _boxed)
-PLAIN = Form("as it is", lambda text: (text, ""))
+PLAIN = Form("the whole text", lambda text: (text, ""))
 
 
 def form_of(text: str, column: str) -> Form:

@@ -287,7 +287,7 @@ class _RowReader:
         where = f"in {role['question']!r}" if "question" in role else "made by the template"
         note = f"the question is {where}"
         if self.unanswered.n < self.read:
-            note += f", the answer in {role['answer']!r}, {form.name}"
+            note += f", the answer in {role['answer']!r} ({form.name})"
         return note
 
 
