@@ -75,6 +75,7 @@ def from_cell(value: object) -> Any:
     # NumPy prints ['a' 'b'], which Python would parse as one string and so merge the options.
     if any(string[1] for string in _STRING.finditer(found)):
         return value
+    # literal_eval runs no code, but large input could exhaust memory: hence the limit above.
     try:
         return clean_json(ast.literal_eval(found.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):

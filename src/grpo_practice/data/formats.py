@@ -229,6 +229,7 @@ def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Ro
     csv.field_size_limit(2**31 - 1)
     text = lines(path)
     before, head = _head(text)
+    # strict, because the module otherwise accepts malformed quotes and guesses a value.
     reader = csv.reader(chain([head], text), delimiter=_delimiter(delimiter, head), strict=True)
     header = _header(path, 1, list(names))
     while True:

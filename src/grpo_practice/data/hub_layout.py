@@ -49,6 +49,7 @@ def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str
     split, found = _pick(ref, "split", ref.split, splits)
     chosen = _one_suffix(ref, found)
     counts = {m[1] for name in chosen if (m := re.search(r"-\d+-of-0*(\d+)\b", name))}
+    # A missing shard would silently shrink the split.
     if len(counts) == 1 and len(chosen) < int(min(counts)):
         problem = f"has only {len(chosen)} of the {min(counts)} files of that split"
         raise DataError(f"hf://{ref.repo} {problem}")

@@ -104,6 +104,7 @@ def _open(path: Path) -> "ParquetFile":
         names = file.schema_arrow.names
     except (pa.ArrowException, OSError, ValueError, KeyError) as e:
         raise _unreadable(path, e) from e
+    # A row is a dict, which would silently keep only one of two columns with the same name.
     for name in names:
         if names.count(name) > 1:
             raise DataError(f"{path}: the column {name!r} appears twice", hint="rename one")

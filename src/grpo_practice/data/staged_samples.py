@@ -233,6 +233,7 @@ def meta_of(text: str) -> dict[str, Any]:
 
 def _key(question: str) -> bytes:
     """Hash the question, ignoring differences in whitespace."""
+    # 128 bits suffice to tell a million questions apart, and halve the index.
     return text_sha(" ".join(question.split()))[:16]
 
 

@@ -79,6 +79,7 @@ def lines(path: Path) -> Iterator[str]:
     number = size = 0
     try:
         with _open(path) as (file, bounded):
+            # One byte above the limit reveals a line that is too long without reading all of it.
             for number, raw in enumerate(iter(lambda: file.readline(MAX_LINE + 1), b""), 1):
                 size += len(raw)
                 if len(raw) > MAX_LINE:

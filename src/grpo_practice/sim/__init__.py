@@ -62,6 +62,7 @@ def answer(body: Any, world: World = DEFAULT, served: int = 0) -> dict[str, Any]
         finish = "tool_calls" if said.calls else "stop"
     tokens_in, tokens_out = _count(asked.length), _count(length)
     return {
+        # Derived or constant, so that the same request always gets exactly the same reply.
         "id": f"chatcmpl-{asked.sha[:24]}",
         "object": "chat.completion",
         "created": 0,

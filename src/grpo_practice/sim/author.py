@@ -18,8 +18,10 @@ def write_directly(asked: SimRequest, world: World) -> str:
     found = _ASKED.search(asked.frame)
     n, length = (int(found[1]), int(found[2].replace(",", ""))) if found else (1, 0)
     texts = [_idea(asked, world, i) for i in range(n)]
+    # Pad with a harmless phrase: the arm is only played if its length is close to the request.
     missing = (length - sum(len(text) + _LABEL for text in texts)) // len(_MORE)
     for i in range(max(missing, 0)):
+        # Insert before the marker, which must stay at the end.
         sentence, marker = texts[i % n].rsplit(". (", 1)
         texts[i % n] = f"{sentence}{_MORE}. ({marker}"
     entries = [{"op": "ADD", "text": text} for text in texts]

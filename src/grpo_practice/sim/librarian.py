@@ -74,6 +74,7 @@ def merge(asked: SimRequest, world: World) -> str:
     proposals, stays = material.proposals(asked), material.decided(asked)
     taken: set[str | None] = {*map(key_of, material.library(asked).values())}
     edits: list[Edit] = []
+    # Not a set: the order of the operations must be reproducible.
     for target in dict.fromkeys(p.target for p in proposals if p.target):
         about_it = [p for p in proposals if p.target == target]
         if _passes(target, stays.get(target), asked, world):
@@ -115,6 +116,7 @@ def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) ->
 def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
     """Return the edit of one experience: its most frequent new update, or else a deletion."""
     everyone = tuple(p.name for p in proposals)
+    # An update to the content of another experience would make the library repeat itself.
     news = [
         p.text
         for p in proposals

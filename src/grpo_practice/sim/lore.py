@@ -11,6 +11,7 @@ from grpo_practice.sim.topics import LORE, Advice, Lore
 from grpo_practice.sim.world import World, topic_of
 
 MARKER = re.compile(r"\(#([a-z]+-[0-9a-f]{2,})\)")
+# An experience must not mention the label of another one, which may be removed later.
 _WARNING = re.compile(r"do not follow E\d+, which misled, but |\s*\(about E\d+: \w+\)")
 
 

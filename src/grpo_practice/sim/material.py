@@ -108,6 +108,7 @@ def witness(reward: float | None, text: str) -> Witness:
 def proposals(asked: SimRequest) -> list[Proposal]:
     """Return the proposals in a prompt, in order; the fence after a proposal contains its text."""
     found, target = list[Proposal](), None
+    # Deletions have no text, so the last proposals may follow the last fence.
     tail = (asked.asked.rpartition(">>>")[2], None)
     for before, text in [*((fence.before, fence.body) for fence in asked.fences), tail]:
         marks = list(_MARK.finditer(before))
@@ -115,6 +116,7 @@ def proposals(asked: SimRequest) -> list[Proposal]:
             if mark["target"]:
                 target = mark["target"] if _LABEL.fullmatch(mark["target"]) else None
             else:
+                # Only the proposal directly before the fence owns its text.
                 own = text if mark is marks[-1] else None
                 found.append(Proposal(mark["name"], _OPS[mark["op"]], target, own))
     return found

@@ -230,6 +230,7 @@ def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
     rng, made = Random(seed), dict[str, Sample]()
     topics = list((LABEL_TOPICS if task == "labels" else TOPICS).values())
     while len(made) < n:
+        # Cycle by the number made, so that a longer list begins with the shorter one.
         sample = _new(topics[len(made) % len(topics)], rng, made)
         made[sample.question] = sample
     return list(made.values())

@@ -105,7 +105,9 @@ def read(body: Any, served: int = 0) -> SimRequest:
         told="\n\n".join(text for role, text in texts if role in ("system", "user")),
         asked="\n\n".join(text for role, text in texts if role == "user"),
         length=sum(len(text) for _, text in texts) + sum(len(a) + len(b) for a, b in calls),
+        # Clients use either name of the limit; the stricter value applies.
         max_tokens=min((limit for limit in limits if limit is not None), default=None),
+        # Tools are excluded: a question is answered the same with tools and without.
         sha=digest({"messages": _keyless(messages), "seed": _whole(body, "seed")}).hex(),
         tools=_tools(body),
         parallel=body.get("parallel_tool_calls") is not False,
@@ -177,6 +179,7 @@ def _role(message: Any) -> str:
     role = message.get("role") if isinstance(message, dict) else None
     if not isinstance(role, str):
         raise ValueError("each of 'messages' must be an object with a 'role'")
+    # `developer` is OpenAI's newer name for the system role.
     return "system" if role == "developer" else role
 
 

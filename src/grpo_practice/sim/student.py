@@ -45,6 +45,7 @@ def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str,
 
 def _solves(question: Question, keys: Sequence[str], asked: SimRequest, world: World) -> bool:
     draw = unit(world.seed, "play", asked.sha)
+    # Only instructions and library dilute; a long question must not lower its own chance.
     read = tokens(asked.told) - tokens(question.text)
     return draw < world.p(question.text, keys, read, served=asked.served)
 
@@ -80,6 +81,7 @@ def _way(
     if right:
         return followed, followed or world.key(question.topic, kind), question.answer
     second = unit(world.seed, "slip", asked.sha) < 0.5
+    # A harmful experience leads to its own slip, whichever was drawn.
     if followed is not None:
         second = followed == world.key(question.topic, kind, 1)
     key = followed or world.key(question.topic, kind, int(second))

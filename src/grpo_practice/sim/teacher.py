@@ -92,6 +92,7 @@ def _sides(witnesses: Sequence[Witness], world: World) -> Sides:
     telling = [w for w in witnesses if w.method]
     rewards = [w.reward for w in witnesses if w.reward is not None]
     if rewards:
+        # Equal rewards have no middle; 0.5 separates all right from all wrong.
         middle = sum(rewards) / len(rewards) if min(rewards) < max(rewards) else 0.5
         won = [w.reward is not None and w.reward > middle for w in telling]
     else:

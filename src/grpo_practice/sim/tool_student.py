@@ -41,6 +41,7 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
     if not calls:
         return SimTurn(_answer(asked, world))
     twice = asked.parallel and unit(world.seed, "twice", asked.sha) < TWICE
+    # The method is stated once, in the first turn.
     if asked.called:
         said = ""
     elif question is None:
@@ -84,6 +85,7 @@ def _call(name: str, **arguments: str) -> Call:
 
 
 def _programs(question: Question | None, asked: SimRequest, world: World) -> list[str]:
+    # At most six, to keep programs short for long foreign questions.
     numbers = _NUMBER.findall(question.text if question else asked.asked)[:6]
     look = f"print(sorted([{', '.join(str(int(n)) for n in numbers)}]))"
     if question is None:

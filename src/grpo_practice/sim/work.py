@@ -78,6 +78,7 @@ def _step(
     late = unit(world.seed, "when", first.sha)
     at = int(late * (2 if place < IN_WORDS else calls))
     now = asked.turns == at
+    # Seeded by request and turn, so that repeating a turn gives the same reply.
     rng = Random(f"{world.seed}|work|{first.sha}|{asked.turns}")
     thought = _thought(rng, rng.randint(*THOUGHT))
     said = [f"Step {asked.turns + 1}: I run a program and look at what it prints."]
@@ -114,6 +115,7 @@ def _code(rng: Random, first: str, printed: str | None) -> str:
     after = rows if rng.random() < 0.5 else rows // 2
     table = f'print(f"row {{i}}: {{i * {a}}} and {{i * i + {b}}}, checked")'
     lines.append(f"for i in range(1, {rows + 1}):\n    {table}")
+    # Split the line, so that it appears only in the output and not in the program.
     if printed is not None:
         word, _, rest = printed.partition(" ")
         lines.append(f'    if i == {after}:\n        print("{word}" + " " + {rest!r})')

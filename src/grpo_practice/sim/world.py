@@ -34,6 +34,7 @@ EDGE = 0.01
 
 def unit(*parts: object) -> float:
     """Return a number in [0, 1) that depends on the parts only."""
+    # `replace`, because prompts may contain lone surrogates.
     text = "|".join(map(str, parts))
     return int.from_bytes(hashlib.sha256(text.encode("utf-8", "replace")).digest()[:8]) / 2**64
 
@@ -128,6 +129,7 @@ class World(_Strict):
     seed: int = 0
     difficulty: Difficulty = Difficulty()
     rule: Rule = Rule()
+    # Excluded from the hash: a dict is unhashable, but worlds are keys of caches.
     items: Mapping[str, Item] = field(default_factory=dict, hash=False)
     """Experiences that do not follow the rule, by key."""
     dilution: float = 0.5
@@ -164,6 +166,7 @@ class World(_Strict):
         Raises:
             ConfigError: The file is unreadable or not a world; the message names the key.
         """
+        # Imported here: pydantic is slow to import, and only world files need it.
         from pydantic import TypeAdapter, ValidationError
 
         try:
@@ -219,6 +222,7 @@ class World(_Strict):
         found = find(question) if self.jitter else None
         if found is None:
             return 0.0
+        # Sorted: the interaction belongs to the set of experiences, not to their order.
         rng = Random(f"{self.seed}|jitter|{found.text}|{' '.join(sorted(set(keys)))}")
         return rng.gauss(0.0, self.jitter)
 
@@ -266,6 +270,7 @@ def _base(world: World, question: str) -> tuple[float, str] | None:
         return None
     rng = Random(f"{world.seed}|difficulty|{found.text}")
     p = rng.betavariate(world.difficulty.a, world.difficulty.b)
+    # Beta draws close to 0 or 1 would have logits that no experience could change.
     p = min(max(p, EDGE), 1 - EDGE)
     return math.log(p / (1 - p)), found.topic
 

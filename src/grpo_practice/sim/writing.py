@@ -75,7 +75,9 @@ def _before(thought: str, kind: str, entries: Sequence[Entry], talk: float, thin
     said = thought
     if talk < TALKATIVE:
         points = [f"{i}. {_joined(next(iter(e.values())))}" for i, e in enumerate(entries, 1)]
+        # Braces in prose, which a parser must not mistake for JSON.
         said = "\n".join([thought, "", "What I take from it, in the set {better, worse}:", *points])
     if think < THINKING:
+        # The draft is empty, so a parser that takes it for the reply loses all entries.
         said = f"<think>Draft:\n{tagged(kind, ())}\nNo, look again.</think>\n{said}"
     return said

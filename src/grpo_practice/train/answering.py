@@ -30,6 +30,7 @@ def answers_of(
         model = PeftModel.from_pretrained(model, checkpoint, is_trainable=False)
     model = model.to("cuda" if on_gpu else "cpu")
     tokenizer = load_tokenizer(base)
+    # Many models define no padding token; any token will do, because padding is masked.
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     ends = model.generation_config.eos_token_id

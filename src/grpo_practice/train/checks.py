@@ -25,6 +25,7 @@ _FLOAT = 4
 
 def check_installed() -> None:
     """Raise ConfigError if the extra is not installed, without importing it."""
+    # find_spec, because importing torch takes seconds.
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(

@@ -70,6 +70,7 @@ def grpo_arguments(
         "steps_per_generation": shape.accumulation,
         "num_generations": train.group_size,
         "num_iterations": train.update_epochs,
+        # TRL counts updates, not steps.
         "max_steps": steps * train.update_epochs,
         "learning_rate": train.rate,
         "lr_scheduler_type": train.scheduler,

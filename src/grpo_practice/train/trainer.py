@@ -114,6 +114,7 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
     rewards.length_of = lambda messages: len(
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     )
+    # This callback would print every log entry into the progress display.
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -227,6 +228,7 @@ def _make_callback(
             step, inner = step_of(state.global_step - 1)
             if inner + 1 < args.num_iterations:
                 return
+            # All ranks must stop after the same step; otherwise some would wait forever.
             stop = ranks.broadcast(observer.stopping() if observer else None)
             last = state.global_step >= state.max_steps
             if plan.save_every is not None:

@@ -70,6 +70,7 @@ class Study:
             pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
             load_if_exists=True,
         )
+        # Compare in the form that the study returns: JSON turns tuples into lists.
         now = json.loads(json.dumps({**settings, "train.tune.seed": seed}))
         now |= {f"train.tune.space.{key}": repr(part) for key, part in space.items()}
         was = study.user_attrs.get(BOUND, now)
