@@ -279,6 +279,7 @@ class ComparisonReport(Report):
             asked += f", the {ordinal(number)} comparison on these questions"
         match contrast.verdict:
             case "better" | "worse":
+                # The size is stated without a sign, so the ends swap and change theirs.
                 if contrast.verdict == "worse":
                     ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
                 found = f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
@@ -329,6 +330,7 @@ class ComparisonReport(Report):
             parts += _change("costs", now.cost_usd_per_answer / was.cost_usd_per_answer, "")
         elif was.tokens_per_answer and now.tokens_per_answer:
             parts += _change("takes", now.tokens_per_answer / was.tokens_per_answer, "tokens")
+        # The practice is behind the last arm, so its cost belongs to the last contrast.
         if self.practice_cost_micro and contrast is self.contrasts[-1]:
             cents = self.practice_cost_micro >= 10_000
             parts.append(f"practice cost ${self.practice_cost_micro / 1e6:,.{2 if cents else 6}f}")

@@ -48,6 +48,7 @@ class ConfigReport(Report):
     @property
     def settings(self) -> Any:
         """The configuration as plain data, with secrets hidden."""
+        # From the text: it hides the secrets that `config` holds.
         return parse_yaml(self.text, "the config").data
 
     @override

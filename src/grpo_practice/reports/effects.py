@@ -119,6 +119,7 @@ def measurement(store: Store, name: str) -> Measurement:
         library=library,
         dataset=dataset.name,
         experiences=experiences,
+        # NaN if any effect is not identifiable.
         total=None if math.isnan(found.total) else (found.total, found.total_se),
         questions=sum(not q.unscorable for q in asked),
         left_out=sum(q.unscorable for q in asked),

@@ -51,6 +51,7 @@ def json_object(value: object) -> dict[str, Any]:
     for name in names:
         held: Any = value
         for part in name.split("."):
+            # A missing optional part makes all of its attributes null.
             held = None if held is None else getattr(held, part)
         key = name.rpartition(".")[2]
         if key.endswith(MICRO):

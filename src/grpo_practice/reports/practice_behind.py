@@ -54,6 +54,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
         outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
         closed = [out for out in outs if out]
         # Compare by text: a run may produce the same library twice.
+        # As the last library of one of its makers, it was not chosen among several.
         if not closed or library_sha(store.read(libraries.load, closed[-1])) == sha:
             return None
     made = store.read(arms.hashes_made, practices[0])

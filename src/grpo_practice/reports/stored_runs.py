@@ -241,6 +241,7 @@ class RunReport(Report):
             return questions_of(run.name)
         if run.status == "running":
             return f"grpo-practice runs show {quote(run.name)}"
+        # Also true without any rollout: then the command has to be repeated as well.
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
             return self.command

@@ -83,6 +83,7 @@ class TuneReport(Report):
         kind = "members" if best.phases else "trials"
         rows = [
             (f"{self.exp_id}: {best.run} is the best of {len(self.trials)} {kind}",),
+            # A member whose settings changed has a row for each phase instead.
             *([("settings", settings_text(best.values))] if len(best.phases) < 2 else []),
             *(
                 (f"from step {phase.step}", f"{settings_text(phase.values)}   {phase.run}")

@@ -96,6 +96,7 @@ def curve(measured: Sequence[Measured], rewards: Sequence[tuple[int, float]], st
     width = 100 / places
     columns = [
         Column(
+            # 0.15 of a place is left free on either side.
             x=round((step + 1.15) * width, 3),
             width=round(0.7 * width, 3),
             y=_height(reward),
@@ -120,6 +121,7 @@ def _ticks(steps: int, places: int) -> list[Tick]:
     """Return at most six labels, including the first and the last."""
     every = max(1, -(-(steps - 1) // 4)) if steps else 1
     shown = sorted({*range(0, steps, every), steps - 1}) if steps else []
+    # The last label would overlap one that is too close.
     if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
         del shown[-2]
     ticks = [Tick(_centre(0, places), "start", "middle")]
@@ -147,6 +149,7 @@ def lane(life: Life, steps: int) -> Lane:
     end = 100.0 if life.ended is None else 100 * min(life.ended + 1, steps) / steps
     changed = [change.step for change in life.changes if change.op == "UPDATE"]
     ticks = [round(100 * (step + 0.5) / steps, 3) for step in changed if step < steps]
+    # At least 1 % wide, so that even the shortest life is visible.
     return Lane(
         round(begin, 3), round(max(end - begin, 1.0), 3), ticks, ended=life.ended is not None
     )
@@ -156,6 +159,7 @@ def shade(reward: float | None) -> int | None:
     """Return the index of a reward's shade, below `SHADES`; None without a reward."""
     if reward is None:
         return None
+    # A reward of 1 belongs to the last shade.
     return min(int(max(reward, 0.0) * SHADES), SHADES - 1)
 
 

@@ -73,6 +73,7 @@ def step_page(store: Store, query: Query) -> Page:
             values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
     else:
         after = place_of(query)
+        # One row more than a page shows tells whether there is a next page.
         rows = store.read(pages.rollout_page, branch, after, ROWS + 1, Wanted(step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:
@@ -125,6 +126,7 @@ def group_page(store: Store, query: Query) -> Page:
     (sample,) = store.read(datasets.samples_of, _only(row, slot))
     first = query.number("from", 0)
     numbers = store.read(rollout_list.numbers, row.branch_id, {sample.id})
+    # The query returns the groups that follow a place.
     before = (step, slot - 1)
     found = store.read(lambda db: pages.group_page(db, branch, before, 1, step=step))
     line = found[0] if found and found[0].slot == slot else None

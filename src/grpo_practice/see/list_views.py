@@ -163,6 +163,7 @@ def _passes(line: QuestionLine, only: str) -> bool:
 _ORDERS = {
     "change": lambda line: (-abs(line.change or 0.0), line.number or 0, line.sample),
     "number": lambda line: (line.number or 0, line.sample),
+    # 2 is above every reward: unknown ones come last.
     "reward": lambda line: (2.0 if line.now is None else line.now, line.number or 0, line.sample),
 }
 

@@ -48,6 +48,7 @@ class Turn:
     @property
     def role(self) -> str:
         """Role as a CSS class; `other` if it is unknown."""
+        # The stored role may be any text, which must not become a class name.
         return self.name if self.name in ("system", "user", "assistant", "tool") else "other"
 
 

@@ -86,6 +86,7 @@ class ShownRollouts:
 
 def choose(store: Store, story: Story, prefix: str) -> ShownRollouts:
     """Return the rollouts that a report of a run shows; anchors begin with `prefix`."""
+    # The order below is a priority: the shelf has a limit.
     shelf = _Shelf(store, prefix)
     # Stop at the limit: each pair that is examined uses up room on the shelf.
     pairs = [*islice(_pairs(store, story, shelf), PAIRS)]
@@ -129,6 +130,7 @@ class _Shelf:
         scored = [row for row in self.rows(run, step, slot) if row.reward is not None]
         if not scored:
             return []
+        # Ties are broken by attempt, so that a report is reproducible.
         best = max(scored, key=lambda row: (row.reward or 0.0, -row.attempt))
         worst = min(scored, key=lambda row: (row.reward or 0.0, -row.attempt))
         wanted: list[tuple[Why, RolloutRow]] = [("best", best), ("worst", worst)]

@@ -162,6 +162,7 @@ def _practised(store: Store, story: Story) -> Story:
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
     learnt = before_after(store, branch.id, branch.run, library)
     comparison = None
+    # If nothing was learnt, both scores come from the same evaluation.
     if learnt.before and learnt.after and learnt.before.run != learnt.after.run:
         comparison = _compare(store, learnt.before.run, learnt.after.run)
     return replace(
@@ -214,6 +215,7 @@ def _arms(store: Store, run: RunRow) -> ComparisonReport | None:
 def _evaluated(store: Store, story: Story) -> Story:
     """Return the data of an evaluation, compared with the one without a library, if any."""
     name, baseline = story.name, eval_name(story.report.run.exp_id)
+    # The baseline itself has nothing to be compared with.
     if name == baseline or not story.report.run.has_score or not store.read(runs.find, baseline):
         return story
     return replace(story, comparison=_compare(store, baseline, name))

@@ -163,6 +163,7 @@ def _span(values: Sequence[float | None]) -> tuple[float, float]:
     """Return the ends of a scale for all values; equal values still get a scale of some height."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
+    # Relative: equal values may differ by rounding, at any magnitude.
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
     return low - (abs(low) or 1.0), high + (abs(high) or 1.0)
@@ -178,6 +179,7 @@ def _ticks(found: Sequence[Stretch], places: Sequence[float]) -> list[Tick]:
     """Return labels of some steps, including the first and the last."""
     every = max(-(-(len(found) - 1) // LABELS), 1)
     shown = sorted({*range(0, len(found), every), len(found) - 1})
+    # The last label would overlap one that is too close.
     if len(shown) > 2 and shown[-1] - shown[-2] < every / 2:
         del shown[-2]
     return [Tick(places[n], str(found[n].first), "middle") for n in shown]
