@@ -83,7 +83,7 @@ async def test_the_doctor_takes_a_configuration_in_any_form_and_has_an_async_twi
     seen = list[str]()
     found = await ws.doctor_async(config(), on_event=lambda event: seen.append(str(event)))
     told = {check.about: check.sentence for check in found.findings}
-    assert told["config"] == "the one given can be used"
+    assert told["config"] == "the given config can be used"
     assert "teacher" in told
     again = ws.doctor(config()).findings
     assert [(c.about, c.severity) for c in again] == [(c.about, c.severity) for c in found.findings]

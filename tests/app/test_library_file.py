@@ -56,16 +56,22 @@ def test_labels_are_kept_where_all_are_labels(tmp_path: Path) -> None:
         ("- 'A: b.'\n- 12\n", "hand.yaml:2: an experience is a text, not 12"),
         ("experiences:\n  - {txt: 'A: b.'}\n", 'hand.yaml:2: an experience is a text, not {"txt"'),
         ("- 'A: b.'\n- ''\n", "hand.yaml:2: this experience is empty"),
-        ("- 'A: b.'\n- 'A: b.'\n", "hand.yaml:2: A: b. stands there already, at hand.yaml:1"),
+        ("- 'A: b.'\n- 'A: b.'\n", "hand.yaml:2: A: b. is a duplicate of hand.yaml:1"),
         ("- A: b.\n", "hand.yaml:1: an experience is a text, not"),
         ("just words\n", "hand.yaml:1: a library is a list of texts"),
         ("experiences: 7\n", "hand.yaml:1: a library is a list of texts"),
-        ("[]\n", "hand.yaml: there is no experience in it"),
+        ("[]\n", "hand.yaml: it contains no experience"),
         ("- 'A\n", "hand.yaml:2: not valid YAML"),
         (f"- 'A: b.'\n- {'x' * (EXPERIENCE_CHARS + 1)}\n", "hand.yaml:2: this experience has 501"),
-        ("- 'Key: it is sk-abcdefghij1234567890klm.'\n", "hand.yaml:1: a secret"),
-        ("- 'Key: say s3cret-word-of-mine.'\n", "hand.yaml:1: a secret"),
-        ("".join(f"- 'A: {n}.'\n" for n in range(MOST + 1)), "1,001 experiences, and 1,000"),
+        (
+            "- 'Key: it is sk-abcdefghij1234567890klm.'\n",
+            "hand.yaml:1: this experience contains a secret",
+        ),
+        ("- 'Key: say s3cret-word-of-mine.'\n", "hand.yaml:1: this experience contains a secret"),
+        (
+            "".join(f"- 'A: {n}.'\n" for n in range(MOST + 1)),
+            "1,001 experiences, but at most 1,000",
+        ),
     ],
 )
 def test_what_cannot_be_used_is_named_with_its_line_and_its_value(
@@ -148,12 +154,12 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
     with pytest.raises(FingerprintError) as e:
         await again()
     option = f"--from '{hand}'"
-    began = f"it began with no experiences, and {option} is another library"
+    began = f"it began with no experiences, but {option} is another library"
     assert str(e.value) == f"toy was started with another configuration: {began}"
     (change,) = e.value.diff
     assert (change.was, change.now) == ("no experiences", f"2 experiences ({option})")
     assert e.value.hint is not None
-    assert e.value.hint.startswith(f"leave {option} out to go on with toy")
+    assert e.value.hint.startswith(f"leave out {option} to resume toy")
     with pytest.raises(FingerprintError) as both:
         await again("practice.grpo_n=4")
     assert len(both.value.diff) == 2

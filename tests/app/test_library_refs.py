@@ -84,7 +84,7 @@ async def test_a_branch_is_followed_where_it_goes(recorded: Recorded) -> None:
     await recorded.close(second, 1, Operation("ADD", text="z"))
     assert texts(library_of(store, "m").library) == ["a", "z"]
     assert library_of(store, "m").branch == second.id
-    with pytest.raises(ConfigError, match="step 2; the last it closed is 1"):
+    with pytest.raises(ConfigError, match="step 2; its last closed step is 1"):
         library_of(store, "m:2")
     with pytest.raises(ConfigError, match="no branch 9") as e:
         library_of(store, "m@9")
@@ -121,7 +121,7 @@ async def test_what_cannot_be_found_says_what_can(recorded: Recorded) -> None:
     assert "m:last" in (e.value.hint or "")
     with pytest.raises(ConfigError, match="two steps"):
         library_of(store, "m:0", "best")
-    with pytest.raises(ConfigError, match="neither"):
+    with pytest.raises(ConfigError, match="should be"):
         library_of(store, "m", "-1")
 
 

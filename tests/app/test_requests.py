@@ -174,5 +174,5 @@ async def test_a_run_of_a_program_s_function_is_gone_on_with_from_that_program(
     await project.evaluate(agent=play)
     with Store(project.db) as store, pytest.raises(ConfigError) as e:
         project.eval_job(store, config=None)
-    assert "go on from that program" in str(e.value.hint)
+    assert "resume from that program" in str(e.value.hint)
     assert (await project.evaluate(agent=play, config=None)).requests.new == 0

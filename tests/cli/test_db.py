@@ -25,7 +25,7 @@ def test_a_copy_is_private_whole_and_never_replaces_anything_unasked(demo: Gp) -
     assert listed.replace(" --db copy.db", "") == demo("runs", "list").out
     again = demo("db", "backup", "copy.db")
     assert again.code == 2
-    assert "is there already" in again.err
+    assert "already exists" in again.err
     assert demo("db", "backup", "copy.db", "--force").code == 0
     assert demo("db", "check", "--db", "copy.db").code == 0
 
@@ -96,7 +96,7 @@ def test_a_link_is_followed_and_stays(demo: Gp) -> None:
     assert demo("db", "check", "--db", "other/copy").code == 0
     with Store(Path("other/copy")):
         ran = demo("db", "backup", "link", "--force")
-        assert (ran.code, "being used" in ran.err) == (2, True)
+        assert (ran.code, "in use" in ran.err) == (2, True)
 
 
 def test_what_is_no_plain_file_is_not_replaced(demo: Gp) -> None:
@@ -113,7 +113,7 @@ def test_what_is_no_plain_file_is_not_replaced(demo: Gp) -> None:
 def test_a_database_in_use_is_not_replaced(demo: Gp) -> None:
     with Store(Path("used.db")):
         ran = demo("db", "backup", "used.db", "--force")
-    assert (ran.code, "being used" in ran.err) == (2, True)
+    assert (ran.code, "in use" in ran.err) == (2, True)
 
 
 def test_a_folder_that_is_not_there_is_named(demo: Gp) -> None:

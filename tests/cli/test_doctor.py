@@ -127,7 +127,7 @@ def test_what_an_endpoint_does_otherwise_than_it_was_asked_is_a_warning(
     told = " ".join(text for _, text in found(ran, "student"))
     assert "max_tokens is not set" not in told
     assert "does not accept `seed`" in told
-    assert "takes no seed" in told
+    assert "accepts no seed" in told
     assert "answers as 'another-model'" in told
     assert "tokens counted (9 in, 30 out)" in told
     assert "seed accepted" not in told
@@ -148,7 +148,7 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
     at = "agent.model.model_provider"
     for url, said in (
         ("http://127.0.0.1:9", "cannot reach"),
-        ("http://nobody.invalid/v1", "no address is known for nobody.invalid"),
+        ("http://nobody.invalid/v1", "cannot resolve nobody.invalid"),
     ):
         sets = [f"{at}.base_url={url}", f"{at}.model=m", "data.dataset=test.jsonl", "verify=math"]
         (tmp_path / "e.yaml").write_text("{}")
@@ -207,7 +207,7 @@ def test_a_database_that_is_none_or_that_others_can_read(gp: Gp, tmp_path: Path)
     tmp_path.chmod(0o777)
     ran = gp("doctor", "--json")
     assert ran.code == 2  # no run yet, so no configuration
-    assert ("warning", f"{path.name} can be read by others") in found(ran, "database")
+    assert ("warning", f"{path.name} can be read by other users") in found(ran, "database")
     assert any("can replace" in text for _, text in found(ran, "folder"))
 
 
@@ -275,7 +275,7 @@ def test_where_a_key_goes_is_told_once_and_before_anything_is_sent(gp: Gp, tmp_p
         ran = gp("doctor", "--config", "e.yaml")
         route = "UTU_LLM_API_KEY (.env) goes to http://127.0.0.1"
         assert (ran.err.count(route), ran.out.count(route)) == (1, 0)
-        assert ran.err.index(route) < ran.err.index("asking")
+        assert ran.err.index(route) < ran.err.index("sending")
         assert [text for _, text in found(gp("doctor", "-c", "e.yaml", "--json"), "keys")]
 
 

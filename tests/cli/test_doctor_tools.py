@@ -167,7 +167,7 @@ def test_approval_is_advised_where_an_agent_that_practises_reads_the_web(
     assert ran.document["exit"] == 0
     if states:
         (hint,) = [f["hint"] for f in ran.document["findings"] if f["about"] == "practice.approve"]
-        assert hint.startswith("set practice.approve: true, and read")
+        assert hint.startswith("set practice.approve: true, and review")
         set_ = ("--set", "practice.approve=true", "--set", "evaluation.agent.toolkits=null")
         assert gp("practice", "--config", "w.yaml", *set_).code == 0
         assert gp(*hint.split("`")[1].split()[1:]).code == 0

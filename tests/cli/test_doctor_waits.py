@@ -61,7 +61,7 @@ def test_a_server_that_is_busy_is_no_problem_and_one_that_is_gone_is(
     ran, _ = ask(gp, always(stall()))
     ((state, text), *_) = found(ran, "student")
     assert (ran.code, state) == (0, "warning"), ran.out
-    assert "takes connections: it is busy or slow, or it hangs" in text
+    assert "but accepts connections: it is busy, slow or stuck" in text
 
     listens(monkeypatch, it_does=False)
     ran, _ = ask(gp, always(stall()))

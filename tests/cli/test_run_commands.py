@@ -237,7 +237,7 @@ def test_a_library_written_by_hand_is_a_start(shell: Shell) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["practice"], 2, "what to practise"),
+        (["practice"], 2, "no run to resume"),
         (["eval"], 2, "dataset"),
         (["practice", "--config", "nope.yaml"], 2, "nope.yaml"),
         (["practice", "--config", "math.yaml", "--dataset", "gone"], 4, "no dataset 'gone'"),

@@ -161,7 +161,7 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
     assert "stopped without waiting for what hangs" in told
     assert kept(shell)[0] >= 1
     _, told = shell.type(*slow.words("--set", "evaluation.verify=exact"))
-    assert "did not end in order" in told
+    assert "did not end cleanly" in told
     sql = "SELECT exit_code, reason FROM invocations ORDER BY invocation_id"
     assert shell.query(sql) == [(None, "died"), (0, None)]
 

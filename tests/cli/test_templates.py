@@ -67,7 +67,7 @@ def test_a_simulated_teacher_takes_no_other_prompts(cold: Gp, words: tuple[str, 
     before = calls()
     ran = cold(*words, *OWN)
     assert ran.code == 2
-    assert "prompts_dir: the simulated teacher reads the shipped prompts alone" in said(ran)
+    assert "prompts_dir: the simulated teacher reads only the shipped prompts" in said(ran)
     assert "name a real model in practice.teacher_model" in said(ran)
     assert calls() == before
 

@@ -133,7 +133,7 @@ def test_a_text_that_the_library_has_is_rejected_as_the_hint_says(held: Gp) -> N
 def test_what_is_decided_is_decided_for_the_run_as_it_stands(held: Gp, name: str) -> None:
     ran = held("experiences", "approve", "--all", "--run", name)
     assert (ran.code, ran.out) == (2, "")
-    assert "leave the branch and the step out: held" in ran.err
+    assert "leave out the branch and the step: held" in ran.err
 
 
 def test_what_is_approved_in_the_middle_of_a_step_is_said_to_wait(held: Gp) -> None:

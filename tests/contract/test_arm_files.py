@@ -20,10 +20,12 @@ def test_a_changed_agent_file_is_another_arm(demo: Gp) -> None:
     before = asked()
     ran = demo(*words)
     assert ran.code == 0, ran.err
-    assert "complete, and not played again together with the others: demo/eval (" in ran.err
+    assert "already complete, and not played again: demo/eval (" in ran.err
     assert asked() - before == 80
     (edited,) = re.findall(r"demo/eval/pa@[0-9a-f]{6}", ran.out)[:1]
-    assert f"pa.yaml has changed since demo/eval/pa was played: this is {edited}" in ran.err
+    assert (
+        f"pa.yaml has changed since demo/eval/pa was played: this evaluation is {edited}" in ran.err
+    )
     assert demo(*next_words(ran.out)).code == 0
     # Each text of the file keeps its run, whatever was played in between.
     assert arms(demo, *words)["pa.yaml"] == edited
@@ -100,7 +102,7 @@ def test_libraries_by_hand_that_cannot_be_arms_are_refused(gp: Gp) -> None:
     for name in ("a.yaml", "b.yaml"):
         Path(name).write_text(json.dumps([f"{name}: {HAND[0]}"]), "utf-8")
     Path("hand.yaml").write_text("- 'Check: twice.'\n- 7\n", "utf-8")
-    two = "filler takes the length of one library, but a.yaml and b.yaml are several"
+    two = "filler matches the length of one library, but a.yaml and b.yaml are several"
     for names, said in (("a.yaml,b.yaml,filler", two), ("none,hand.yaml", "hand.yaml:2")):
         ran = gp("eval", "--arms", names, *ASKED)
         assert (ran.code, said in ran.err) == (2, True), ran.err

@@ -46,7 +46,7 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     assert ran.code == 0, ran.err
     titles = [line for line in ran.out.splitlines() if line.startswith("full less ")]
     assert titles == [f"full less {arm}" for arm in ("none", "aa", "direct", "filler")]
-    assert "complete, and not played again together with the others: demo/eval, demo/ev" in ran.err
+    assert "already complete, and not played again: demo/eval, demo/ev" in ran.err
     assert asked() - before == 3 * 80 + 1
     assert demo(*next_words(ran.out)).code == 0
     worked_on = query("SELECT count(*) FROM invocations WHERE run_id = 'demo'")
@@ -261,20 +261,20 @@ def test_what_is_said_of_an_agent_s_file_is_said_of_an_arm(demo: Gp) -> None:
 
 
 REFUSED = [
-    ("none", "one arm is compared with nothing"),
+    ("none", "a comparison needs two arms or more"),
     ("none,ful", "hint: did you mean full?"),
-    ("none,none", "two arms go by the name none"),
-    ("a/x.yaml,b/x.yaml", "two arms go by the name x"),
+    ("none,none", "two arms have the name none"),
+    ("a/x.yaml,b/x.yaml", "two arms have the name x"),
     ("none,L99", "there is no library L99"),
     ("none,nowhere.yaml", "nowhere.yaml"),
     ("none,", "there is no such arm"),
-    ("full,aa --agent agent.yaml", "leave --agent, --library and --rejudge out"),
-    ("none,full --rejudge --verify exact", "leave --agent, --library and --rejudge out"),
+    ("full,aa --agent agent.yaml", "leave out --agent, --library and --rejudge"),
+    ("none,full --rejudge --verify exact", "leave out --agent, --library and --rejudge"),
     ("none,full --show", "--show prints one evaluation"),
     ("none,full --run demo --show", "--show prints one evaluation"),
     ("none,full --run nope", "nope"),
     ("none,full --run demo/eval", "demo/eval is an evaluation: it makes no library"),
-    ("none,full --step 9", "demo has not closed a step 9"),
+    ("none,full --step 9", "demo has not closed step 9"),
     ("none,full --dataset nope", "nope"),
 ]
 

@@ -101,12 +101,12 @@ def test_a_dry_run_says_how_exact_it_will_be_and_writes_nothing(measurable: Gp) 
 
 
 REFUSED = [
-    (("effect", "--dataset", "held", "-k", "5"), "-k 5: a question's rollouts are pairs"),
-    (("effect", "--dataset", "held", "-k", "0"), "-k 0: a question's rollouts are pairs"),
+    (("effect", "--dataset", "held", "-k", "5"), "-k 5: rollouts come in pairs"),
+    (("effect", "--dataset", "held", "-k", "0"), "-k 0: rollouts come in pairs"),
     (("effect", "--dataset", "test"), "demo is evaluated on test"),
     (("effect",), "demo has no practice.select_dataset"),
     (("effect", "nobody", "--dataset", "held"), "there is no run 'nobody'"),
-    (("effect", "--dataset", "held", "--step", "9"), "demo has not closed a step 9"),
+    (("effect", "--dataset", "held", "--step", "9"), "demo has not closed step 9"),
     (("effect", "demo", "--run", "L3", "--dataset", "held"), "name two libraries"),
     (("effect", "E1", "--run", "demo", "--dataset", "held"), "measured at once: leave E1 out"),
     (("effect", "demo/eval", "--dataset", "held"), "demo/eval is an evaluation"),

@@ -103,8 +103,8 @@ async def test_the_table_is_that_of_statsmodels_and_its_mean_is_no_score(
     (known,) = workspace.compare(report.none, report.whole).contrasts
     assert (known.known, known.new) == (HELD, None)  # its questions count as known afterwards
     for options, why in (
-        ({"rejudge": True, "verify": "contains"}, "its rollouts have no score"),
-        ({}, "no evaluation to be asked for again"),
+        ({"rejudge": True, "verify": "contains"}, "a score over them has no"),
+        ({}, "cannot be evaluated again"),
     ):
         with pytest.raises(Exception, match=why):
             await project.evaluate(run=name, config=None, **options)
@@ -143,7 +143,7 @@ async def test_the_dataset_that_libraries_are_chosen_by_is_the_default(project: 
     # Both were complete: practice had made them to choose by.
     for name in (report.whole, report.none):
         assert project.query(OF_RUN, name) == [(2 * HELD,)]
-    assert any("complete, and not played again together" in text for text in project.notices)
+    assert any("already complete, and not played again" in text for text in project.notices)
     # With the answers of the whole library, it would be compared with itself.
     reused = project.query("SELECT rebinds FROM branches WHERE run_id = ?", project.effect)
     assert reused == [(None,)]
@@ -188,20 +188,20 @@ async def test_questions_practised_on_or_not_to_be_scored_are_left_out(project: 
 async def test_what_cannot_be_measured_is_refused(project: Measured) -> None:
     project.upload("copy", 12, 24)
     cases: list[tuple[dict[str, Any], str]] = [
-        *(({"k": k}, f"-k {k}: a question's rollouts are pairs") for k in (7, 0, -2, 1)),
-        ({"dataset": "test"}, "toy is evaluated on test: a library that was pruned"),
+        *(({"k": k}, f"-k {k}: rollouts come in pairs") for k in (7, 0, -2, 1)),
+        ({"dataset": "test"}, "toy is evaluated on test: a library pruned"),
         ({"dataset": "copy"}, "toy is evaluated on copy"),
         ({"dataset": "train"}, "practised on all questions of train"),
         ({"dataset": None}, r"no practice.select_dataset, and no other"),
         ({"library": "nobody"}, "there is no run 'nobody'"),
-        ({"library": "L1"}, "has 0 experiences.* of 2 to 63"),
+        ({"library": "L1"}, "has 0 experiences.* for 2 to 63"),
     ]
     for options, why in cases:
         with pytest.raises(Exception, match=why):
             await project.measure(**options)
     assert project.query("SELECT run_id FROM runs") == [("toy",)]
     for n in (1, 64):
-        with pytest.raises(Exception, match=f"has {n} experience.* of 2 to 63 together"):
+        with pytest.raises(Exception, match=f"has {n} experience.* for 2 to 63"):
             await project.measure(library=await project.library(n))
     await project.evaluate("data.dataset=held", "exp_id=toy")
     with pytest.raises(Exception, match="toy is evaluated on held"):

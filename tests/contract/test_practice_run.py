@@ -259,7 +259,9 @@ async def test_rows_added_to_the_dataset_do_not_matter_and_lost_ones_do(project:
     upload(project, "more", [ADDED, *rows])
     same = await project.practise("practice.epochs=1", "data.practice_dataset_name=more")
     assert same.requests.new == 0
-    assert any("'more' has all samples that toy planned of 'train'" in t for t in project.notices)
+    assert any(
+        "'more' contains all samples that toy planned from 'train'" in t for t in project.notices
+    )
 
     upload(project, "train", [ADDED, *reversed(rows)])
     more = await project.practise("practice.epochs=2")

@@ -148,7 +148,7 @@ def test_a_run_that_learnt_nothing_is_not_asked_for_its_experiences(demo: Gp) ->
 def test_a_run_that_is_gone_on_with_is_not_said_to_be_configured_as_itself(demo: Gp) -> None:
     change("DELETE FROM invocations WHERE run_id NOT IN ('demo/eval')")
     said = demo("eval", "--dry-run").err
-    assert "note: demo/eval: gone on with (agent " in said
+    assert "note: demo/eval: resumed (agent " in said
     assert "with the config of" not in said
 
 

@@ -88,13 +88,13 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
     assert "recorded with another agent" in refused.err
     assert "agent.agent.instructions" in refused.err
     refusals = (
-        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of practice"),
+        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of kind practice"),
         (("serve", "--port", "0", *RECORD[:3], "a/b"), "cannot be the name of a run"),
         (
             ("practice", "--config", "practice.yaml", "--exp-id", "rec"),
             "rec is a recorded run, and cannot be played",
         ),
-        (("data", "upload", "--from-run", "demo", "--name", "x"), "demo is a run of practice"),
+        (("data", "upload", "--from-run", "demo", "--name", "x"), "demo is a run of kind practice"),
         (
             ("data", "upload", "--from-run", "rec", "--name", "x", "--shape", "alpaca"),
             "are for a FILE",
@@ -150,7 +150,7 @@ def test_an_agent_is_served_and_recorded_until_a_signal(demo: Gp, tmp_path: Path
         out, last = ended(process, signal.SIGTERM)
         assert (out, last[0]) == ("", "stopped: 0 requests, 0 errors, 0 recorded")
     empty = demo("data", "upload", "--from-run", "rec2", "--name", "x")
-    assert "there is no question in rec2" in empty.err
+    assert "rec2 contains no question" in empty.err
     assert demo("runs", "delete", "rec", "--yes").code == 0
     assert "rec " not in demo("runs", "list").out
     assert demo("data", "show", "asked").code == 0
@@ -171,7 +171,7 @@ def test_what_cannot_be_served_is_said(gp: Gp, tmp_path: Path) -> None:
     agent_file(tmp_path, f"http://localhost:{port}/v1")
     done = gp("serve", "--agent", "agent.yaml", "--port", port)
     assert done.code == 2
-    assert "a request would go round for ever" in done.err
+    assert "requests would loop forever" in done.err
 
 
 async def test_the_exported_agent_is_served_as_it_was_measured(demo: Gp, tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def test_more_pairs_never_take_an_attempt_twice_or_equals(project: Project
         assert all(row["chosen_reward"] > row["rejected_reward"] for row in made)
         assert len(made) == 24  # of three different rewards, the middle one has no partner
     project.change("UPDATE verdicts SET reward = 0.5")
-    with pytest.raises(Exception, match=r"nothing to be trained on: .* no better and worse"):
+    with pytest.raises(Exception, match=r"no usable training data: .* no better and worse"):
         rows(project, "dpo")
 
 
@@ -118,7 +118,7 @@ async def test_what_failed_is_neither_taught_nor_rejected(project: Project) -> N
 
 async def test_an_answer_that_was_cut_off_is_rejected_and_never_chosen(project: Project) -> None:
     project.change("UPDATE rollouts SET outcome = 'truncated'")
-    with pytest.raises(Exception, match="nothing to be trained on"):
+    with pytest.raises(Exception, match="no usable training data"):
         rows(project, "dpo")
     with pytest.raises(Exception, match="72 for no whole answer"):
         rows(project, "sft")
@@ -190,7 +190,7 @@ async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) ->
         rows(project, "sft", pairs=1)
     with pytest.raises(Exception, match="min_reward is for sft"):
         rows(project, "dpo", min_reward=0.0)
-    with pytest.raises(Exception, match="no format 'ppo'"):
+    with pytest.raises(Exception, match="no training data format 'ppo'"):
         rows(project, "ppo")
 
 

@@ -91,7 +91,7 @@ def test_doctor_plays_one_made_up_question(tmp_path: Path, gp: Gp) -> None:
     assert ignoring != CACHED
     (tmp_path / "mine.py").write_text(ignoring)
     shown = flat(gp(*words, "--run").out)
-    assert "answered a made-up question, and no request had its system prompt" in shown
+    assert "answered a made-up question, but no request contained its system prompt" in shown
     (tmp_path / "mine.py").write_text("def solve(question, system, context): return 1 / 0")
     shown = flat(gp(*words, "--run").out)
     assert "ZeroDivisionError at mine.py:1" in shown

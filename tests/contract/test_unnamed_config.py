@@ -28,7 +28,9 @@ def test_practice_takes_the_config_of_the_folder_and_says_so(folder: Gp, name: s
     assert (left.code, left.document["run"]) == (0, "toy")
     ran = folder("practice")
     assert ran.code == 0, ran.err
-    assert f"{name} of this folder is used: there is no --config, and no run to go on" in ran.err
+    assert (
+        f"using {name} in this folder, since there is no --config and no run to resume" in ran.err
+    )
     Path(name).write_text("exp_id: other\n")  # from now on there is a run
     again = folder("practice")
     assert again.code == 0, again.err
@@ -42,7 +44,7 @@ def test_eval_prefers_the_config_that_is_for_it(folder: Gp) -> None:
     Path("eval.yaml").write_text(f"exp_id: mine\nverify: math\ndata: {{dataset: test}}\n{agent}\n")
     ran = folder("eval")
     assert ran.code == 0, ran.err
-    assert "eval.yaml of this folder is used" in ran.err
+    assert "using eval.yaml in this folder" in ran.err
     assert folder("practice", "--dry-run", "--json").document["run"] == "toy"
 
 

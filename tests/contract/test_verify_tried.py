@@ -11,7 +11,7 @@ OWN = "verify=mine.py:f"
 
 
 def told(project: Project) -> list[str]:
-    return [text for text in project.notices if "for right" in text]
+    return [text for text in project.notices if "as right" in text]
 
 
 async def test_a_function_that_raises_for_every_gold_is_refused_before_a_request(
@@ -43,7 +43,9 @@ async def test_a_function_that_takes_no_gold_for_right_is_one_notice(tmp_path: P
     (tmp_path / "mine.py").write_text("def f(sample):\n    return 0.0\n")
     await project.practise(f"evaluation.{OWN}", "practice.do_eval=true", "practice.epochs=1")
     (text,) = told(project)
-    assert text.startswith("verify mine.py:f takes none of 5 golds of train for right, as '")
+    assert text.startswith(
+        "verify mine.py:f scores none of 5 golds of train as right, for instance '"
+    )
     assert "grpo-practice verify tries other forms" in text
     await project.evaluate(OWN, "exp_id=other")
     await project.evaluate(OWN, "exp_id=other")

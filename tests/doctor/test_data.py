@@ -23,8 +23,8 @@ def test_questions_that_stand_twice_are_counted_without_case_and_spaces() -> Non
     }
     told = [(f.about, f.severity, f.sentence) for f in look_at_questions(data)]
     assert told == [
-        ("practice data", "warning", "1 question is there again"),
-        ("evaluation data", "warning", "1 of 2 questions is in the practice data too"),
+        ("practice data", "warning", "1 question is repeated"),
+        ("evaluation data", "warning", "1 of 2 questions is also in the practice data"),
     ]
 
 

@@ -340,7 +340,7 @@ def test_2_42_only_known_names_of_an_environment_file_are_loaded(gp: Gp) -> None
     assert dict(os.environ) == before
     Path(".env").chmod(0o600)
     ran = validate(gp, YOUTU)
-    assert "can be read by others" not in ran.out + ran.err
+    assert "can be read by other users" not in ran.out + ran.err
 
 
 @pytest.mark.parametrize("root", [".git", "pyproject.toml", None])

@@ -202,7 +202,7 @@ def test_no_member_that_works_is_a_result_too(project: TrainProject) -> None:
     [
         ("train.eval_every=null", "needs train.steps and train.eval_every"),
         ("train.steps=null", "needs train.steps and train.eval_every"),
-        ("train.scheduler=linear", "the search changes the rate"),
+        ("train.scheduler=linear", "the search sets the rate"),
         ("train.tune.space={lora.r: [4, 8]}", "cannot be taken over"),
         ("train.tune.space={update_epochs: [1, 2]}", "cannot be taken over"),
         ("practice.select_dataset=null", "eval_every needs practice.select_dataset"),
@@ -243,5 +243,5 @@ def test_weights_that_are_gone_are_not_taken_over(
 
 
 def test_a_search_is_not_restarted(project: TrainProject) -> None:
-    with pytest.raises(ConfigError, match="a search goes on by itself"):
+    with pytest.raises(ConfigError, match="a search resumes by itself"):
         project.populate(2, None, *SEARCH, restart_step=0)

@@ -152,5 +152,5 @@ def test_answers_of_weights_are_scored_again_as_theirs(selected: TrainProject) -
 
 
 def test_answers_of_training_are_of_no_one_agent(selected: TrainProject) -> None:
-    with pytest.raises(ConfigError, match="has asked other weights in each step"):
+    with pytest.raises(ConfigError, match="used different weights in each step"):
         selected.workspace.evaluate(rejudge=True, run=RUN, verify="contains", env={})

@@ -91,7 +91,7 @@ def test_steps_after_the_checkpoint_stay_on_the_old_branch(project: TrainProject
     closed = "SELECT branch_id, count(*) FROM steps WHERE status = 'closed' GROUP BY 1"
     assert project.query(closed) == [(1, 3), (2, 4)]
     shown = [event.text for event in project.events if isinstance(event, Notice)]
-    assert any("goes on at step 2, after its last checkpoint" in text for text in shown)
+    assert any("resumes at step 2, after its last checkpoint" in text for text in shown)
 
 
 def test_more_steps_go_on_where_the_run_ended(
@@ -129,7 +129,7 @@ def test_a_checkpoint_of_another_hash_is_refused(project: TrainProject) -> None:
     (saved,) = project.db.parent.glob("t.db.train/*/*/step-000003/*.safetensors")
     saved.write_text("0123")
     fake = FakeTrainer()
-    with pytest.raises(ConfigError, match="does not hold the weights") as caught:
+    with pytest.raises(ConfigError, match="does not contain the weights") as caught:
         project.train(fake)
     assert (fake.trained, "rm -r" in (caught.value.hint or "")) == ([], True)
 
@@ -285,7 +285,7 @@ def test_a_full_disk_is_a_sentence(project: TrainProject) -> None:
     def full(step: int) -> Exception | None:
         return OSError(28, "No space left on device") if step == 2 else None
 
-    with pytest.raises(RunFailedError, match="the disk was full while a checkpoint"):
+    with pytest.raises(RunFailedError, match="the disk was full while saving a checkpoint"):
         project.train(FakeTrainer(error=full))
     assert project.query("SELECT max(step) FROM checkpoints") == [(1,)]
 

@@ -102,7 +102,7 @@ async def test_what_would_make_the_table_unfair_is_refused(
         assert [change.key for change in caught.value.diff] == ["agent.max_turns"]
         agent.write_text(written)
         (project.base / "model.safetensors").write_bytes(b"another base")
-        with pytest.raises(ConfigError, match="the arm base is asked for base, and toy/train"):
+        with pytest.raises(ConfigError, match="the arm base uses the model base, but toy/train"):
             await play(project)
         assert len(endpoint.bodies) == asked, "refused before anything is paid"
 
@@ -115,7 +115,7 @@ async def test_weights_that_are_not_exported_or_of_elsewhere_are_named(
         about = project.folder / "toy-trained/training.json"
         kept = about.read_text()
         about.write_text(json.dumps(json.loads(kept) | {"sha256": "00" * 32}))
-        with pytest.raises(ConfigError, match="holds weights that toy/train has not saved"):
+        with pytest.raises(ConfigError, match="contains weights that toy/train did not save"):
             await play(project, "base", "trained")
         about.unlink()
         with pytest.raises(ConfigError, match="are not exported to toy-trained") as caught:
@@ -136,7 +136,7 @@ async def test_stored_arms_that_were_not_played_are_asked_for(
     assert "eval --arms" in (caught.value.hint or "")
     with pytest.raises(ConfigError, match="there is no such arm"):
         compare("toy", ["base", "trainde"])
-    with pytest.raises(ConfigError, match="compared with nothing"):
+    with pytest.raises(ConfigError, match="needs two arms"):
         compare("toy", ["base"])
 
 

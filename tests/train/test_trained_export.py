@@ -59,7 +59,7 @@ def test_without_an_evaluation_no_step_is_the_best(project: TrainProject, tmp_pa
 def test_changed_or_missing_weights_are_not_shipped(project: TrainProject, tmp_path: Path) -> None:
     (saved,) = project.folder.glob("t.db.train/*/*/step-000005/*.safetensors")
     saved.write_text("others")
-    with pytest.raises(ConfigError, match="does not hold the weights"):
+    with pytest.raises(ConfigError, match="does not contain the weights"):
         project.workspace.export_trained("toy/train", output=tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
@@ -73,7 +73,7 @@ def test_a_folder_that_is_not_ours_stays(project: TrainProject, tmp_path: Path) 
     assert (target / "mine.txt").read_text() == "precious"
     other = tmp_path / "other"
     project.workspace.export_trained("toy/train", output=other)
-    with pytest.raises(ConfigError, match="is there already") as caught:
+    with pytest.raises(ConfigError, match="already exists") as caught:
         project.workspace.export_trained("toy/train", output=other)
     assert caught.value.hint == "--force replaces it"
     project.workspace.export_trained("toy/train", 3, output=other, force=True)
@@ -85,7 +85,9 @@ def test_another_base_is_not_merged(
 ) -> None:
     monkeypatch.setattr("grpo_practice.app.trained_export.check_installed", lambda: None)
     (project.base / "model.safetensors").write_bytes(b"another")
-    with pytest.raises(ConfigError, match="does not hold the weights that toy/train was trained"):
+    with pytest.raises(
+        ConfigError, match="does not contain the weights that toy/train was trained"
+    ):
         project.workspace.export_trained("toy/train", output=tmp_path / "out", whole=True)
     assert list(tmp_path.glob("out*")) == []
 
@@ -95,5 +97,5 @@ def test_a_run_of_another_kind_has_no_weights(project: TrainProject, tmp_path: P
         FakeTrainer(), "practice.select_dataset=s.jsonl", "train.eval_every=2", "train.steps=8"
     )
     (name,) = project.query("SELECT run_id FROM runs WHERE kind = 'eval' LIMIT 1")[0]
-    with pytest.raises(ConfigError, match="is of kind eval: it trains no weights"):
+    with pytest.raises(ConfigError, match="is a run of kind eval: it trains no weights"):
         project.workspace.export_trained(name, output=tmp_path / "out")

@@ -119,7 +119,7 @@ def test_what_no_trial_could_have_is_refused_before_anything_is_trained(
         project.tune(2, fake, *bad)
     with pytest.raises(ConfigError, match="no key of `train:` that a trial may change"):
         project.tune(2, fake, *SEARCH[:3], "train.tune.space={stepz: [1]}")
-    with pytest.raises(ConfigError, match="no questions to choose a trial by"):
+    with pytest.raises(ConfigError, match="no questions to select a trial with"):
         project.tune(2, fake, SEARCH[3])
     assert fake.plans == []
 

@@ -36,7 +36,7 @@ class DatabaseFile:
         if str(path) == IN_MEMORY:
             # A workspace opens the file anew for each call, which would lose a database in memory.
             raise ConfigError(
-                f"{path} is no file: each connection would have a database of its own",
+                f"{path} is not a file: each connection would have its own database",
                 hint="name a file with --db; `--dry-run` keeps nothing",
             )
         if str(path) == "-":

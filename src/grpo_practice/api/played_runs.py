@@ -290,8 +290,8 @@ class PlayedRuns(DatabaseFile):
 
         if isinstance(request, PilotedRequest) and request.pilot is not None and not pilots:
             raise ConfigError(
-                "pilot plays a little of a run, and forecasts the rest",
-                hint="leave pilot out, or give it to forecast_evaluation, _arms or _practice",
+                "pilot plays a small part of a run and forecasts the rest",
+                hint="leave pilot out, or pass it to forecast_evaluation, _arms or _practice",
             )
         sink = request.on_event or silent
         if foresee:

@@ -290,7 +290,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         if format is None:
             format = "md" if path is not None and path.suffix.lower() == ".md" else "html"
         if format not in ("html", "md"):
-            raise ConfigError(f"there is no report format {format!r}", hint="there are html, md")
+            raise ConfigError(f"there is no report format {format!r}", hint="choose html or md")
         with self._store() as store:
             names = [*dict.fromkeys(runs)] or [latest_run(store)]
             for name in names:  # first, so that an existing file does not hide a misspelt run

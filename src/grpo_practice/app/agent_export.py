@@ -128,10 +128,10 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
         and system_prompt(instructions, store.read(libraries.load, played[1])) != played[0]
     ):
         raise ConfigError(
-            f"the instructions on record for {found.run} are not, byte for byte, what its "
-            "agent was told: a text in them was hidden as a secret, or another version played it",
-            hint=f"`grpo-practice experiences list --run {quote(found.run)}` shows what was learnt,"
-            " to add to them by hand",
+            f"the stored instructions of {found.run} differ from those that its agent was given:"
+            " a text in them was redacted as a secret, or another version played it",
+            hint=f"`grpo-practice experiences list --run {quote(found.run)}` shows the experiences,"
+            " which you can add to them by hand",
         )
 
 

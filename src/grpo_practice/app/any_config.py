@@ -99,7 +99,7 @@ def _learning(config: PracticeConfig) -> dict[str, str]:
     plan, train = config.practice, config.train
     used = dict[str, str]()
     if config.only_trains:
-        used["model"] = "none that an endpoint serves: this config trains, and does no more"
+        used["model"] = "none at an endpoint: this config only trains"
     else:
         used["practice"] = (
             f"{config.data.practice_dataset_name}, {count(plan.epochs, 'epoch')}, batches of"

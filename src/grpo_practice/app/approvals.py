@@ -70,7 +70,7 @@ def _chosen(waiting: Sequence[Held], names: Sequence[str] | None, run: str) -> l
         one = by_id.get(f"H{number[1]}") if number else None
         if one is None:
             raise ConfigError(
-                f"{run} holds no {name!r}",
+                f"{run} holds no experience {name!r}",
                 hint=f"grpo-practice experiences list --run {quote(run)}",
             )
         chosen[one.id] = one

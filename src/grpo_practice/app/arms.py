@@ -122,8 +122,8 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
         library = filler(like)
         if (longer := size(library) / size(like) - 1) > FILLER_AS_LONG:
             session.notice(
-                f"filler is {100 * longer:.0f} % longer than the library, of which experiences are"
-                " shorter than any sentence about other things"
+                f"filler is {100 * longer:.0f} % longer than the library, because some experiences"
+                " are shorter than any filler sentence"
             )
         jobs["filler"] = _evaluation(once, "filler", request, library)
     settled = {name: job for name, job in jobs.items() if name != "direct" or direct is None}
@@ -196,13 +196,13 @@ def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
             one, two = sorted((first, spec), key=lambda of: not of.simulated)
             raise ConfigError(
                 f"{one.name} is simulated, and {two.name} is not: they cannot be compared",
-                hint="--model NAME asks the same model in all arms",
+                hint="--model NAME uses the same model in all arms",
             )
         if spec.judge.sha != first.judge.sha:
-            by = f"{judge} and {other}" if judge != other else f"{judge} under two settings"
+            by = f"{judge} and {other}" if judge != other else f"{judge} with different settings"
             raise ConfigError(
                 f"{first.name} and {spec.name} would be judged by {by}",
-                hint="set judge_model: the same one judges all arms",
+                hint="set judge_model, so that the same model judges all arms",
             )
 
 
@@ -210,26 +210,25 @@ def _check_names(request: ArmsRequest) -> None:
     names, asked = request.arms, request.evaluation
     if isinstance(asked.agent, Path) or asked.rejudge or asked.library is not None:
         raise ConfigError(
-            "--arms says who is evaluated: leave --agent, --library and --rejudge out",
-            hint="a file of an agent or a library is an arm: --arms none,full,agent.yaml",
+            "--arms already names the agents: leave out --agent, --library and --rejudge",
+            hint="an agent or library file can be an arm: --arms none,full,agent.yaml",
         )
     for name in names:
         if name not in KNOWN and not LIBRARY_NAME.fullmatch(name) and not _is_file(name):
             near, known = nearest(name, KNOWN, most=1), ", ".join(KNOWN)
             raise ConfigError(
                 f"--arms {name}: there is no such arm",
-                hint=near
-                or f"arms are {known}, L12 for a library, and files of libraries and agents",
+                hint=near or f"arms are {known}, L12 for a library, and library or agent files",
             )
     if len(names) < 2:
-        raise ConfigError("one arm is compared with nothing", hint="--arms none,full")
+        raise ConfigError("a comparison needs two arms or more", hint="--arms none,full")
     parts = [Path(name).stem if _is_file(name) else name for name in names]
     for part in parts:
         if parts.count(part) > 1:
             others = [n for n, p in zip(names, parts, strict=True) if p == part]
             raise ConfigError(
-                f"--arms {','.join(others)}: two arms go by the name {part}",
-                hint="name each once; rename one of two files",
+                f"--arms {','.join(others)}: two arms have the name {part}",
+                hint="name each once, or rename one of the files",
             )
 
 
@@ -269,8 +268,8 @@ def _learnt(
         return None
     if needed == ["filler"] and by_hand:
         raise ConfigError(
-            f"filler takes the length of one library, but {' and '.join(by_hand)} are several",
-            hint="name one file beside filler, and compare the others in a separate command",
+            f"filler matches the length of one library, but {' and '.join(by_hand)} are several",
+            hint="name one file with filler, and compare the others in a separate command",
         )
     named = request.evaluation.run
     if request.evaluation.config is not None:
@@ -279,7 +278,7 @@ def _learnt(
     learnt = library_of(store, named, request.step)
     if not learnt.library:
         raise ConfigError(
-            f"{learnt.run} has no experience in its library, so {needed[0]} is none",
+            f"the library of {learnt.run} has no experiences, so there is no {needed[0]}",
             hint=f"grpo-practice runs diagnose {quote(learnt.run)}",
         )
     return learnt

@@ -37,6 +37,6 @@ def moved(store: Store, spec: RunSpec) -> str | None:
         return None
     return (
         f"{spec.name} has answers from another address (base_url, extra_headers or extra_query),"
-        " which count on; if another model answers now, give the evaluation another exp_id or add"
-        " --restart-step 0"
+        " which still count; if another model answers now, give the evaluation another exp_id or"
+        " add --restart-step 0"
     )

@@ -88,11 +88,11 @@ class _PriceBook:
     def _known(self, name: str, url: str, price: Price | None) -> Price:
         if price is None or price.cost_micro(UNKNOWN) is None:
             raise ConfigError(
-                f"--max-cost: nobody knows what model {name!r} costs at {host(url)},"
-                " so nothing is asked",
-                hint="say it in the config, in USD per million tokens; 0 for a model of your own:"
+                f"--max-cost: the price of model {name!r} at {host(url)} is unknown, so no request"
+                " is sent",
+                hint="set it in the config, in USD per million tokens; 0 for your own model:"
                 f" evaluation.prices: {{{name!r}: {{input: 0.27, output: 1.10}}}}"
-                " (in an evaluation's file: prices); or cap --max-tokens in its place",
+                " (in an evaluation's file: prices); or use --max-tokens instead",
             )
         return price
 

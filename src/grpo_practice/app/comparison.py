@@ -50,8 +50,8 @@ def _evaluation(store: Store, name: str) -> str:
     kind = store.read(runs.get, name).kind
     if kind == "train":
         raise ConfigError(
-            f"{name} trains weights: it is no evaluation, and stands for none",
-            hint=f"evaluate what it made beside its base model, then compare those:"
+            f"{name} is a training run, not an evaluation",
+            hint=f"evaluate its weights and the base model, then compare these evaluations:"
             f" grpo-practice eval --run {quote(name)} --arms base,trained",
         )
     if kind != "practice":

@@ -102,7 +102,7 @@ def practice_config(
         return _unnamed(load_practice(here, overrides, env), here, "practice")
     if latest is None or stored is None:
         raise ConfigError(
-            "there is no run to go on with: say what to practise with --config",
+            "there is no run to resume: name a config with --config",
             hint="`grpo-practice init my-task` writes a config to start from",
         )
     loaded = load_practice(stored_text(store, stored), overrides, env)
@@ -113,7 +113,7 @@ def practice_config(
 
 def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loaded[C]:
     """Return the configuration with a notice that names its run and its purpose."""
-    how = "gone on with" if name == latest.name else f"with the config of {latest.name}"
+    how = "resumed" if name == latest.name else f"with the config of {latest.name}"
     return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
 
 
@@ -130,8 +130,8 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     if latest is not None and latest.purpose == "trial":
         raise ConfigError(
             f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
-            " own: say what to train with --config",
-            hint=f"the file that the search of {latest.exp_id} was started with, say",
+            " own: name a config with --config",
+            hint=f"for instance the file that the search of {latest.exp_id} was started with",
         )
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is not None:
@@ -139,7 +139,7 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     if (here := config_here("practice")) is not None:
         return _unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
     raise ConfigError(
-        "there is no training run to go on with: say what to train with --config",
+        "there is no training run to resume: name a config with --config",
         hint="`grpo-practice init my-task` writes a config to start from",
     )
 
@@ -156,7 +156,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         return _rejudged(store, request, objects)
     if request.run is not None and request.config is not None:
         raise ConfigError(
-            f"--run {request.run} evaluates as that run was configured, and --config otherwise",
+            f"--run {request.run} uses the config of that run, and --config names another",
             hint="leave one of them out",
         )
     env, overrides = request.environment(), _overrides(request, objects)
@@ -224,7 +224,7 @@ def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
     """
     if loaded.asks and not loaded.is_trusted(here):
         raise ConfigError(
-            f"{here} of this folder was not named, and it runs programs, reads files or sends keys"
+            f"{here} in this folder was not named, and it runs programs, reads files or sends keys"
             " to hosts that it names",
             hint=f"read it, then name it: grpo-practice {command} --config {here}",
         )
@@ -233,7 +233,7 @@ def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
 
 def by_itself(path: Path) -> str:
     """Return the notice that a configuration is used although the user did not name it."""
-    return f"{path} of this folder is used: there is no --config, and no run to go on with"
+    return f"using {path} in this folder, since there is no --config and no run to resume"
 
 
 def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
@@ -246,7 +246,7 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
     run = store.read(runs.get, name)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{name} is a recorded run: it says nothing of how to evaluate", hint=questions_of(name)
+            f"{name} is a recorded run: it has no evaluation settings", hint=questions_of(name)
         )
     if run.head_branch is None:
         raise ConfigError(
@@ -257,8 +257,8 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
     )
     if made_by_another and not with_agent:
         raise ConfigError(
-            f"{name} is no evaluation to be asked for again: to look at it, add --show; to score"
-            " its rollouts again, --rejudge; to evaluate an agent as it did, --agent",
+            f"{name} cannot be evaluated again: add --show to view it, --rejudge to score its"
+            " rollouts again, or --agent to evaluate an agent with its settings",
             hint=f"grpo-practice rollouts show {quote(name)}",
         )
     return run
@@ -299,7 +299,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     verify = objects.verify_name or request.verify
     if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
-            "--rejudge scores rollouts that are there: give it --verify, and no agent or model",
+            "--rejudge scores existing rollouts: add --verify, and leave out agent and model",
             hint="grpo-practice eval --rejudge --verify contains",
         )
     env, run = request.environment(), request.run
@@ -335,13 +335,14 @@ def _check_one_agent(found: RunRow) -> None:
         )
     if found.kind == "train":
         raise ConfigError(
-            f"{found.name} has asked other weights in each step: a score over its rollouts would"
-            " be that of none",
-            hint="score evaluations of its weights again, as `grpo-practice runs list` has them",
+            f"{found.name} used different weights in each step: a score over its rollouts would"
+            " describe none of them",
+            hint="score evaluations of its weights again; `grpo-practice runs list` lists them",
         )
     if found.purpose == EFFECT:
         raise ConfigError(
-            f"{found.name} shows each rollout half of a library: its rollouts have no score",
+            f"{found.name} shows half of a library to each rollout: a score over them has no"
+            " meaning",
             hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
         )
 
@@ -360,15 +361,15 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
     rows = store.read(steps.on_line, branch)
     if any(row.left_out for row in rows):
         raise ConfigError(
-            f"{run.name} has left out groups whose question taught nothing before, so that a score"
-            " over its rollouts is mostly one of the other questions",
+            f"{run.name} has left out questions that taught nothing before, so a score over its"
+            " rollouts would mostly describe the other questions",
             hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
         )
     planned = sum(row.plan.rollouts for row in rows)
     if missing := store.read(scores.missing, branch):
         raise ConfigError(
             f"{missing} of the {planned} rollouts of {run.name} are missing; only a complete "
-            "evaluation is scored again",
+            "evaluation can be scored again",
             hint=f"finish it first: {store.read(runs.last_command, run.name)}",
         )
     return planned

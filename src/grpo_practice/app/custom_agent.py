@@ -105,7 +105,7 @@ async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None
     try:
         await seconds_to(proxy)
     except AgentError as e:
-        notice(f"agent.proxy.url {url} does not lead here, asked from this machine: {e}")
+        notice(f"agent.proxy.url {url} does not lead here from this machine: {e}")
 
 
 async def _open_function(

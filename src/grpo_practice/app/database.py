@@ -33,11 +33,11 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
         raise ConfigError(f"{target} is not a regular file", hint="name another file")
     # A dangling link counts as existing, because somebody made it.
     if os.path.lexists(target) and not replace:
-        raise ConfigError(f"{target} is there already", hint="name another file, or add --force")
+        raise ConfigError(f"{target} already exists", hint="name another file, or add --force")
     file = target.resolve()  # SQLite names the log after the file, not after a link
     # SQLite would replay this log into the copy.
     if file.with_name(f"{file.name}-wal").exists():
-        raise ConfigError(f"{target} is a database that is being used", hint="name another file")
+        raise ConfigError(f"{target} is a database in use", hint="name another file")
     copy(source, target)
     folder = checkpoints_root(source)
     left = folder if folder.is_dir() else None

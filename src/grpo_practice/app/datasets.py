@@ -93,8 +93,8 @@ class Datasets:
                 found = stage_python_rows(staged, source, options)
             if not options.get("no_answers") and not staged.answered():
                 raise DataError(
-                    f"{where}: no row has an answer, so nothing but a judge could score it",
-                    hint="say which column it is with --map answer=COLUMN, or add --no-answers",
+                    f"{where}: no row has an answer, so only a judge could score it",
+                    hint="name the column with --map answer=COLUMN, or add --no-answers",
                 )
             if options.get("skip_bad") and not options.get("no_answers"):
                 found = leave_unusable_out(staged, found, verify)

@@ -77,9 +77,9 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
                     library = await _write(job, chat, attempt)
                 except (EndpointError, ReplyError) as e:
                     raise RunFailedError(
-                        f"the library of the arm `direct` is not there: {e}",
-                        hint="type the command again, which asks the teacher anew, or leave direct"
-                        " out of --arms",
+                        f"the library of the arm `direct` could not be written: {e}",
+                        hint="repeat the command to ask the teacher again, or leave direct out of"
+                        " --arms",
                     ) from e
     return store.put_library(job.branch, library)
 

@@ -41,7 +41,7 @@ WHOLE = 8
 it.
 """
 
-ANOTHER = "--dataset names one with questions that were neither practised nor evaluated on"
+ANOTHER = "name a dataset not used for practice or evaluation: --dataset NAME"
 """Hint for a dataset that cannot be used."""
 
 
@@ -75,8 +75,8 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     stored = store.read(runs.config, found.run)
     if stored is None or store.read(runs.get, found.run).kind != "practice":
         raise ConfigError(
-            f"L{found.library.id} is of {found.run}, which is no practice run: nothing says how to"
-            " evaluate it",
+            f"L{found.library.id} belongs to {found.run}, which is not a practice run: it has no"
+            " settings to evaluate with",
             hint="grpo-practice runs list",
         )
     overrides = [*request.changes, *objects.overrides]
@@ -105,8 +105,8 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     left_out = measured.unscorable | _practised(store, found.branch, measured.dataset)
     if len(left_out) >= measured.dataset.n:
         raise DataError(
-            f"{found.run} has practised on all questions of {measured.dataset.name}: they say"
-            " nothing of what it learnt",
+            f"{found.run} has practised on all questions of {measured.dataset.name}: they cannot"
+            " measure its experiences",
             hint=ANOTHER,
         )
     evaluations[EFFECT] = replace(measured, unscorable=left_out)
@@ -117,13 +117,13 @@ def _check_size(found: LibraryRef, k: int | None) -> None:
     size = len(found.library)
     if k is not None and (k < 2 or k % 2):
         raise ConfigError(
-            f"-k {k}: a question's rollouts are pairs of a half and the other half",
-            hint=f"an even number, {ATTEMPTS} for instance",
+            f"-k {k}: rollouts come in pairs, one with each half of the library",
+            hint=f"use an even number, for instance {ATTEMPTS}",
         )
     if not FEWEST <= size <= MOST:
         raise ConfigError(
-            f"L{found.library.id} of {found.run} has {count(size, 'experience')}: effects are"
-            f" measured of {FEWEST} to {MOST} together",
+            f"L{found.library.id} of {found.run} has {count(size, 'experience')}: effects can"
+            f" be measured for {FEWEST} to {MOST}",
             hint=f"grpo-practice experiences list --run {quote(found.run)}",
         )
 
@@ -143,8 +143,8 @@ def _dataset_name(config: PracticeConfig, named: str | None) -> str:
 
 def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
     return ConfigError(
-        f"{exp_id} is evaluated on {dataset}: a library that was pruned by these questions would"
-        " look better on them than it is",
+        f"{exp_id} is evaluated on {dataset}: a library pruned with these questions would look"
+        " better on them than it is",
         hint=ANOTHER,
     )
 

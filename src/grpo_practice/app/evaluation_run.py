@@ -192,8 +192,8 @@ async def _play_left(parts: Sequence["_Part"]) -> None:
     complete = [part.job.spec.name for part in parts if not part.is_left]
     if left and complete:
         left[0].job.session.notice(
-            f"complete, and not played again together with the others: {', '.join(complete)}"
-            " (--again plays all anew)"
+            f"already complete, and not played again: {', '.join(complete)}"
+            " (--again replays everything)"
         )
     if left:
         await _play(left)
@@ -255,7 +255,7 @@ def following(job: EvalJob) -> EvalJob:
     played = {row.plan: row.played_by for row in to_judge(job, source)}
     if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
-    job.session.notice(f"{source.run} has changed since it was scored as {found.name}: begun anew")
+    job.session.notice(f"{source.run} has changed since it was scored as {found.name}: restarted")
     return replace(job, session=replace(job.session, restart_step=0, again=True))
 
 

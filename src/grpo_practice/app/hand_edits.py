@@ -78,7 +78,7 @@ def _id(found: LibraryRef, name: str) -> str:
         held = found.library.experiences
         names = f"; the first is {held[0].id}, the last {held[-1].id}" if held else ""
         raise ConfigError(
-            f"L{found.library.id} ({found.run}) holds no {name}: it has"
+            f"L{found.library.id} ({found.run}) has no {name}: it has"
             f" {count(len(held), 'experience')}{names}",
             hint=f"grpo-practice experiences list --run L{found.library.id}",
         )
@@ -96,15 +96,15 @@ def _checked(store: Store, branch: Branch, found: LibraryRef, text: str) -> str:
         raise ConfigError("the text is empty", hint="--text 'Short name: one sentence.'")
     if len(line) > EXPERIENCE_CHARS:
         raise ConfigError(
-            f"the text has {len(line)} characters, and an experience at most {EXPERIENCE_CHARS}",
-            hint="every rollout pays for it: say it in one sentence",
+            f"the text has {len(line)} characters; an experience may have {EXPERIENCE_CHARS}",
+            hint="shorten it to one sentence: every rollout pays for it",
         )
     _refuse_twice(found, line)
     why = why_not(line) or _gives_away(store, branch, line)
     if why is not None:
         raise ConfigError(
             f"nothing is stored: {why.sentence}: {brief(line, SHOWN)}",
-            hint="reword it; a text that stands in every prompt must teach, not act",
+            hint="reword it: a text in every prompt must teach, not give commands",
         )
     return line
 
@@ -114,7 +114,7 @@ def _refuse_twice(found: LibraryRef, text: str) -> None:
     says = next((e.id for e in found.library.experiences if e.text == text), None)
     if says is not None:
         raise ConfigError(
-            f"{says} of L{found.library.id} says exactly this already",
+            f"{says} of L{found.library.id} already says exactly this",
             hint=f"grpo-practice experiences show {says} --run L{found.library.id}",
         )
 
@@ -147,7 +147,7 @@ def _set_aside(
     for name in names:
         if name.upper() not in known:
             raise ConfigError(
-                f"{found.run} has quarantined no {name}",
+                f"{found.run} has no quarantined text {name}",
                 hint=f"grpo-practice experiences list --quarantined --run {quote(found.run)}",
             )
     return [known[name] for name in dict.fromkeys(name.upper() for name in names)]

@@ -34,7 +34,7 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     label = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     if label is None:
         of_run = "" if ref is None else f" --run {quote(ref)}"
-        hint = f"they are called E1, E2, …: grpo-practice experiences list{of_run}"
+        hint = f"experiences are called E1, E2, …: grpo-practice experiences list{of_run}"
         raise ConfigError(f"{name!r} is not an experience", hint=hint)
     found = library_of(store, ref)
     at = {"branch": found.branch, "until": _last_step(store, found), "library": found.library.id}

@@ -90,12 +90,12 @@ def start_named(store: Store, run: str, start: Library | None, option: str) -> I
         names = f"{_words(start)} ({option})"
         diff = [Change(c.key, began, names) if c.key == LIBRARY_SHA else c for c in e.diff]
         way_out = (
-            f"leave {option} out to go on with {run}; to begin with that library, give the new run"
+            f"leave out {option} to resume {run}; to begin with that library, give the new run"
             " another --exp-id, or add --restart-step 0"
         )
         if len(keys) > 1:
             raise FingerprintError(str(e), diff, hint=f"{way_out}; for the rest: {e.hint}") from e
-        message = f"{e}: it began with {began}, and {option} is another library"
+        message = f"{e}: it began with {began}, but {option} is another library"
         raise FingerprintError(message, diff, hint=way_out) from e
 
 
@@ -119,15 +119,15 @@ def read_library(path: Path) -> Library:
         text = _text(place, value)
         if text in texts:
             raise ConfigError(
-                f"{place}: {_shown(text)} stands there already, at {texts[text][0]}",
-                hint="take one of them out",
+                f"{place}: {_shown(text)} is a duplicate of {texts[text][0]}",
+                hint="remove one of them",
             )
         texts[text] = place, name
     if len(texts) > MOST:
         raise ConfigError(
-            f"{path}: {len(texts):,} experiences, and {MOST:,} is the most: each stands in every"
-            " prompt",
-            hint="keep those that help most",
+            f"{path}: {len(texts):,} experiences, but at most {MOST:,} are allowed: each is part of"
+            " every prompt",
+            hint="keep the most helpful ones",
         )
     labels = [_LABEL.fullmatch(name) for _, name in texts.values()]
     numbers = [int(label[1]) for label in labels if label]
@@ -168,7 +168,7 @@ def _entries(path: Path) -> list[Entry]:
     if not isinstance(value, list | dict):
         raise ConfigError(f"{lines.get(key, path)}: {_FORMS}, not {_shown(value)}")
     if not value:
-        raise ConfigError(f"{path}: there is no experience in it", hint=_FORMS)
+        raise ConfigError(f"{path}: it contains no experience", hint=_FORMS)
     found = value.items() if isinstance(value, dict) else enumerate(value)
     return list(_named(path, found, key, lines))
 
@@ -198,17 +198,17 @@ def _text(place: str, value: object) -> str:
         )
     text = " ".join(filter(None, map(str.strip, clean(said).splitlines())))
     if not text:
-        raise ConfigError(f"{place}: this experience is empty", hint="take it out, or write it")
+        raise ConfigError(f"{place}: this experience is empty", hint="remove it, or add its text")
     if redactor.holds(text):
         raise ConfigError(
-            f"{place}: a secret, such as an API key, is in this experience: {_shown(text)}",
-            hint="take it out: experiences are stored and sent to models",
+            f"{place}: this experience contains a secret, such as an API key: {_shown(text)}",
+            hint="remove it: experiences are stored and sent to models",
         )
     if len(text) > EXPERIENCE_CHARS:
         raise ConfigError(
             f"{place}: this experience has {len(text):,} characters (at most {EXPERIENCE_CHARS}):"
             f" {_shown(text)}",
-            hint="shorten it, or make several of it",
+            hint="shorten it, or split it into several",
         )
     return text
 

@@ -57,7 +57,7 @@ def parse_ref(text: str) -> Ref:
     """Return the parts of `RUN[@BRANCH][:STEP]`; raise ConfigError if it names no run."""
     found = _REF.fullmatch(text)
     if found is None:
-        raise ConfigError("a run has a name; this one is empty", hint="grpo-practice runs list")
+        raise ConfigError("the name of the run is empty", hint="grpo-practice runs list")
     branch, step = found["branch"], found["step"]
     return Ref(found["run"], int(branch) if branch else None, parse_step(step) if step else None)
 
@@ -71,7 +71,7 @@ def parse_step(text: str) -> StepRef:
             return int(text)
         case _:
             raise ConfigError(
-                f"--step {text}: neither `last`, nor `best`, nor the number of a step",
+                f"--step {text}: should be `last`, `best` or the number of a step",
                 hint="steps are counted from 0",
             )
 
@@ -90,7 +90,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
     wanted = parse_step(step)
     if ref is not None and (named := LIBRARY_NAME.fullmatch(ref)):
         if wanted != "last":
-            raise ConfigError(f"{ref} is one library: it has no steps", hint="leave --step out")
+            raise ConfigError(f"{ref} is one library: it has no steps", hint="leave out --step")
         return _library(store, int(named[1]))
     parsed = _parsed(store, ref)
     if parsed.step is not None:
@@ -122,8 +122,8 @@ def latest_or_named(store: Store, name: str | None) -> RunRow:
     ref = _parsed(store, name)
     if name is not None and name != ref.run:
         raise ConfigError(
-            f"{name}: what is held is decided for the run as it stands",
-            hint=f"leave the branch and the step out: {ref.run}",
+            f"{name}: approval applies to the run as it is now, not to a branch or step",
+            hint=f"leave out the branch and the step: {ref.run}",
         )
     return _practice_run(store, ref.run)
 
@@ -149,7 +149,7 @@ def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
     run = store.read(runs.get, parsed.run)
     if isinstance(parsed.step, str):
         raise ConfigError(
-            f"{ref}: rollouts have a step by its number, not `{parsed.step}`",
+            f"{ref}: rollouts need the number of a step, not `{parsed.step}`",
             hint=f"{run.name}:0 for the first step",
         )
     if run.head_branch is None:
@@ -196,11 +196,11 @@ def _library_elsewhere(store: Store, run: RunRow) -> str:
     for name in (run.parent_run, run.exp_id):
         other = store.read(runs.find, name) if name else None
         if other is not None and other.kind == "practice":
-            return f"name a practice run: {other.name}, say"
+            return f"name a practice run, for instance {other.name}"
     if run.kind == "train":
         export = f"grpo-practice export-agent --run {shlex.quote(run.name)}"
-        return f"its weights are what it made: {export}"
-    return "name a practice run, as `grpo-practice runs list` has them"
+        return f"it made weights instead: {export}"
+    return "name a practice run from `grpo-practice runs list`"
 
 
 def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
@@ -217,7 +217,7 @@ def _go_on(store: Store, run: RunRow) -> str:
     """Return a hint with the command that resumes a run, which need not be the latest."""
     command = store.read(runs.last_command, run.name)
     typed = command if command.startswith("grpo-practice ") else "grpo-practice practice"
-    return f"`{typed}` goes on with the run; what is recorded is not paid again"
+    return f"`{typed}` resumes the run; stored answers are not paid for again"
 
 
 def _numbered(store: Store, run: RunRow, closed: Sequence[StepRow], number: int) -> StepRow:
@@ -226,8 +226,8 @@ def _numbered(store: Store, run: RunRow, closed: Sequence[StepRow], number: int)
             return row
     last = closed[-1].plan.step
     raise ConfigError(
-        f"{run.name} has not closed a step {number}; the last it closed is {last}",
-        hint=f"{run.name}:{last}, or go on: {_go_on(store, run)}",
+        f"{run.name} has not closed step {number}; its last closed step is {last}",
+        hint=f"{run.name}:{last}, or continue: {_go_on(store, run)}",
     )
 
 
@@ -248,7 +248,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
         raise ConfigError(
             f"{run.name} has no evaluations to choose its best step by",
             hint="set practice.select_dataset (never the test set) and run `grpo-practice "
-            "practice` again: steps that are closed are kept; or use --step last or N",
+            "practice` again: closed steps are kept; or use --step last or N",
         )
     dataset = made[-1].dataset  # not from the config, which may have changed since
     start = LibraryRef(

@@ -92,7 +92,7 @@ def _split(name: str) -> tuple[str, str]:
     if is_of_program(name):
         raise ConfigError(
             f"agent.function {name} is a function of the program that began this run",
-            hint="go on from that program, and pass the function as agent, with workers 0",
+            hint="resume from that program, and pass the function as agent, with workers 0",
         )
     if not colon or not where or not function.isidentifier():
         raise ConfigError(f"agent.function {name!r} names no function", hint=FORM)
@@ -147,7 +147,7 @@ def load_function(name: str, folder: Path) -> Callable[..., Any]:
             f"agent.function {name}: cannot load it: {type(e).__name__}: {e}", hint=_missing(e)
         ) from e
     if not callable(function):
-        raise ConfigError(f"agent.function {name}: {attribute} is no function")
+        raise ConfigError(f"agent.function {name}: {attribute} is not a function")
     check_call(name, function)
     return function
 
@@ -192,8 +192,8 @@ def command_of(config: AgentConfig, folder: Path) -> tuple[str, ...]:
     found = shutil.which(program) if os.sep not in program else shutil.which(folder / program)
     if found is None:
         raise ConfigError(
-            f"agent.command: there is no program {program!r} that can be run",
-            hint=f"give its path, relative to {folder}, or a name that PATH has",
+            f"agent.command: cannot find an executable program {program!r}",
+            hint=f"give its path, relative to {folder}, or a name on PATH",
         )
     return command
 
@@ -270,7 +270,7 @@ def agent_function(function: Callable[..., Any]) -> AgentFunction:
         source = inspect.getsource(function)
     except (OSError, TypeError) as e:
         raise ConfigError(
-            f"agent {name}: its source, by which it is known again, cannot be had: {e}",
+            f"agent {name}: its source, which identifies it, is not available: {e}",
             hint="define it with `def` in a file or a notebook cell, or name it in the config:"
             " agent.function: file.py:function",
         ) from e

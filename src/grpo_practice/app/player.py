@@ -156,7 +156,7 @@ def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
         if name not in known:
             raise ConfigError(
                 f"stop_at_tool_names: there is no tool {name!r}",
-                hint=f"there are {', '.join(known)}",
+                hint=f"the tools are {', '.join(known)}",
             )
 
 

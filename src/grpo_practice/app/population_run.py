@@ -37,13 +37,13 @@ def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
     settings = job.settings
     if settings.steps is None or settings.eval_every is None:
         raise ConfigError(
-            "a population needs train.steps and train.eval_every: its members train equally long,"
-            " and are compared every so many steps",
+            "a population needs train.steps and train.eval_every: its members train for"
+            " the same number of steps, and are compared at intervals",
             hint="--set train.steps=100 --set train.eval_every=20",
         )
     if settings.scheduler != "constant":
         raise ConfigError(
-            f"train.scheduler is {settings.scheduler}: in a population the search changes the rate",
+            f"train.scheduler is {settings.scheduler}: in a population the search sets the rate",
             hint="--set train.scheduler=constant",
         )
     fixed = [key for key in job.space if key.partition(".")[0] in _SHAPES]

@@ -264,7 +264,7 @@ def planned(
     # A complete run is only read, so its method does not matter.
     if changed and len(plan) > sum(row.closed for row in rows):
         raise FingerprintError(
-            f"{branch.run} was begun by another version, which merges in another way",
+            f"{branch.run} was begun by another version, which merges differently",
             changed,
             hint="give the new run another exp_id, or add --restart-step N to play from step N on"
             " afresh",

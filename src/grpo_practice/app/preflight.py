@@ -96,8 +96,8 @@ async def try_verify(
         await verifier.start()
         if samples and not await Trial(verifier).takes_any_gold(samples):
             session.notice(
-                f"verify {verify.name} takes none of {count(len(samples), 'gold')} of"
-                f" {dataset.name} for right, as {gold_of(samples[0])!r}: {OTHER_FORMS}"
+                f"verify {verify.name} scores none of {count(len(samples), 'gold')} of"
+                f" {dataset.name} as right, for instance {gold_of(samples[0])!r}: {OTHER_FORMS}"
             )
 
 
@@ -210,8 +210,8 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
     for name, text in texts.items():
         if text and redactor.holds(text):
             raise ConfigError(
-                f"{name} holds a secret (an API key, a header, a part of a URL)",
-                hint="take it out: this text is stored with the run",
+                f"{name} contains a secret (an API key, a header, a part of a URL)",
+                hint="remove it: this text is stored with the run",
             )
 
 
@@ -244,10 +244,10 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
         )
     if was.name != now.name:
         return [
-            f"dataset {now.name!r} has all samples that {branch.run} planned of {was.name!r}, and"
-            " the run goes on with those (--restart-step 0 plans afresh)"
+            f"dataset {now.name!r} contains all samples that {branch.run} planned from"
+            f" {was.name!r}; the run continues with them (--restart-step 0 plans afresh)"
         ]
     return [
-        f"dataset {now.name!r} has changed; {branch.run} goes on with the samples it planned "
-        "(--restart-step 0 plans afresh)"
+        f"dataset {now.name!r} has changed; {branch.run} continues with its planned samples"
+        " (--restart-step 0 plans afresh)"
     ]

@@ -70,7 +70,7 @@ async def _served(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
             where = f"{config.host}:{config.port}"
             raise ConfigError(
                 f"agent.proxy: cannot listen at {where}: {e.strerror or e}",
-                hint="another agent.proxy.port, or host: one of this machine's",
+                hint="set another agent.proxy.port, or agent.proxy.host to one of this machine's",
             ) from e
         yield proxy
 

@@ -61,7 +61,7 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
     library = f"L{found.library.id}"
     if name is None:
         raise ConfigError(
-            f"the experiences of {library} ({found.run}) are not measured",
+            f"the effects of the experiences of {library} ({found.run}) are not measured",
             hint=f"grpo-practice experiences effect --run {library}",
         )
     measured = measurement(store, name)
@@ -69,7 +69,7 @@ def _measured(store: Store, found: LibraryRef) -> Measurement:
         raise ConfigError(
             f"{name} has too few questions to say which experience does harm:"
             f" {count(measured.questions, 'question')}, and {FEWEST} are needed",
-            hint="more questions, or a larger -k:"
+            hint="use more questions or a larger -k:"
             f" grpo-practice experiences effect --run {library}",
         )
     return measured

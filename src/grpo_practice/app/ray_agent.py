@@ -54,8 +54,8 @@ def _source(config: AgentConfig, folder: Path) -> Source:
     for name, path in files:
         if not path.resolve().is_relative_to(folder.resolve()):
             raise ConfigError(
-                f"agent.command: {name} is outside the config's folder and does not go to a node",
-                hint="put it beside the config, or name it by a full path that nodes have",
+                f"agent.command: {name} is outside the config's folder, so the nodes do not get it",
+                hint="put it next to the config, or use an absolute path that exists on the nodes",
             )
     sent = (File(name, path.read_bytes(), path.stat().st_mode) for name, path in files)
     return CommandSource(config.command or (), tuple(sent))

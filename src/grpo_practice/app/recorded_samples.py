@@ -28,8 +28,8 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
     row = store.read(runs.get, run)
     if row.kind != "recorded" or row.head_branch is None:
         raise ConfigError(
-            f"{run} is a run of {row.kind}: its questions are a dataset already",
-            hint="--from-run takes what `serve --record` recorded; `data list` names datasets",
+            f"{run} is a run of kind {row.kind}: its questions are already a dataset",
+            hint="--from-run takes a run of `serve --record`; `data list` lists datasets",
         )
     branch = store.read(branches.load, row.head_branch)
     agent = ServedAgent(run, "", branch.prompts[SYSTEM])
@@ -42,7 +42,7 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
             staged.add(sample)
     if not staged:
         raise DataError(
-            f"there is no question in {run}: nothing that was answered begins with a user's text",
+            f"{run} contains no question: no answered request has a text by the user",
             hint=f"grpo-practice runs show {quote(run)}",
         )
     repeated = staged.leave_repeats_out() if dedup else sum(1 for _ in staged.repeats())

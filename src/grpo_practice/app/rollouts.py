@@ -237,7 +237,7 @@ def _flips(
     if not pairs and now:
         raise ConfigError(
             f"{run.name} and {other.name} have no scored question in common",
-            hint="name another run: --against RUN, as `grpo-practice runs list` has them",
+            hint="name another run from `grpo-practice runs list`: --against RUN",
         )
     return _turned(pairs), other.name
 
@@ -268,13 +268,12 @@ def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, B
     found = store.read(runs.find, name) if name != run.name else None
     if found is None or found.head_branch is None:
         why = (
-            "is itself what others are compared with"
+            "is the baseline that others are compared with"
             if name == run.name
-            else f"has nothing to be compared with: there is no {name}"
+            else f"has no run to be compared with: there is no {name}"
         )
         raise ConfigError(
             f"{run.name} {why}",
-            hint="name a run to compare it with: --against RUN, as `grpo-practice runs list` has"
-            " them",
+            hint="name a run from `grpo-practice runs list` to compare it with: --against RUN",
         )
     return found, store.read(branches.load, found.head_branch)

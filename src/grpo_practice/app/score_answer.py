@@ -68,7 +68,7 @@ def _judge(env: Environment) -> Loaded[EvalConfig]:
         overrides.append("agent.model.model_provider.model=sim")
         if not env.get("JUDGE_LLM_MODEL"):
             raise ConfigError(
-                "this function asks a judge, and none is configured",
+                "this function needs a judge, but none is configured",
                 hint="set JUDGE_LLM_MODEL, JUDGE_LLM_BASE_URL and JUDGE_LLM_API_KEY",
             )
     return load_eval(None, overrides, env)

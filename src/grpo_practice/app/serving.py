@@ -159,16 +159,16 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
 
 def _what_is_not_served(config: AgentConfig, agent: ServedAgent) -> Iterator[str]:
     if not agent.prompt:
-        yield "this agent has no instructions: requests are passed on as they come"
+        yield "this agent has no instructions: requests are passed on unchanged"
     if config.toolkits:
         names = ", ".join(config.toolkits)
         yield (
-            f"its toolkits ({names}) are not served: tools are the client's, which sends their"
+            f"its toolkits ({names}) are not served: the client has its own tools, sends their"
             " schemas and calls them"
         )
     if config.type != "simple":
         what = config.function or " ".join(config.command or ())
-        yield f"its program ({what}) is not served: its instructions and its model are"
+        yield f"its program ({what}) is not served, only its instructions and its model"
 
 
 async def serve(
@@ -212,9 +212,9 @@ def _not_itself(endpoint: Endpoint, port: int) -> None:
     parts = urlsplit(endpoint.base_url)
     if is_loopback(parts.hostname or "") and parts.port == port:
         raise ConfigError(
-            f"the agent's model is asked at {parts.scheme}://{parts.hostname}:{port}, which is"
-            " where it would be served: a request would go round for ever",
-            hint="OPENAI_BASE_URL is for the programs that use it; unset it here, or name the"
+            f"the agent's model is at {parts.scheme}://{parts.hostname}:{port}, where the agent"
+            " itself would be served: requests would loop forever",
+            hint="OPENAI_BASE_URL is for programs that use the agent; unset it here, or name the"
             " model's own URL in UTU_LLM_BASE_URL",
         )
 

@@ -201,7 +201,7 @@ def end_dead_invocations(session: Session, run: str) -> None:
     """End invocations that died while the run was open; the caller must hold the run's lock."""
     for who in session.store.close_dead(run):
         session.notice(
-            f"the earlier command on {run} ({who}) did not end in order; what it saved is used"
+            f"the earlier command on {run} ({who}) did not end cleanly; its saved results are used"
         )
 
 

@@ -48,8 +48,8 @@ def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prom
     own = config.practice.prompts_dir
     if own and config.teacher.model_provider.simulated:
         raise ConfigError(
-            "practice.prompts_dir: the simulated teacher reads the shipped prompts alone",
-            hint="leave prompts_dir out, or name a real model in practice.teacher_model",
+            "practice.prompts_dir: the simulated teacher reads only the shipped prompts",
+            hint="leave out prompts_dir, or name a real model in practice.teacher_model",
         )
     return load_prompts(base_dir / own if own else None)
 
@@ -188,7 +188,7 @@ def unless_edited(
         return loaded, EvalTarget(name, library)
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
     other = f"{before}/{file.stem}@{digest(now).hex()[:6]}/{after}".rstrip("/")
-    notice = f"{file} has changed since {name} was played: this is {other}"
+    notice = f"{file} has changed since {name} was played: this evaluation is {other}"
     return replace(loaded, notices=[*loaded.notices, notice]), EvalTarget(other, library)
 
 

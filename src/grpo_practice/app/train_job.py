@@ -101,8 +101,8 @@ def prepare_train(
     verify = verify_function(session, None, config.evaluation.verify, folder)
     if verify.is_judge and not config.judge.model_provider.model:
         raise ConfigError(
-            f"verify {verify.name} asks a judge, and no model is named",
-            hint="set JUDGE_LLM_MODEL (in .env, say), or judge_model of the evaluation",
+            f"verify {verify.name} needs a judge, but no judge model is named",
+            hint="set JUDGE_LLM_MODEL (for instance in .env), or judge_model of the evaluation",
         )
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = scorable(session.store, dataset, verify, config.practice)
@@ -130,8 +130,8 @@ def selecting(job: TrainJob, every: int) -> TrainJob:
     dataset = job.config.practice.select_dataset
     if dataset is None:
         raise ConfigError(
-            "practice.select_dataset is not set: there are no questions to choose weights by",
-            hint="--set practice.select_dataset=NAME, other questions than those evaluated on",
+            "practice.select_dataset is not set: there are no questions to select weights with",
+            hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
         )
     found = weights_evaluation(job.session, job.loaded, job.verify, dataset, job.name)
     return replace(job, selects=found, every=every)

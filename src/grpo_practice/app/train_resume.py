@@ -86,14 +86,14 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
     changes = diff(branch.identity, spec.identity)
     if wanted and not keeps_checkpoints(changes):
         raise FingerprintError(
-            f"{name} cannot go on from step {wanted}: its weights do not fit another base,"
+            f"{name} cannot continue from step {wanted}: its weights do not fit another base,"
             " adapter or number of updates",
             changes,
             hint="--restart-step 0 trains from the base model",
         )
     if wanted is None and step < recorded:
         session.notice(
-            f"{name} goes on at step {step}, after its last checkpoint; steps {step} to"
+            f"{name} resumes at step {step}, after its last checkpoint; steps {step} to"
             f" {recorded - 1} are played again"
         )
         session = replace(session, restart_step=step, again=True)
@@ -119,7 +119,7 @@ def _taken_over(session: Session, origin: Origin) -> tuple[int, Path]:
         raise ConfigError(
             f"the weights of {origin.run} after step {origin.saved.step}, which another member"
             " takes over, are gone",
-            hint=f"put {quote(origin.saved.path)} back, or give the search another exp_id",
+            hint=f"restore {quote(origin.saved.path)}, or give the search another exp_id",
         )
     return origin.saved.step + 1, folder
 
@@ -146,7 +146,7 @@ def checked_folder(session: Session, name: str, row: CheckpointRow) -> Path | No
         session.notice(f"the checkpoint of step {row.step} is gone: {row.path}")
     elif weights_sha(folder) != row.sha256:
         raise ConfigError(
-            f"{row.path} does not hold the weights that {name} saved at step {row.step}",
-            hint=f"put them back, or go on from an earlier checkpoint: rm -r {quote(row.path)}",
+            f"{row.path} does not contain the weights that {name} saved at step {row.step}",
+            hint=f"restore them, or resume from an earlier checkpoint: rm -r {quote(row.path)}",
         )
     return folder

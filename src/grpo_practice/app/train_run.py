@@ -51,7 +51,7 @@ def help_if_not_first() -> bool:
     try:
         help_train(ranks)
     except OtherRankFailedError as e:
-        raise RunFailedError("the first process has failed, and says why") from e
+        raise RunFailedError("the first process failed; its output gives the reason") from e
     return True
 
 
@@ -173,13 +173,13 @@ def _explained(error: Exception, run: str) -> Exception:
     """Return a known error with an explanation and a hint; return any other error unchanged."""
     if is_out_of_memory(error):
         return RunFailedError(
-            f"the device ran out of memory while {run} was trained; its last checkpoint is whole",
+            f"the device ran out of memory while training {run}; its last checkpoint is intact",
             hint="--set train.memory=low, a smaller train.group_size or max_output_tokens, or a"
             " smaller model",
         )
     if "No space left" in str(error):  # OSError, or a library's own type
         return RunFailedError(
-            f"the disk was full while a checkpoint of {run} was saved; the one before is whole",
-            hint="free some space and run the command again",
+            f"the disk was full while saving a checkpoint of {run}; the one before is intact",
+            hint="free some space and repeat the command",
         )
     return error

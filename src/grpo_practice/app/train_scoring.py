@@ -120,8 +120,8 @@ async def selected(
     score = await score_weights(job.selects, player, answers, sha=sha, step=step)
     if score is not None and job.on_score is not None and job.on_score(step, score):
         raise PrunedError(
-            f"{job.name} is not trained further: {score:.3f} after step {step}"
-            " is less than others had"
+            f"{job.name} is not trained further: its score of {score:.3f} after step {step}"
+            " is lower than the others'"
         )
 
 

@@ -67,7 +67,7 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
     run = store.read(runs.find, name)
     if run is None or run.head_branch is None:
         raise ConfigError(
-            f"there is no training run {name}, so nothing is trained",
+            f"there is no training run {name}, so there are no trained weights",
             hint="grpo-practice train --config FILE",
         )
     about = _about(folder)
@@ -81,7 +81,7 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
     known = {row.sha256.hex() for row in store.read(trained_steps.checkpoints, branch)}
     if about.get("run") != name or sha not in known:
         raise ConfigError(
-            f"{folder} holds weights that {name} has not saved",
+            f"{folder} contains weights that {name} did not save",
             hint=f"{again} --force",
         )
     base = about.get("base", {})
@@ -142,8 +142,8 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
         changes = _changes(spec.identity, other.identity, same_judge=same_judge)
         if changes:
             raise FingerprintError(
-                f"the arms {first} and {name} are not asked alike: their difference would not be"
-                " that of practice or training",
+                f"the arms {first} and {name} have different settings: their difference would not"
+                " be due to practice or training alone",
                 changes,
                 hint="give both the same settings: in the config, or in"
                 f" {quote(str(weights.agent))}",
@@ -175,7 +175,7 @@ def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
         same = asked == weights.base
     if not same:
         raise ConfigError(
-            f"the arm {name} is asked for {asked}, and {weights.run} was trained from"
+            f"the arm {name} uses the model {asked}, but {weights.run} was trained from"
             f" {weights.base}",
             hint=f"--set agent.model.model_provider.model={quote(weights.base)} in all arms, or"
             " serve the base model under that name",
@@ -270,7 +270,7 @@ def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> Compariso
         raise ConfigError(
             f"{exp_id} has no evaluation of {', '.join(missing)}"
             if missing
-            else "one arm is compared with nothing",
+            else "a comparison needs two arms or more",
             hint=f"grpo-practice eval --arms {','.join(TRAINING_ARMS)} --run {quote(exp_id)}",
         )
     chosen = {name: found[name] for name in names}
@@ -292,7 +292,7 @@ def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
             changes.append(Change("dataset revision", one.dataset_id, branch.dataset_id))
         if changes:
             raise FingerprintError(
-                f"the arms {first} and {name} were not asked alike",
+                f"the arms {first} and {name} were evaluated with different settings",
                 changes,
                 hint=f"play them together: grpo-practice eval --again --arms {','.join(chosen)}",
             )

@@ -100,7 +100,7 @@ def _check_free(target: Path, *, force: bool) -> None:
         return
     ours = target.is_dir() and not target.is_symlink() and (target / ABOUT).is_file()
     if not (ours and force):
-        why = "is there already" if ours else "is there, and was not written by this command"
+        why = "already exists" if ours else "exists, and was not written by this command"
         hint = "--force replaces it" if ours else "name another folder with -o"
         raise ConfigError(f"{target} {why}", hint=hint)
 
@@ -124,8 +124,8 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
     check_no_code(base)
     if weights_sha(base).hex() != identity.get(MODEL_SHA):
         raise ConfigError(
-            f"{base} does not hold the weights that {found.run.name} was trained from",
-            hint="put them back, or export the adapter without --merge",
+            f"{base} does not contain the weights that {found.run.name} was trained from",
+            hint="restore them, or export the adapter without --merge",
         )
     size = folder_size(base)
     free = shutil.disk_usage(target.parent).free
@@ -133,7 +133,7 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
         raise ConfigError(
             f"{size / 1e6:,.0f} MB of whole weights do not fit on the disk of {target.parent},"
             f" where {free / 1e6:,.0f} MB are free",
-            hint="name a folder on another disk with -o, or leave --merge out",
+            hint="name a folder on another disk with -o, or leave out --merge",
         )
     merge(base, found.checked(), target)
 

@@ -31,12 +31,12 @@ class TrainedWeights:
         if self.folder is None:
             raise ConfigError(
                 f"the checkpoint {self.checkpoint.path} is gone",
-                hint=f"grpo-practice runs show {quote(self.run.name)} has those that were saved",
+                hint=f"`grpo-practice runs show {quote(self.run.name)}` lists the saved ones",
             )
         if weights_sha(self.folder) != self.checkpoint.sha256:
             raise ConfigError(
-                f"{self.checkpoint.path} does not hold the weights that {self.run.name} saved",
-                hint="put them back, or name another step with --step",
+                f"{self.checkpoint.path} does not contain the weights that {self.run.name} saved",
+                hint="restore them, or name another step with --step",
             )
         return self.folder
 
@@ -50,15 +50,15 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
     run = store.read(runs.get, name)
     if run.kind != "train" or run.head_branch is None:
         raise ConfigError(
-            f"{name} is of kind {run.kind}: it trains no weights",
-            hint="grpo-practice runs list has those of kind train",
+            f"{name} is a run of kind {run.kind}: it trains no weights",
+            hint="`grpo-practice runs list` lists runs of kind train",
         )
     branch = store.read(branches.load, run.head_branch)
     saved = {row.step: row for row in store.read(trained_steps.checkpoints, branch)}
     if not saved:
         raise ConfigError(
             f"{name} has saved no checkpoint yet",
-            hint="grpo-practice train goes on with it",
+            hint="`grpo-practice train` resumes it",
         )
     scores = {at: mean for at, mean in scored_steps(store, name).items() if at in saved}
     wanted = parse_step(step)

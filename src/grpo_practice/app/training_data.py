@@ -66,8 +66,8 @@ class TrainingData:
         run, branch, only = played_run(self.store, self.ref)
         if run.kind == "eval" and not self.include_eval:
             raise ConfigError(
-                f"{run.name} is an evaluation: what was trained on its questions cannot be"
-                " measured by them any more",
+                f"{run.name} is an evaluation: weights trained on its questions can no longer be"
+                " measured with them",
                 hint="name a practice run, or add --include-eval",
             )
         self.simulated = run.simulated
@@ -81,7 +81,7 @@ class TrainingData:
         reasons = ", ".join(f"{n} for {why}" for why, n in self.left_out.most_common())
         measured = "a question of an evaluation" in self.left_out
         return ConfigError(
-            f"{run.name} has nothing to be trained on"
+            f"{run.name} has no usable training data"
             + (f": attempts were left out, {reasons}" if reasons else ""),
             hint="add --include-eval"
             if measured
@@ -114,16 +114,14 @@ def training_data(
         ConfigError: The format does not exist, or a number is out of range.
     """
     if format not in get_args(DataFormat):
-        raise ConfigError(
-            f"there is no format {format!r} of training data", hint="there are sft, dpo"
-        )
+        raise ConfigError(f"there is no training data format {format!r}", hint="choose sft or dpo")
     least, pairs = options.get("min_reward"), options.get("pairs")
     if (least if format == "dpo" else pairs) is not None:
         name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
-        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or take {other}")
+        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or choose {other}")
     check_least("pairs", pairs, 1)
     if least is not None and not 0 <= least <= 1:
-        raise ConfigError(f"min_reward is {least}, and rewards are from 0 to 1")
+        raise ConfigError(f"min_reward is {least}, but rewards are from 0 to 1")
     return TrainingData(
         store,
         ref,

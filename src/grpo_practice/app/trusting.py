@@ -22,13 +22,13 @@ def trust(
     known = user_trust(os.environ)
     if bool(hosts) != bool(keys):
         raise ConfigError(
-            "a host is trusted with a key: one is named without the other",
+            "a host is trusted with a key, but only one of the two is named",
             hint="grpo-practice trust --host api.example.com --key UTU_LLM_API_KEY",
         )
     if (paths or hosts) and known.kept is None:
         raise ConfigError(
-            "there is no folder of yours to remember it in: HOME is not set, or is relative",
-            hint="XDG_CONFIG_HOME names one",
+            "there is no folder to remember it in: HOME is not set, or is relative",
+            hint="set XDG_CONFIG_HOME to a folder",
         )
     for path in paths:
         if path.is_dir():
@@ -44,7 +44,7 @@ def _digests(path: Path) -> list[str]:
     """Return the hashes of the configs in a file: one of an agent, or one per run of a database."""
     if path.exists() and not path.is_file():  # opening a pipe may block forever
         raise ConfigError(
-            f"{path} is not a regular file", hint="name an agent's file, a database or a folder"
+            f"{path} is not a regular file", hint="name an agent file, a database or a folder"
         )
     try:
         with path.open("rb") as file:

@@ -78,24 +78,24 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
     """
     if count is None or None not in (request.trials, request.population):
         raise ConfigError(
-            "a search is by trials or by a population", hint="trials=8, or population=4"
+            "a search uses either trials or a population", hint="trials=8, or population=4"
         )
     if Ranks.of_environment().count > 1:
         raise ConfigError(
-            "a search trains one trial after the other, each on one process",
+            "a search trains one trial after another, each in one process",
             hint="start it without torchrun",
         )
     if request.restart_step is not None:
         raise ConfigError(
-            "--restart-step is for one run: a search goes on by itself",
+            "--restart-step is for a single run: a search resumes by itself",
             hint="leave it out, or give the search another exp_id",
         )
     loaded = train_config(session.store, request)
     config = loaded.config
     if config.practice.select_dataset is None:
         raise ConfigError(
-            "practice.select_dataset is not set: there are no questions to choose a trial by",
-            hint="--set practice.select_dataset=NAME, other questions than those evaluated on",
+            "practice.select_dataset is not set: there are no questions to select a trial with",
+            hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
         )
     space = space_of(settings_of(config).tune.space)
     for key, part in space.items():
@@ -114,8 +114,7 @@ def check_same_search(job: TuneJob) -> None:
     was = population_of(store.read(branches.load, run.head_branch).identity)
     if was != job.population:
         raise ConfigError(
-            f"{job.exp_id} was searched by {was or 'trials'}, and not by"
-            f" {job.population or 'trials'}",
+            f"{job.exp_id} was searched by {was or 'trials'}, not by {job.population or 'trials'}",
             hint="undo the change, or give the search another exp_id",
         )
 

@@ -97,8 +97,8 @@ def _fields(n: int, row: object) -> dict[str, Any]:
             return {"question": question, "answer": answer}
         case _:
             raise DataError(
-                f"row {n}: {type(row).__name__} is no row",
-                hint="give Samples alone, or mappings and (question, answer) pairs",
+                f"row {n}: {type(row).__name__} is not a row",
+                hint="pass only Samples, or mappings and (question, answer) pairs",
             )
 
 

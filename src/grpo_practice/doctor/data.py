@@ -70,7 +70,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
     except GrpoPracticeError as e:
         return [problem("prompts", e)]
     own = config.practice.prompts_dir
-    return [ok("prompts", f"those of {own} can be filled")] if own else []
+    return [ok("prompts", f"the files in {own} can be filled")] if own else []
 
 
 def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
@@ -82,7 +82,7 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
         twice = len(data[use]) - len(questions)
         if twice:
             hint = "data upload --dedup keeps one of each"
-            text = f"{count(twice, 'question')} {_are(twice)} there again"
+            text = f"{count(twice, 'question')} {_are(twice)} repeated"
             found.append(warning(f"{use} data", text, hint))
     uses = list(seen)
     for i, use in enumerate(uses):
@@ -90,8 +90,8 @@ def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
             shared = len(seen[use] & seen[other])
             if shared:
                 of = count(len(seen[other]), "question")
-                text = f"{shared} of {of} {_are(shared)} in the {use} data too"
-                hint = "a score on questions that were practised or selected on says too much"
+                text = f"{shared} of {of} {_are(shared)} also in the {use} data"
+                hint = "a score on questions that were practised or selected on is too high"
                 found.append(warning(f"{other} data", text, hint))
     return found
 
@@ -115,7 +115,7 @@ async def look_at_verify(
     if function.note:
         findings.append(warning(about, function.note))
     if function.is_judge:
-        return [*findings, ok(about, "asks a judge for each answer; not tried, since that costs")]
+        return [*findings, ok(about, "asks a judge for each answer; not tried, because that costs")]
     if problems(findings):
         return findings
     golds = (

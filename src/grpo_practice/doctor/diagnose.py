@@ -84,18 +84,18 @@ async def _check_config(
     """Add the findings about a configuration's contents; return the number of requests sent."""
     path = request.database
     if path.exists() and not current(path):
-        findings.append(warning("config", "not looked at: the database has to be usable first"))
+        findings.append(warning("config", "not checked: the database has to be usable first"))
         return 0
     stored = path.exists()
     unnamed = request.config is None and request.agent is None
     if unnamed and not stored and config_here("eval") is None:
-        text = "none given, and no run yet: endpoints, verify function and data are not checked"
+        text = "no config and no run yet: endpoints, verify function and data are not checked"
         findings.append(warning("config", text, "doctor --config FILE"))
         return 0
     # Opening a missing database would create the file.
     open_store = partial(Store, path) if stored else None
     loaded = load_config(request.config, request.overrides, env, open_store, agent=request.agent)
-    which = "that of the latest run" if request.config is None else "the one given"
+    which = "the latest run's config" if request.config is None else "the given config"
     findings.append(ok("config", f"{loaded.path or which} can be used"))
     for sentence in sentences(loaded.routes):
         notice(sentence)
@@ -114,7 +114,7 @@ async def _check_config(
     match config:
         case PracticeConfig():
             if not config.only_trains:
-                findings.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+                findings.append(ok("teacher", f"has {teacher_context_text(config)}"))
             findings += _look_at_training(config, folder)
             findings += _look_at_approval(config)
         case EvalConfig():
@@ -129,7 +129,7 @@ async def _look_at_endpoints(
     models = models_of(config)
     requests = asked_for(models)
     if requests:
-        notice(f"asking {count(requests, 'tiny request')} of {count(len(models), 'model')}")
+        notice(f"sending {count(requests, 'tiny request')} to {count(len(models), 'model')}")
     prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
     findings += await look_at_models(models, prices, config.key("prices"), tools=tools)
     # A finding names all roles of its model, as in `student, teacher`. A teacher that already
@@ -151,7 +151,7 @@ def _look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
         check_installed()
         model = local_folder(config.train.model, folder)
         if model is None:
-            return [ok("train", f"the extra is installed; {config.train.model} is of the hub")]
+            return [ok("train", f"the extra is installed; {config.train.model} comes from the hub")]
         check_no_code(model)
         check_weights(model)
     except ConfigError as e:
@@ -163,11 +163,9 @@ def _look_at_approval(config: PracticeConfig) -> list[Finding]:
     """Return a warning if an agent learns from the web and nobody reviews its experiences."""
     if config.practice.approve or not config.evaluation.agent.page_tools:
         return []
-    text = (
-        "the agent reads the web, and what it learns enters its instructions with no one to read it"
-    )
+    text = "the agent reads the web, and its experiences enter its instructions without a review"
     hint = (
-        "set practice.approve: true, and read what `grpo-practice experiences list` then holds;"
+        "set practice.approve: true, and review the held texts in `grpo-practice experiences list`;"
         " without it, text that only one site supports is quarantined unless"
         " practice.trusted_sites names the site"
     )

@@ -12,7 +12,7 @@ from grpo_practice.reports.base import Report
 
 def not_run(about: str, what: str) -> Finding:
     """Return the finding for a program that was not run."""
-    return warning(about, f"{what}: not run", "--run tries the programs that a config names")
+    return warning(about, f"{what}: not run", "add --run to try the programs that a config names")
 
 
 @dataclass(frozen=True, slots=True, repr=False)

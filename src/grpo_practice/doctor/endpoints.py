@@ -97,7 +97,7 @@ async def _model(
 ) -> list[Finding]:
     provider = model.model_provider
     if provider.simulated:
-        return [ok(role, f"{provider.model} is simulated in this program; nothing was asked")]
+        return [ok(role, f"{provider.model} is simulated in this program; no request was sent")]
     try:
         params, endpoint = endpoint_of(model, prices)
         refuse_socks(endpoint.base_url, environment_proxy(endpoint.base_url))
@@ -123,10 +123,13 @@ async def _model(
         except TimeoutError:
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
             if await _listens(url):
-                text += ", and takes connections: it is busy or slow, or it hangs"
+                text += ", but accepts connections: it is busy, slow or stuck"
                 hint = f"run doctor again when it is idle; a run waits {waits:.0f} s for a reply"
                 return [*found, warning(role, text, hint)]
-            return [*found, problem(role, EndpointRefusedError(text, hint="does the server run?"))]
+            return [
+                *found,
+                problem(role, EndpointRefusedError(text, hint="is the server running?")),
+            ]
         except (EndpointError, EndpointRefusedError) as e:
             # Any error counts as a refusal: an endpoint that fails here would also end a run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
@@ -173,7 +176,7 @@ async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool
             return ok(role, "tool call works")
         text = "did not call a tool that it was told to call"
         if needed:
-            hint = "where models are served, function calling may have to be switched on"
+            hint = "function calling may have to be enabled on the server"
             return warning(role, text, hint)
     if not needed:
         return ok(role, f"{text}; no toolkit here needs it")
@@ -185,18 +188,18 @@ def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
-        found.append(warning(role, "tells no token counts: what calls cost will be unknown"))
+        found.append(warning(role, "reports no token counts: the cost of calls will be unknown"))
     else:
         found.append(ok(role, f"tokens counted ({usage.tokens_in} in, {usage.tokens_out} out)"))
     if usage.tokens_reasoning:
         thought = f"{usage.tokens_reasoning} of {usage.tokens_out} tokens"
-        found.append(ok(role, f"thinks before it answers ({thought}): leave max_tokens room"))
+        found.append(ok(role, f"thinks before it answers ({thought}): allow for it in max_tokens"))
     if answered != model:
-        found.append(warning(role, f"was asked for {model!r} and answers as {answered!r}"))
+        found.append(warning(role, f"was asked for {model!r} but answers as {answered!r}"))
     if reply.seeded:
         found.append(ok(role, "seed accepted"))
     else:
-        found.append(warning(role, "takes no seed: runs cannot be repeated exactly"))
+        found.append(warning(role, "accepts no seed: runs cannot be repeated exactly"))
     return found
 
 
@@ -204,7 +207,7 @@ def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
-    return warning(role, "its price is unknown: no budget in money will work", hint)
+    return warning(role, "its price is unknown: --max-cost will not work", hint)
 
 
 def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
@@ -212,7 +215,7 @@ def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:
     secret = endpoint.api_key or "@" in urlsplit(url).netloc or endpoint.headers
     if urlsplit(url).scheme == "https" or not secret or is_loopback(host(url)):
         return []
-    return [warning(role, f"the key goes to {shown_url(url)} in clear", "use https://")]
+    return [warning(role, f"the key is sent to {shown_url(url)} unencrypted", "use https://")]
 
 
 async def _resolved(role: str, url: str) -> list[Finding]:
@@ -221,6 +224,6 @@ async def _resolved(role: str, url: str) -> list[Finding]:
     try:
         await asyncio.to_thread(socket.getaddrinfo, host(url), None)
     except (OSError, UnicodeError) as e:
-        error = EndpointRefusedError(f"no address is known for {host(url)}: {e}", hint="base_url?")
+        error = EndpointRefusedError(f"cannot resolve {host(url)}: {e}", hint="check base_url")
         return [problem(role, error)]
     return []

@@ -25,7 +25,7 @@ NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse
 
 def look_here(database: Path, env: Environment) -> list[Finding]:
     """Return the findings that need no configuration."""
-    dotenv = f"{env.path} is read" if env.path is not None else "none here"
+    dotenv = f"{env.path} is read" if env.path is not None else "there is none here"
     return [
         *_programs(),
         *_database(database),
@@ -65,7 +65,7 @@ def wal_reset_bug(version: tuple[int, ...]) -> bool:
 
 def _database(path: Path) -> list[Finding]:
     if not path.exists():
-        return [ok("database", f"{path} is not there yet; the first command makes it")]
+        return [ok("database", f"{path} does not exist yet; the first command creates it")]
     text = f"{path} is empty; the first command fills it"
     if path.stat().st_size:
         try:
@@ -78,7 +78,7 @@ def _database(path: Path) -> list[Finding]:
     beside = sorted(path.parent.glob(f"{path.name}*"))
     for file in beside:
         if file.is_file() and file.stat().st_mode & 0o077:
-            text = f"{file} can be read by others"
+            text = f"{file} can be read by other users"
             found.append(warning("database", text, f"chmod 600 {file}"))
     return found
 
@@ -98,15 +98,15 @@ def _place(folder: Path) -> list[Finding]:
         folder = folder.parent
     found = []
     if not os.access(folder, os.W_OK):
-        error = StoreError(f"{folder} cannot be written", hint="name another place with --db")
+        error = StoreError(f"{folder} is not writable", hint="name another place with --db")
         found.append(problem("folder", error))
     # With the sticky bit, as in /tmp, others cannot replace files that are not theirs.
     if folder.stat().st_mode & 0o022 and not folder.stat().st_mode & 0o1000:
-        text = f"others can replace the files in {folder}"
+        text = f"other users can replace the files in {folder}"
         found.append(warning("folder", text, f"chmod go-w {folder}"))
     kind = file_system(folder)
     if kind and kind.startswith(NETWORK):
-        text = f"{folder} is on {kind}: a database can be damaged when two machines use it"
+        text = f"{folder} is on {kind}: a database can be damaged if two machines use it"
         found.append(warning("folder", text, "name a place on a local disk with --db"))
     free = shutil.disk_usage(folder).free
     text = f"{free / 1e9:.1f} GB free in {folder}"

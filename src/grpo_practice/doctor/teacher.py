@@ -85,7 +85,7 @@ async def look_at_teacher(
         except TimeoutError:
             text = f"gave no tiny comparison in {COMPARISON_S:.0f} s"
             return [
-                warning("teacher", text, "a practice waits for such replies, and is slow")
+                warning("teacher", text, "practice waits for such replies, and will be slow")
             ], made
         except (StepError, EndpointRefusedError) as e:
             return [problem("teacher", EndpointRefusedError(str(e), hint=e.hint))], made

@@ -86,10 +86,10 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
         return [*found, warning("agent", text, UNASKED)]
     if played.outcome == "error":
         # A warning, not a problem: an agent may rightly reject a made-up reply.
-        return [*found, warning("agent", f"to a made-up question and reply: {played.error}")]
+        return [*found, warning("agent", f"failed on a made-up question and reply: {played.error}")]
     asked = count(played.turns, "request")
     if not (agent.ignores_system or is_sent(_SYSTEM, played)):
-        text = f"{what} answered a made-up question, and no request had its system prompt"
+        text = f"{what} answered a made-up question, but no request contained its system prompt"
         return [*found, warning("agent", text, SEND_IT)]
     return [*found, ok("agent", f"{what} answered a made-up question with {asked}")]
 
@@ -106,7 +106,7 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             took_s = await seconds_to(proxy)
             found.append(ok("agent.proxy.url", f"{url} leads here ({1000 * took_s:.0f} ms)"))
         except AgentError as e:
-            text = f"{url} does not lead here, asked from this machine: {e}"
+            text = f"{url} does not lead here from this machine: {e}"
             # Only a warning: the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":
@@ -119,7 +119,9 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             text = f"has the agent, and reaches its address in {1000 * took_s:.0f} ms"
             found.append(ok(f"node {node}", text))
         if agent.ray is not None and agent.ray.address == LOCAL:
-            text = "Ray listens beyond this machine, and takes no order without this run's token"
+            text = (
+                "Ray listens beyond this machine, but accepts no command without this run's token"
+            )
             found.append(ok("agent.ray", text))
     return found
 
@@ -179,7 +181,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
     secret = toolkit.config.headers or "@" in parts.netloc or parts.query
     if parts.scheme == "https" or not secret or is_loopback(parts.hostname or ""):
         return []
-    return [warning(about, f"its headers go to {parts.hostname} in clear", "use https://")]
+    return [warning(about, f"its headers are sent to {parts.hostname} unencrypted", "use https://")]
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:

@@ -87,51 +87,53 @@ class RunRequest:
     """Method of `Workspace` that takes the fields as keywords."""
 
     overrides: Mapping[str, Any] = keyword(
-        dict, "Typed values by dotted key, laid over those of `sets`."
+        dict, "Typed values by dotted key; they take precedence over `sets`."
     )
     sets: Sequence[str] = option(
         (),
         "Set one key of the config; repeatable.",
         "--set",
-        python="Texts `KEY=VALUE`, values read as YAML, laid over the configuration first.",
+        python="Settings as `KEY=VALUE`, with the value as YAML; they override the config.",
         type=list[str],
         metavar="KEY=VALUE",
     )
     env: Mapping[str, str] | None = keyword(
         None,
-        "Variables that the config may name; None: the process's, and those of `.env`. Those that"
-        " `environment(trust=…)` returns trust files or hosts, too.",
+        "Variables that the config may name; None uses the process's and `.env`. Pass the result"
+        " of `environment(trust=…)` to trust files or hosts as well.",
     )
     verify: str | Callable[..., Any] | None = keyword(
-        None, "Verify function in place of the configured one: its name, or a Python function."
+        None, "Verify function to use instead of the configured one: a name or a Python function."
     )
     max_cost: float | None = option(
         None,
-        "Pause before the run costs more.",
-        python="Pause before the run costs more US dollars.",
+        "Pause before the run costs more than this.",
+        python="Pause before the run costs more than this, in US dollars.",
         type=float,
         least=0,
         metavar="USD",
     )
-    max_tokens: int | None = number("Pause before it takes more, in + out.", least=0, metavar="N")
-    max_requests: int | None = number("Pause before it sends more.", least=0, metavar="N")
+    max_tokens: int | None = number(
+        "Pause before it uses more, input + output.", least=0, metavar="N"
+    )
+    max_requests: int | None = number("Pause before it sends more than this.", least=0, metavar="N")
     restart_step: int | None = number(
-        "Keep the steps before N and play the others afresh (default: continue).",
+        "Keep the steps before N and replay the others (default: continue).",
         least=0,
         metavar="N",
     )
     again: bool = option(
         False,
-        "With --restart-step: repeat it, even if it is under way or finished.",
+        "With --restart-step: restart even if this restart is under way or finished.",
         "--again",
         python="Repeat the restart at `restart_step`, even if it is under way or finished.",
         type=bool,
     )
     verbose: bool = option(
-        False, "Also say which keys of the config have no effect.", "--verbose", "-v", type=bool
+        False, "Also list config keys that have no effect.", "--verbose", "-v", type=bool
     )
     on_event: "Emit | None" = keyword(
-        None, "Callback for progress. An exception in it is logged, and the run goes on."
+        None, "Progress callback. An exception in it is logged and does not stop the run."
     )
 
     def __post_init__(self) -> None:
@@ -199,7 +201,7 @@ def check_least(name: str, value: int | None, least: int) -> None:
 def check_share(share: float) -> None:
     """Raise ConfigError unless the share of groups to trace is above 0 and at most 1."""
     if not 0 < share <= 1:
-        raise ConfigError(f"trace_sample {share:g}: should be above 0, and 1 at most")
+        raise ConfigError(f"trace_sample {share:g}: should be above 0 and at most 1")
 
 
 def _argument(name: str, value: object) -> str:
@@ -219,12 +221,12 @@ class TracedRequest(RunRequest):
 
     trace_content: bool = option(
         True,
-        "Whether traces show questions and answers, where they are sent.",
+        "Whether traces, if sent, include questions and answers.",
         type=YES_OR_NO,
     )
     trace_sample: float = option(
         1.0,
-        "Trace this share of the questions: 0.1 is one in ten.",
+        "Share of the questions to trace: 0.1 is one in ten.",
         type=float,
         metavar="SHARE",
     )
@@ -239,4 +241,4 @@ class TracedRequest(RunRequest):
 class PilotedRequest(TracedRequest):
     """A run that can begin with a pilot of a few questions."""
 
-    pilot: int | None = number("Play N questions, keep them, and forecast.", metavar="N")
+    pilot: int | None = number("Play and keep N questions, then forecast.", metavar="N")

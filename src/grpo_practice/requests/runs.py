@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from grpo_practice.types import Library
 
 EXP_ID = "Name of the experiment."
-CONFIG = "A config file, or its name in ./configs."
-AT_ONCE = "Rollouts in flight at once."
+CONFIG = "Config file, or its name in ./configs."
+AT_ONCE = "Maximum number of rollouts in flight."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,17 +32,17 @@ class _Evaluation(PilotedRequest):
 
     agent: "str | Path | Callable[..., Any] | None" = option(
         None,
-        "Agent YAML, as export-agent writes it.",
-        python="Agent's file, as `export` writes it, or a Python function that plays.",
+        "Agent YAML written by export-agent.",
+        python="Agent file written by `export`, or a Python function that plays.",
         type=Path,
         metavar="FILE",
     )
     model: str | None = option(None, "Model that answers.")
     base_url: str | None = option(
-        None, "Endpoint of the model.", key="agent.model.model_provider.base_url"
+        None, "URL of the model's endpoint.", key="agent.model.model_provider.base_url"
     )
     dataset: str | None = option(
-        None, "Dataset to ask, or a file.", key="data.dataset", stored="datasets"
+        None, "Dataset to evaluate on, or a file.", key="data.dataset", stored="datasets"
     )
     verify: str | Callable[..., Any] | None = option(
         None,
@@ -53,20 +53,20 @@ class _Evaluation(PilotedRequest):
     concurrency: int | None = number(AT_ONCE, key="concurrency")
     exp_id: str | None = option(None, EXP_ID, key="exp_id")
     library: "str | Library | None" = keyword(
-        None, "Library that is put into the agent: `RUN[:STEP]` or itself."
+        None, "Library to give to the agent: `RUN[:STEP]`, or a `Library`."
     )
-    limit: int | None = number("Ask so many questions only.")
+    limit: int | None = number("Play only this many questions.")
     rejudge: bool = option(
         False,
-        "Score the rollouts of --run again; plays nothing.",
+        "Score the rollouts of --run again; play nothing.",
         "--rejudge",
-        python="Score the rollouts of `run` again with `verify`; plays nothing.",
+        python="Score the rollouts of `run` again with `verify`; play nothing.",
         type=bool,
     )
     run: str | None = option(
         None,
-        "Evaluate as this run does; with --rejudge or --show: whose rollouts.",
-        python="Evaluate as this run does; with `rejudge`, score its rollouts.",
+        "Evaluate with this run's config; with --rejudge or --show: use its rollouts.",
+        python="Evaluate with this run's config; with `rejudge`, score its rollouts.",
         metavar="RUN",
         stored="runs",
     )
@@ -92,11 +92,11 @@ class ArmsRequest(_Evaluation):
 
     method = "evaluate_arms"
     arms: Sequence[str] = keyword(
-        (), "Names, `L12` for a library, and files of libraries and agents."
+        (), "Names of arms, libraries (`L12`), and library or agent files."
     )
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
     _: KW_ONLY
-    step: str = keyword("last", "The library after this step: last, best or a number.")
+    step: str = keyword("last", "Step whose library to use: last, best or a number.")
 
     @override
     def __post_init__(self) -> None:
@@ -126,11 +126,11 @@ class PracticeRequest(PilotedRequest):
     grpo_n: int | None = number("Rollouts per sample.", least=2, key="practice.grpo_n")
     concurrency: int | None = number(AT_ONCE, key="practice.rollout_concurrency")
     truncate: int | None = number(
-        "Use this many samples only.", key="practice.rollout_data_truncate"
+        "Use only this many samples.", key="practice.rollout_data_truncate"
     )
     start: "str | Path | Library | None" = option(
         None,
-        "Start from that run's library, or from experiences in a YAML or JSON file.",
+        "Start from a run's library, or from experiences in a YAML or JSON file.",
         "--from",
         metavar="RUN[:STEP]|FILE",
         stored="runs",
@@ -149,7 +149,7 @@ class _Training(RunRequest):
     model: str | None = option(
         None, "Folder of the base model, or its name on the hub.", key="train.model"
     )
-    steps: int | None = number("Steps of the run.", key="train.steps")
+    steps: int | None = number("Number of steps.", key="train.steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,12 +168,12 @@ class TuneRequest(_Training):
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
     _: KW_ONLY
     trials: int | None = number(
-        "With tune: trials in all, those there are included.",
-        python="Trials in all, those there are included.",
+        "With tune: total number of trials, including existing ones.",
+        python="Total number of trials, including existing ones.",
     )
     population: int | None = number(
-        "With tune: members that take over each other's weights, in place of trials.",
-        python="Members that take over each other's weights, in place of trials.",
+        "With tune: members that take over each other's weights, instead of trials.",
+        python="Number of members that take over each other's weights, instead of trials.",
         least=2,
     )
 
@@ -185,26 +185,27 @@ class EffectRequest(TracedRequest):
     method = "effects"
     library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
     _: KW_ONLY
-    step: str = option("last", "The library as it was after that step.", metavar="last|best|N")
+    step: str = option("last", "Step whose library to measure.", metavar="last|best|N")
     dataset: str | None = option(
         None,
-        "Dataset to ask: neither practised nor evaluated on (default: practice.select_dataset).",
+        "Dataset to measure on, not used for practice or evaluation"
+        " (default: practice.select_dataset).",
         stored="datasets",
         blank=True,
     )
     k: int | None = option(
         None,
-        "Rollouts of a question; an even number (default: 8).",
+        "Rollouts per question; an even number (default: 8).",
         "-k",
         type=int,
         metavar="K",
     )
     agent: Callable[..., Any] | None = keyword(
-        None, "Python function that plays, where one has practised."
+        None, "Python function that plays, if the agent that practised is one."
     )
-    restart_step: int | None = keyword(None, "First step to play afresh; None continues.")
-    again: bool = option(False, "Play all anew, also what is complete.", "--again", type=bool)
-    verbose: bool = keyword(False, "Whether notices also say which keys have no effect.")
+    restart_step: int | None = keyword(None, "First step to replay; None continues.")
+    again: bool = option(False, "Replay everything, even if complete.", "--again", type=bool)
+    verbose: bool = keyword(False, "Whether to also list config keys that have no effect.")
 
     @override
     def __post_init__(self) -> None:
