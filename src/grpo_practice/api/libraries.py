@@ -183,6 +183,7 @@ class Libraries(DatabaseFile):
             agent = exported(store, found, scores)
             agent = replace(agent, place="" if path is None else path.absolute().name)
             files = render_files(agent, format)
+            # Only files that `eval --agent` can read need to be trusted later.
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])
         if path is not None and FORMATS[format].section:

@@ -194,6 +194,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.app.rollouts import Choice, rollouts_of
 
         with self._store() as store:
+            # Inside the block: the store stays open for as long as the caller reads.
             yield from rollouts_of(store, Choice(run, **choice), limit)
 
     def transcripts(
@@ -234,6 +235,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.app.run_rows import run_rows
 
         with self._store() as store:
+            # Inside the block: the store stays open for as long as the caller reads.
             yield from run_rows(store, run)
 
     def export_rows(

@@ -250,6 +250,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         shown = repr(str(file)) if isinstance(file, Path) else "agent"
         command = self._command or f"{self!r}.serve({shown})"
         with ExitStack() as stack:
+            # Without recording, no database is needed, and none is created.
             store = stack.enter_context(self._store(create=True)) if record is not None else None
             to = None if store is None or record is None else (store, record, command)
             emit = tee(on_event or silent)
@@ -378,6 +379,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         from grpo_practice.telemetry.stored import send_stored
         from grpo_practice.telemetry.tracer import Tracing
 
+        # Opening the store reports a missing or newer database; `send_stored` opens it itself.
         with self._store():
             check_share(sample)
             return send_stored(self.path, run, Tracing(content, sample))

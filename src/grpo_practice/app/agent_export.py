@@ -37,6 +37,8 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
     """
     record = store.read(references.record, found.branch)
     config = AgentConfig.model_validate(_nested(record.identity))
+    # Redaction may have changed the stored instructions. An agent with other instructions is not
+    # the one that was measured.
     _check_prompt(store, found, config.agent.instructions)
     settings = config.model.model_settings.model_dump(exclude_none=True)
     written = model_as_written(record.config_text)
@@ -70,6 +72,8 @@ def remember_export(store: Store, found: LibraryRef, text: str) -> None:
     trust, folder = user_trust(os.environ), Path(stored.base_dir)
     # Never trust more than before: an agent from a foreign run stays foreign.
     if trust.text(stored_digest(stored.text, folder), store.path):
+        # The export is complete even if the trust cannot be stored; its user is then asked to
+        # trust it.
         with suppress(ConfigError):
             trust.remember([stored_digest(text, place) for place in (folder, Path.cwd())], None)
 
@@ -165,6 +169,7 @@ def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
     url, key = written.get("base_url"), written.get("api_key")
     if not isinstance(url, str) or not url or not _is_public(url):
         return {}
+    # Without its address, a key would be sent to whatever address applies where the file is used.
     return {"base_url": url} | ({"api_key": key} if only_names_variable(key) else {})
 
 

@@ -65,6 +65,7 @@ def load_config(
         return _given(here, overrides, env, None)
     if run is None or text is None:
         raise ConfigError("no run has a configuration yet", hint="name one with --config")
+    # Load as training first, because a config that only trains names no model for practice.
     if trains and (loaded := load_practice(text, overrides, env, trains=True)).config.only_trains:
         return loaded
     if trains or run.kind == "practice":
@@ -77,6 +78,7 @@ def _given(
 ) -> AnyConfig:
     tree = compose(given) if isinstance(given, Path) else given
     if agent is None and tree.data.keys() & {"practice", "evaluation"}:
+        # Without a model in the environment, a config with `train` may be meant for training only.
         if "train" in tree.data and not env.get("UTU_LLM_MODEL"):
             loaded = load_practice(given, overrides, env, trains=True)
             if loaded.config.only_trains:  # otherwise check practice, too

@@ -115,6 +115,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     if learnt is not None and "direct" in request.arms:
         environment = request.evaluation.environment()
         direct = prepare_direct(session.store, learnt, environment)
+        # This only replays stored replies, so it is fast and sends nothing.
         if (library := run_blocking(written_before(direct, session))) is not None:
             jobs["direct"], direct = _evaluation(once, "direct", request, library), None
     if "filler" in request.arms:
@@ -126,6 +127,8 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
                 " are shorter than any filler sentence"
             )
         jobs["filler"] = _evaluation(once, "filler", request, library)
+    # Until its library is written, `direct` stands in with the library of `full`, and is no
+    # duplicate.
     settled = {name: job for name, job in jobs.items() if name != "direct" or direct is None}
     _check_different(settled)
     first, *others = [job.loaded for job in jobs.values()]
@@ -329,6 +332,7 @@ def _evaluation(
         seed = loaded.config.seed + 1
         target = replace(target, name=f"{target.name}/seed={seed}")
         wanted = replace(wanted, overrides={**wanted.overrides, "seed": seed})
+    # The attempts of a plan can only grow, so asking for fewer would be refused.
     if (most := planned_attempts(store, target.name)) > loaded.config.pass_k:
         wanted = replace(wanted, pass_k=most)
     if wanted != asked:

@@ -77,6 +77,7 @@ class _PriceBook:
         where = row.answered_by.rpartition("@")[2]
         if (row.name, where) in self._by_place:
             return self._by_place[row.name, where]
+        # Stored calls record only the host, but prices are looked up by URL.
         url = f"https://{where}/v1"
         found = self._prices.find(row.name, url, simulated=where == host(SIM_URL))
         return self._known(row.name, url, found)

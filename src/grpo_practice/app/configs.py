@@ -65,6 +65,8 @@ def _as_written(value: Any) -> Any:
     """Return a typed config as the mapping from which it could have been loaded."""
     match value:
         case BaseModel():
+            # Defaults and values filled in by the loader must not look like keys that the user
+            # wrote.
             kept = value.model_fields_set - WORKED_OUT
             out = {name: _as_written(getattr(value, name)) for name in kept}
             return out | ({"mode": value.mode} if hasattr(value, "mode") else {})
@@ -168,6 +170,8 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         latest = _named(store, request.run, with_agent=agent is not None)
     elif request.config is None and not alone:
         latest = store.read(runs.latest, ["practice", "eval", "train"])
+        # The config of a training run, or of an evaluation of a library, does not describe the
+        # agent to evaluate, so use the experiment's own run.
         if latest is not None and latest.kind == "train":
             latest = _plain_run(store, latest, store.read(runs.latest, ["practice", "eval"]))
         elif latest is not None and _plays_library(store, latest):
@@ -185,6 +189,8 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
     loaded = load_eval(stored_text(store, stored), overrides, env, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
     if latest.purpose == "test" and latest.parent_run is None and latest.exp_id == config.exp_id:
+        # The hash in a name refers to an earlier version of the file; `unless_edited` adds the new
+        # one.
         name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
         more = [v for v in variants if f"/{v}/" not in f"{name}/"]
         target = "/".join([name, *more])

@@ -66,6 +66,7 @@ async def open_own(
             computing = cores()
         if config.proxy.url is not None:
             await _look(proxy, config.proxy.url, notice)
+        # A worker imports the user's modules before its first question, which may take long.
         begins_within_s = LOADING_S if workers else None
         where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
         yield CustomAgent(program, proxy, notice, Room(workers, computing, notice), where)
@@ -119,6 +120,7 @@ async def _open_function(
     from grpo_practice.agents.programs import FunctionProgram, WorkerProgram
 
     name = config.function or ""
+    # A print in the user's function must not end up in the output of the command, such as --json.
     stack.enter_context(STDOUT_TO_STDERR.entered())
     workers, of_process = config.workers, function is not None
     if function is None:

@@ -124,6 +124,7 @@ class Datasets:
             return self._add(Upload(name, f"run {run}", if_exists, dedup, verify), staged, found)
 
     def _add(self, upload: "Upload", staged: StagedSamples, found: ReadNotes) -> StoredDataset:
+        # Opened only now, so that rows that cannot be read leave no empty database behind.
         with self._store(create=True) as store:
             held, notes = None, list[str]()
             if upload.if_exists == "append":
@@ -174,6 +175,7 @@ class Datasets:
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
         found = download(what, options, tell=lambda text: tee(on_event)(Notice(text)))
+        # Opened only now, so that a failed download leaves no empty database behind.
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
             return StoredDataset(

@@ -67,6 +67,8 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
         if library is not None:
             return store.put_library(job.branch, library)
         session.announce()
+        # Only the ledger of the practice run is used; its status and its last command stay the
+        # same.
         with store.invocation(job.branch, session.command, goes_on=False) as invocation_id:
             connections = Connections(session.emit, concurrency=(1, 1), admission=session.admission)
             ledger = store.ledger(job.branch, invocation_id)

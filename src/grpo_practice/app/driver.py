@@ -67,6 +67,7 @@ async def playing(
         LockedError: Another process is working on a run.
         FingerprintError: A run was begun under another configuration.
     """
+    # A run that begins here has to be resumable without naming --trust again.
     for job in jobs:
         job.loaded.remember()
     wanted = [(job.spec, partial(planned, job)) for job in jobs]

@@ -109,6 +109,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
             " measure its experiences",
             hint=ANOTHER,
         )
+    # `full` and `none` are the evaluations that selection uses, too; they keep all questions.
     evaluations[EFFECT] = replace(measured, unscorable=left_out)
     return EffectJob(within, found, evaluations)
 

@@ -67,6 +67,7 @@ async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> 
     try:
         await run_eval(job)
     except FingerprintError as e:
+        # A restart would hide that rollouts or samples are missing.
         if {change.key for change in e.diff} & {FEWER, LOST}:
             raise
         # The practice run was restarted with a changed agent. Its earlier evaluations stay on

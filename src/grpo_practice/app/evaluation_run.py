@@ -100,6 +100,7 @@ def eval_job(
 ) -> EvalJob:
     """Return the job of a loaded configuration. See `prepare_eval`."""
     config, folder = loaded.config, loaded.base_dir
+    # A rejudge plays nothing, and a forecast may not run the user's code.
     if target.source is None and objects.agent is None and not session.only_looks:
         check_own(config.agent, folder)
     check_models(config)
@@ -145,6 +146,7 @@ def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
         return 0, set()
     branch = store.read(branches.load, found.head_branch)
     judge = store.read(branches.judge_sha, branch.judge_id)
+    # Another dataset or verify function makes earlier checks meaningless.
     if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
         return 0, set()
     return store.read(steps.planned_slots, branch)

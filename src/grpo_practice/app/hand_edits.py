@@ -54,6 +54,7 @@ def edit_library(
         # If the experience that the text would update is gone, add the text under a new label.
         there = one.target if one.target and found.library.get(one.target) else None
         operations.append(Operation("UPDATE" if there else "ADD", there, one.text))
+    # Two edits of one experience would contradict each other.
     targets = [op.target for op in operations if op.target]
     for name in targets:
         if targets.count(name) > 1:

@@ -49,6 +49,7 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
         return ref.library
     if isinstance(start, str | Path):
         library = read_library(Path(start))
+        # The user wrote this file, so lint only warns. Texts of a model would be quarantined.
         for e in library.experiences:
             if why := why_not(e.text):
                 session.notice(f"{start}: {e.id} is taken, though {why.sentence}: {_shown(e.text)}")

@@ -257,6 +257,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     last = _after(store, run, closed[-1])
     candidates = dict[bytes, LibraryRef]()
     for found in (start, *(_after(store, run, row) for row in closed)):
+        # A step that changed nothing has the same library as the one before; keep the earlier.
         candidates.setdefault(library_sha(found.library), found)
     begun = {evaluation.library_sha for evaluation in made if evaluation.dataset == dataset}
     asked, missing = dict[bytes, list[Question]](), list[str]()
@@ -267,6 +268,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
             asked[sha] = store.read(scores.questions_of, store.read(runs.get, known.run))
         elif sha in begun or found.library in (start.library, last.library):
             missing.append(f"L{found.library.id}")
+    # A choice among some of the candidates would depend on when the run was stopped.
     if missing:
         raise ConfigError(
             f"the best step of {run.name} is not known: {len(missing)} of {len(candidates)} "

@@ -118,6 +118,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
 
 def _spec_of(module: str) -> ModuleSpec | None:
     """Return the spec of a module, without running the packages that contain it."""
+    # `importlib.util.find_spec` would import the parent packages, and so run their code.
     spec, path, parts = None, None, module.split(".")
     for n in range(1, len(parts) + 1):
         name = ".".join(parts[:n])

@@ -134,6 +134,7 @@ async def open_toolkit(
 ) -> AbstractAsyncContextManager[list[Tool]]:
     """Return a context that opens the toolkit's tools and raises ConfigError on failure."""
     match toolkit:
+        # Each toolkit is imported only if it is used, since it may need an extra of its own.
         case PythonToolkit():
             from grpo_practice.tools.python import open_python
 

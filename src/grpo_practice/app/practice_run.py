@@ -303,6 +303,8 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
         reply = endpoint_of(config.teacher)[0].get("max_tokens")
         teacher = Teacher(
             chat=await models.chats(config.teacher, "teacher"),
+            # A finished run sends nothing to its teacher, so old prompts must not stop its
+            # evaluations.
             prompts=prompts_from(run.branch.prompts, run.branch.run) if left else {},
             agent_objective=settings.agent_objective,
             learning_objective=settings.learning_objective,
@@ -326,6 +328,8 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
             settings=settings,
             land=session.admission.land,
             after_step=_after_step(job, run.branch, rows),
+            # Reading all answers of a large dataset takes seconds; a step without lessons needs
+            # none.
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=agent.page_tools,
             check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.land),

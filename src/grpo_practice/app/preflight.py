@@ -88,6 +88,8 @@ async def try_verify(
     Raises:
         ConfigError: The function raises for every gold answer, or its workers cannot start.
     """
+    # Built-in functions need no trial, a judge costs money, and a known function was tried when
+    # the run began.
     if verify.built_in is not None or verify.is_judge or _is_known(session.store, spec):
         return
     first = session.store.read(datasets.samples, dataset.id, most=TRIED)

@@ -40,11 +40,13 @@ async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
         async with _served(config, folder) as proxy:
             yield proxy
         return
+    # A server belongs to the event loop that opened it.
     key = (asyncio.get_running_loop(), config, folder)
     # Several evaluations may run at once, but only one server can listen on a fixed port.
     shared = _shared.setdefault(key, _Shared())
     shared.users += 1
     try:
+        # A second agent may arrive while the first one is still opening the proxy.
         async with shared.changing:
             if shared.proxy is None:
                 shared.proxy = await shared.opened.enter_async_context(_served(config, folder))

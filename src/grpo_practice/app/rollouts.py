@@ -158,6 +158,7 @@ class RolloutReader:
 
     def _planned(self, step: int) -> StepRow | None:
         """Return a step's plan; the most recent one is cached."""
+        # Groups are read in order of their steps, so one cached step is enough.
         if self._step is None or self._step.plan.step != step:
             self._step = self._store.read(steps.one_on_line, self._branch, step)
         return self._step

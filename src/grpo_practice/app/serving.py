@@ -194,6 +194,7 @@ async def serve(
         )
         try:
             async with listening(app, port) as bound:
+                # Checked only now, because port 0 has a number only once it is bound.
                 _not_itself(prepared.endpoint, bound)
                 gc.freeze()  # collecting all imported objects again would stall the loop
                 on_ready(bound, service.counts)

@@ -184,6 +184,7 @@ def unless_edited(
     branch, config = store.read(branches.load, found.head_branch), loaded.config
     sha = sha_of(config.agent, loaded.base_dir)
     now = agent_of(identity_of(config) | {AGENT_SHA: sha})
+    # A run without any result may still change its agent, and keeps its name.
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")

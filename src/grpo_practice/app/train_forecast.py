@@ -39,6 +39,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         # Play two steps and measure the second, because the first one includes warm-up.
         plan = plan_of(job, planned[:2], Path(folder))
+        # Saving and evaluating do not belong to the time of a step.
         plan = replace(plan, save_every=None, selection=None)
         await asyncio.to_thread(train, plan, job.ranks, measured)
     trained = trained_parameters(job.model, settings)

@@ -114,6 +114,7 @@ def prepare_train(
     model = check_training(config, folder, [sample.question for sample in samples])
     # Hashing a large model takes minutes, and a forecast does not need the hash.
     sha = b"" if session.only_looks else weights_sha(model)
+    # Half a training step cannot be resumed, so a first signal stops only after the step.
     session = replace(session, step_stop=StepStop())
     job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
     every = settings_of(config).eval_every

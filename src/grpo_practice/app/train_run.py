@@ -68,11 +68,13 @@ async def run_train(job: TrainJob) -> TrainReport:
     start = start_of(job.session, spec, total=total, origin=job.origin)
     session = start.session
     room = session.store.path.resolve().parent
+    # A full disk hours later would lose the steps since the last checkpoint.
     check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
     async with playing(session, [job], planned, _begun) as (run,):
         store = session.store
         rows = run.rows
         left = [row for row in rows if not row.closed]
+        # The other ranks wait for work, and would never end.
         if not left:
             dismiss(job.ranks)
         else:

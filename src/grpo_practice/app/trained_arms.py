@@ -169,6 +169,7 @@ def _changes(one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bo
 def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
     asked = job.config.student.model_provider.model
     folder = job.loaded.base_dir / Path(asked).expanduser()
+    # A local folder is compared by its weights, and a model on the hub by its name.
     if (folder / "config.json").is_file():
         same = weights_sha(folder).hex() == weights.base_sha
     else:

@@ -55,6 +55,8 @@ def export_trained(
     base = _base(record.config_text)
     is_adapter = (saved / "adapter_config.json").is_file()
     name = "model" if whole or not is_adapter else "adapter"
+    # Write next to the target and rename at the end, so that a failure leaves no half-written
+    # folder and keeps the earlier export.
     aside = target.with_name(f"{target.name}{_ASIDE}")
     shutil.rmtree(aside, ignore_errors=True)
     try:
@@ -127,6 +129,7 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
             f"{base} does not contain the weights that {found.run.name} was trained from",
             hint="restore them, or export the adapter without --merge",
         )
+    # Merging takes minutes, so fail before it starts.
     size = folder_size(base)
     free = shutil.disk_usage(target.parent).free
     if size > free:
@@ -188,6 +191,7 @@ def _agent(identity: Mapping[str, Any], config_text: str, model: str, facts: lis
         "model": {
             "model_provider": {
                 "type": "chat.completions",
+                # A loader would expand a variable in the name of a folder.
                 "model": model.replace("${", r"\${"),
                 **endpoint_written(written.at("model_provider").data),
             },

@@ -99,6 +99,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
         )
     space = space_of(settings_of(config).tune.space)
     for key, part in space.items():
+        # Try the limits now, so that an impossible value does not fail a trial hours later.
         for value in part.ends:
             train_config(session.store, with_values(request, {key: value}))
     session = replace(session, emit=each_once(session.emit), step_stop=StepStop())
@@ -126,6 +127,7 @@ async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJo
     dataset = config.evaluation.data.dataset
     if dataset is None:
         return report
+    # Only the best trial sees the test questions, and only once, so the choice cannot fit them.
     weights = trained_weights(store, best.run)
     evaluation = replace(
         weights_evaluation(trained.session, trained.loaded, trained.verify, dataset, best.run),

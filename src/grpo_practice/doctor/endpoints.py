@@ -111,6 +111,7 @@ async def _model(
         return found
     where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
     notices: list[str] = []
+    # The seed shows whether the endpoint accepts one.
     request = Request(provider.model, {**params, "seed": 1}, _ASKED)
     clock = asyncio.get_running_loop().time
     until = clock() + WHOLE_S

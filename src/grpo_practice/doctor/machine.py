@@ -94,6 +94,7 @@ def current(path: Path) -> bool:
 
 def _place(folder: Path) -> list[Finding]:
     """Check the folder that holds the database, or will hold it."""
+    # The folder may not exist yet; its first existing parent decides.
     while not folder.is_dir():
         folder = folder.parent
     found = []

@@ -56,6 +56,7 @@ async def look_at_teacher(
         nonlocal made
         made += 1
         request = Request(model, {**params, "seed": r}, messages, tools)
+        # Bounded as in a run, so that the check fails for the same replies.
         bounded = bound.bounded(request, "compare", r)
         replies.append(await client.send(bounded, limit_s=COMPARISON_S))
         bound.see(replies[-1])

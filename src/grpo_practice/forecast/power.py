@@ -132,6 +132,7 @@ def planned_effect(
         planned_se(s2, of_all / m, m, questions, k)
         for s2, of_all in zip(sigma2, spread, strict=True)
     )
+    # Rewards are between 0 and 1, so effects cannot vary more than this.
     most = planned_se(0, 1 / m, m, questions, k)
     measured = within is not None and between is not None
     return PlannedEffect(Range(low, min(high, most)), rollouts, measured)

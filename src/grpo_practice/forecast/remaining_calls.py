@@ -196,6 +196,7 @@ def _practice_calls(
     attempts = planned / groups if groups else 0.0
     undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
     left_out = group_policy(settings).most_left_out(undecided)
+    # The policy may leave out groups before they are played, which costs nothing.
     played = Range(max(most - left_out * attempts, 0), most)
     student = practice_run.at_practice(config)
     left = [StageCalls("practice", "play", student, played, at_once)]
