@@ -77,6 +77,7 @@ class CommandProgram:
                 *self._command,
                 cwd=self._folder,
                 env=command_environment(context, os.environ),
+                # Its own process group, so that its children can be ended with it.
                 start_new_session=True,
             )
         except (OSError, ValueError) as e:

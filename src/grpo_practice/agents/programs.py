@@ -98,6 +98,7 @@ class WorkerProgram:
             workers=workers,
             timeout_s=None,  # the rollout's own clock cancels it
             preload=[worker.__name__],
+            # A proxy of the environment must not receive requests to our own address.
             environment=kept | {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
         )
 

@@ -92,6 +92,7 @@ class RayCluster:
             hint = "pip install 'grpo-practice[ray]': 18 packages, 260 MB"
             raise ConfigError("agent.executor is ray, which is not installed", hint=hint)
         if settings.address != LOCAL:
+            # Fail fast: Ray itself tries for minutes if nothing listens.
             await _check_port(settings.address)
         # An abandoned attempt may still be connecting, and Ray supports one connection per
         # process.

@@ -16,6 +16,7 @@ async def play_simple(question: str, system: str, context: RolloutContext) -> Tr
         replies.append(await context.chat(messages, limit_s=context.limit_s))
         if outcome_of(replies[0])[0] == "empty":
             left = context.limit_s - replies[0].seconds
+            # `r=1` gives another seed; an identical request would return the stored reply.
             replies.append(await context.chat(messages, r=1, limit_s=left))
     except (TimeoutError, AgentError, EndpointError) as e:
         return failed_trajectory(e, context.limit_s, messages, replies)

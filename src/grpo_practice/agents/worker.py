@@ -91,6 +91,7 @@ def call(
 ) -> tuple[bool, str]:
     """Call a function in this process, which plays nothing else; the result is as for `play`."""
     process = os.getpid()
+    # On each call, because every rollout has its own URL and key.
     os.environ.update(command_environment(context, os.environ))
     try:
         with _limited_output(name):

@@ -116,6 +116,7 @@ class Proxy:
     async def _delay(self, asker: str) -> None:
         """Wait before answering a client that has tried many unknown tokens."""
         if len(self._guesses) >= _MOST_ADDRESSES and asker not in self._guesses:
+            # Bounds the memory: a client may have many addresses.
             self._guesses.clear()
         self._guesses[asker] += 1
         if self._guesses[asker] > FREE_GUESSES:
@@ -123,6 +124,7 @@ class Proxy:
 
     async def _chat(self, request: web.Request) -> web.StreamResponse:
         guest = await self._guest(request)
+        # A rollout's key in the text would keep the request from ever matching a stored one.
         chat_request = server.read_request(hide_rollout_keys(await request.read()))
         reply = await guest.ask(chat_request)
         return await server.respond(request, chat_request, reply)

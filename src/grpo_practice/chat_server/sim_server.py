@@ -21,10 +21,11 @@ async def serve(
     `GET /stats` returns the number of answered chat requests, in total and by stage.
 
     Port 0 selects any free port; `on_ready` is called once with the port, and each chat request
-    takes `latency_s`.
+    takes
+    `latency_s`.
 
     Raises:
-        OSError: The port cannot be listened on.
+        OSError: The port is not available.
     """
     by_stage: Counter[str] = Counter()
 

@@ -55,7 +55,7 @@ beginning of the body gives the reason.
 _LARGE = 2**20
 """Size in bytes above which a body is decoded in a thread, so that other requests need not wait."""
 KEPT_S = 5.0
-"""Seconds for which an idle connection is kept open."""
+"""Number of seconds for which an idle connection is kept open."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed answer or an invalid proxy."""

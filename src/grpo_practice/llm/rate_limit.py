@@ -90,7 +90,7 @@ class Rate:
         self.tokens = _lower(self.tokens, tokens)
 
     async def turn(self, tokens: int, priority: int, sleep: Sleep) -> None:
-        """Wait until a request with so many tokens may start, and count it."""
+        """Wait until a request with this number of tokens may start, and count it."""
         meters = [m for m in (self.requests, self.tokens) if m is not None]
         if not meters:
             return

@@ -30,9 +30,8 @@ FEW_NUMBERS = 0.05
 questions without being a label.
 """
 LABELS = 0.5
-"""Share of the questions below which answers unique to one question may count as labels: if fewer
-questions than this have an answer of their own, all answers without a digit are labels. `RARE` and
-`RARE_AT_LEAST` limit this.
+"""Share of questions with a unique answer below which rare answers can be labels too: then every
+answer without a digit is a label. `RARE` and `RARE_AT_LEAST` restrict this.
 """
 RARE = 3
 """Most unique answers per shared answer for the unique ones to count as labels: 100 different names
@@ -138,6 +137,7 @@ class _Shares:
 
     def add(self, part: Key, questions: int) -> None:
         """Add the number of questions that have the answer."""
+        # Python salts hash() per process, so these must not be stored or sent.
         self._hashes.append(hash(part))
         self._questions.append(questions)
 

@@ -88,7 +88,7 @@ def _name(call: Message) -> str:
 
 
 def site_of(host: str) -> str:
-    """Return the part of a host name with one owner: `example.co.uk` for `a.example.co.uk`."""
+    """Return the part of a host name with a single owner: `b.co.uk` for `a.b.co.uk`."""
     # The owner of one IPv6 address usually owns the whole network.
     if ":" in host:
         return ":".join(host.strip("[]").split(":")[:3])
@@ -130,6 +130,7 @@ def supported(
     texts = {text for group in groups for page in group.pages.values() for text in page}
     found = phrases_by_text(texts, set[Phrase]().union(*wanted))
     step = _Step(groups, found, frozenset(map(site_of, trusted)), hold)
+    # Sorted, because the reason names a phrase and must not depend on the order of a set.
     return tuple(_checked(op, step, sorted(said)) for op, said in zip(merged, wanted, strict=True))
 
 

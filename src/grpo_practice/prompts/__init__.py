@@ -1,1 +1,1 @@
-"""Prompts: how their files are read and compiled, and what stands in each system prompt."""
+"""Prompts: reads and compiles their files, and builds the system prompt of an agent."""

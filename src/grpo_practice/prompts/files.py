@@ -121,6 +121,7 @@ def compile_prompt(
         ConfigError: The text is not a template, or its slots differ; the message names them.
     """
     wanted = frozenset(slots)
+    # With Windows line ends, the divider would not be found.
     text = text.replace("\r\n", "\n")
     try:
         system, user = _compiled(text)
@@ -208,6 +209,7 @@ def load_prompts(folder: Path | None = None) -> dict[str, Prompt]:
         own = folder / f"{name}.md" if folder else None
         path = own if own is not None and own.exists() else FOLDER / f"{name}.md"
         loaded[name] = load_prompt(path, slots)
+        # Fail now, before any rollout is paid for.
         try_out(loaded[name], _trial(slots), where=str(path))
     return loaded
 

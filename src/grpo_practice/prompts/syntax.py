@@ -135,6 +135,7 @@ class Checker:
     def comparison(self, node: nodes.Compare, scope: Scope) -> _Below:
         """Allow a comparison of values, or `in` a list of constants; make it cost work."""
         yield node.expr, scope.below()
+        # Insert the filter after the check, which would reject its name.
         node.expr = self._filter(WEIGHED, node.expr)
         for operand in node.ops:
             listed = operand.op in ("in", "notin") and isinstance(operand.expr, _LISTS)
@@ -170,8 +171,11 @@ class Checker:
         if node.test is not None:
             yield node.test, scope.within_loop(*names)
         yield from ((below, scope.within_loop(*names, "loop")) for below in node.body)
+        # The caller checks each yielded node before it continues here, so the difference is the
+        # size of the loop's body.
         cost = (1 + self._nodes - before) * _NODE_WORK
         yield from ((below, scope.below()) for below in node.else_)
+        # Insert the filter after the check, which would reject its name.
         node.iter = self._filter(EACH, node.iter, nodes.Const(cost, lineno=node.lineno))
 
     def _filter(self, name: str, value: nodes.Node, *args: nodes.Expr) -> nodes.Filter:

@@ -45,6 +45,7 @@ def block_sha(instructions: str) -> bytes | None:
 
     The result equals `library_sha` of that library.
     """
+    # Search from the end: the instructions themselves may contain the heading.
     start = instructions.rfind(HEADING)
     return text_sha(instructions[start:]) if start >= 0 else None
 

@@ -83,6 +83,7 @@ class TemplateEnvironment(ImmutableSandboxedEnvironment):
         self.allowed = frozenset({*_FILTERS, *filters})
         """Filters that a template may use."""
         known = {name: _metered(filter_) for name, filter_ in {**_FILTERS, **filters}.items()}
+        # EACH and WEIGHED are not in `allowed`: only the checker may insert them.
         self.filters = {**known, EACH: _each, WEIGHED: _weighed}
         self.tests = {name: self.tests[name] for name in TESTS}
 

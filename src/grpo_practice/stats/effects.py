@@ -160,11 +160,13 @@ def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Eff
     y, x, of, asked = _within(rewards, shown, question, cluster)
     m, sizes = x.shape[1], np.bincount(of)
     groups, effective = len(sizes), effective_clusters(sizes) if len(of) else 0.0
+    # pinv, because experiences that are always shown together make the matrix singular.
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
     effect, determined = inverse @ (x.T @ y), inverse @ (x.T @ x)
     # The means of the questions are fitted too: with one pair each, that is half of the
     # rollouts.
     free = len(y) - asked - round(float(np.trace(determined)))
+    # Without degrees of freedom there is neither a standard error nor a t.
     if effective <= 1 or free < 1:
         return _nothing(m, len(y), groups, effective)
     scores = np.zeros((groups, m))
@@ -284,6 +286,7 @@ def kept(found: Effects) -> list[int]:
     """Return the indices of the experiences that are not likely to be harmful, in order."""
     import numpy as np
 
+    # Not `<=`: an unknown effect is nan, and its experience is kept.
     return [int(j) for j in np.flatnonzero(~(found.p_harm > HARMFUL))]
 
 
@@ -305,6 +308,7 @@ def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list
     size = np.asarray(sizes, np.float64)
     room = [LinearConstraint(size[None], 0, most), LinearConstraint(np.ones((1, len(size))), 1)]
     whole = np.ones(len(size), np.int64)
+    # An unknown effect counts as 0.
     gain = np.nan_to_num(np.asarray(worth, np.float64))
     found = milp(-gain, constraints=room, bounds=Bounds(0, 1), integrality=whole)
     if not found.success:

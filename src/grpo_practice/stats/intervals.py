@@ -47,10 +47,12 @@ def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread
     deviations = [math.fsum(x - mean for x in xs) for xs in clusters]
     squares = math.fsum(d * d for d in deviations)
     se = math.sqrt(squares * size / (size - 1)) / sum(map(len, clusters))
+    # All clusters agree, so t would give an interval of zero width.
     if se < 1e-9:
         return Spread(0.0, _clopper_pearson(mean, size), "clopper-pearson")
     method: Method = "t"
     low, high = -_t(size), _t(size)
+    # t is too narrow for few clusters and for means near 0 or 1.
     if size < 100 or not 0.1 <= mean <= 0.9:
         ends = _bootstrap_t(deviations, [len(xs) for xs in clusters])
         if ends is None:
@@ -98,6 +100,7 @@ def _bootstrap_t(deviations: Sequence[float], sizes: Sequence[int]) -> Interval 
     pairs, times = np.unique(pairs, axis=0, return_counts=True)
     d, m = pairs[:, 0], pairs[:, 1]
     sums = np.column_stack([d, m, d * d, d * m, m * m])
+    # A fixed seed, so that the same counts always give the same interval.
     rng = np.random.default_rng(0)
     chunk = max(1, 2_000_000 // len(pairs))  # limits the memory
     drawn = [

@@ -161,12 +161,14 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
     # %.
     effective = effective_clusters(sizes)
     mean = differences.mean(axis=-1)
+    # reduceat sums runs of columns, so the columns of each cluster must be adjacent.
     order = np.argsort(cluster, kind="stable")
     starts = np.cumsum(sizes) - sizes
     sums = np.add.reduceat((differences - mean[..., None])[..., order], starts, axis=-1)
     se = np.sqrt((sums**2).sum(axis=-1) * size / max(size - 1, 1)) / len(cluster)
     df = effective - 1 if size > 1 else 1.0
     alike = se < _SAME
+    # se is 0 if all differences are alike; these p are replaced below.
     with np.errstate(divide="ignore", invalid="ignore"):
         p = 2 * special.stdtr(df, -np.abs(mean) / se)
     half = special.stdtrit(df, 1 - TAIL) * se

@@ -49,6 +49,7 @@ def detectable(noise: Noise, questions: int, k_a: int, k_b: int, level: float = 
         return math.inf
     se = noise.se(questions, k_a, k_b)
     if not se:
+        # Solves the p of `paired_t` without noise, 2 (1 + d)^-n = level, for d.
         return math.expm1(-math.log(level / 2) / questions)
     from scipy import special
 

@@ -22,6 +22,7 @@ def advantages(rewards: Sequence[float]) -> list[float]:
 
     Shape: [G] to [G]. Source: Training-Free GRPO (arXiv:2510.08191), group-relative advantage.
     """
+    # Compare exactly: rounding in the mean would leave tiny advantages.
     if not rewards or max(rewards) == min(rewards):
         return [0.0] * len(rewards)
     middle = mean(rewards)

@@ -37,6 +37,7 @@ class Question:
     @property
     def variance(self) -> float:
         """Unbiased variance of the rewards within the question; `n` must be 2 or more."""
+        # Rounding may make the difference slightly negative.
         return max(self.total_sq - self.total * self.total / self.n, 0.0) / (self.n - 1)
 
     @property
