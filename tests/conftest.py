@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
+import typer.testing
 from hypothesis import HealthCheck, settings
 from typing_extensions import override
 
@@ -163,7 +163,9 @@ WORKERS = (
 def the_commands_are_read_once() -> Iterator[None]:
     """Typer reads every command's parameters anew for each that is typed."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("typer.main.get_command", cache(typer.main.get_command))
+        read = cache(typer.main.get_command)
+        patch.setattr("typer.main.get_command", read)
+        patch.setattr("typer.testing._get_command", read)
         yield
 
 

@@ -8,6 +8,7 @@ import io
 import os
 import re
 import sys
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -37,6 +38,18 @@ _REMOTE_FONTS = re.compile(r"\s*@font-face \{\{.*?\n    \}\}", re.DOTALL)
 
 def terminal_svg(scheme: Scheme) -> str:
     """The picture; equal for each call, and nothing in it is loaded from elsewhere."""
+    form = _REMOTE_FONTS.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code, monospace", "monospace")
+    return _played().export_svg(
+        title="grpo-practice (simulated)",
+        theme=_THEMES[scheme],
+        code_format=form,
+        unique_id=f"terminal-{scheme}",
+        clear=False,
+    )
+
+
+@cache
+def _played() -> consoles._Console:
     # How this terminal is set up must not show in the picture, nor how long the run took.
     plain = {k: v for k, v in os.environ.items() if k not in _SETTINGS}
     with (
@@ -51,13 +64,7 @@ def terminal_svg(scheme: Scheme) -> str:
         report = _practised(Path(name), Lines(Tally(), console, tenths=False).show)
         with patch.object(consoles, "out", console):
             reports_view.show_practice(report, limit=SHOWN)
-    form = _REMOTE_FONTS.sub("", CONSOLE_SVG_FORMAT).replace("Fira Code, monospace", "monospace")
-    return console.export_svg(
-        title="grpo-practice (simulated)",
-        theme=_THEMES[scheme],
-        code_format=form,
-        unique_id=f"terminal-{scheme}",
-    )
+    return console
 
 
 def _practised(folder: Path, show: Emit) -> PracticeReport:

@@ -27,6 +27,6 @@ def test_a_gain_is_the_mean_difference() -> None:
 
 
 def test_who_compares_until_there_is_a_verdict_seldom_has_a_false_one() -> None:
-    for row in _repeated(400):
+    for row in _repeated(200):
         assert row.values[0] < 6, row.name
         assert row.notes["each at 5 %, as if it were alone, %"] > 12
