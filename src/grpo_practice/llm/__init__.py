@@ -1,1 +1,1 @@
-"""Talking to a chat endpoint: one client, one retry layer, one taxonomy of what can go wrong."""
+"""Access to a chat endpoint: one client, one retry layer, one taxonomy of failures."""

@@ -118,7 +118,7 @@ def _named(evidence: Evidence, side: int, numbers: Mapping[int, int] | None) -> 
 def _changes(
     name: str, votes: Mapping[int, int], played: Sequence[Play], past: Past
 ) -> dict[int, float]:
-    """Return the change in reward of each question that voted, with the experience versus without.
+    """Return each voting question's change in reward with the experience compared to without it.
 
     Shape of the result: one entry for each question played both without and with it.
     """

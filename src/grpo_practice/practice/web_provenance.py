@@ -38,7 +38,7 @@ _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]
-"""Site → texts that were read on it."""
+"""Site → texts that were read there."""
 
 
 @dataclass(frozen=True, slots=True)

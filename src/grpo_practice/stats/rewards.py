@@ -13,7 +13,7 @@ def correct(reward: float) -> bool:
 
 
 def mean(values: Sequence[float]) -> float:
-    """Return the mean of one value or more, from their exact sum."""
+    """Return the mean of one or more values, computed from their exact sum."""
     return math.fsum(values) / len(values)  # `statistics` imports ten modules for it
 
 
