@@ -1,0 +1,1 @@
+"""Types, errors, text, hashing, redaction, statistics, prompts and processes: the ground floor."""
