@@ -17,8 +17,8 @@ from scipy import stats
 from tests.train.tiny import tiny_tokenizer
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.app.train_scoring import OnLoop
 from grpo_practice.config import load_practice
+from grpo_practice.run.train_scoring import OnLoop
 from grpo_practice.store import Store
 from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer

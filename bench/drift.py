@@ -20,14 +20,14 @@ from unittest.mock import patch
 from bench.harness import folder, write_config
 from bench.learning import SOLVER
 from grpo_practice.api.workspace import Workspace
+from grpo_practice.core.types import Library
 from grpo_practice.llm import sim
 from grpo_practice.llm.sim import SimTransport
-from grpo_practice.practice.untaught import filler
+from grpo_practice.practice.placebo_arms import filler
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim.questions import questions
 from grpo_practice.sim.world import World
 from grpo_practice.store import Store
-from grpo_practice.types import Library
 
 Order = Literal["in turn", "together"]
 """How two arms are played: as one evaluation after the other, or by `eval --arms`."""

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from bench.effects import effects as true_effects
 from bench.harness import Row, share
+from grpo_practice.core.stats.effects import Effects, design, effects, halves, kept, planned_se
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import EffectKind, World
-from grpo_practice.stats.effects import Effects, design, effects, halves, kept, planned_se
 
 Floats = NDArray[np.float64]
 

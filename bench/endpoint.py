@@ -18,7 +18,7 @@ from typing import Any
 from typing_extensions import override
 
 from bench.draws import Draws, Latency
-from grpo_practice.stages import STAGES
+from grpo_practice.core.stages import STAGES
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
 _SEED = re.compile(rb'"seed": ?(\d+)')

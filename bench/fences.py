@@ -5,7 +5,7 @@ request of the run itself, and the marks in a text are no marks any more.
 """
 
 from bench.harness import Row, at_most
-from grpo_practice.fences import CODE_BYTES, Fences
+from grpo_practice.core.fences import CODE_BYTES, Fences
 
 GUESSES = 512
 """Lines of a text that would close its fence, each with another code."""

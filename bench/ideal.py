@@ -22,7 +22,7 @@ from itertools import count
 from pathlib import Path
 
 from bench.draws import Draws, Latency
-from grpo_practice.canonical import derive_seed
+from grpo_practice.core.hashing import derive_seed
 from grpo_practice.llm.concurrency import GROWTH_S, START
 
 TEACHER, STUDENT = 0, 1

@@ -31,7 +31,7 @@ from bench.harness import (
     write_config,
     write_tasks,
 )
-from grpo_practice.canonical import derive_seed
+from grpo_practice.core.hashing import derive_seed
 from grpo_practice.llm.concurrency import GROWTH_S, START
 
 K = 8

@@ -18,16 +18,16 @@ from unittest.mock import patch
 
 from bench.harness import Row, at_most, folder, write_config
 from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
-from grpo_practice.app.practice_run import prepare_practice, run_practice
-from grpo_practice.app.session import Session
+from grpo_practice.core.prompts.system import render_library
+from grpo_practice.core.types import Library, Sample
 from grpo_practice.llm import sim
 from grpo_practice.practice.group_policy import AGAIN
-from grpo_practice.prompts.system import render_library
-from grpo_practice.requests.runs import PracticeRequest
-from grpo_practice.sim.lore import keys_in
+from grpo_practice.run.practice_run import prepare_practice, run_practice
+from grpo_practice.run.requests.runs import PracticeRequest
+from grpo_practice.run.session import Session
+from grpo_practice.sim.experience_texts import keys_in
 from grpo_practice.sim.world import Difficulty, Teaching, World
 from grpo_practice.store import Store, libraries
-from grpo_practice.types import Library, Sample
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.harness import Row
+from grpo_practice.core.types import Operation
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.web_provenance import Source, supported
-from grpo_practice.types import Operation
 
 PAYLOADS: Mapping[str, Sequence[str]] = tomllib.loads(
     (Path(__file__).parent / "payloads.toml").read_text("utf-8")

@@ -27,13 +27,13 @@ from bench.harness import (
     write_config,
     write_tasks,
 )
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.programs import WorkerProgram
-from grpo_practice.app.own_code import source_of
-from grpo_practice.calls import Reply
-from grpo_practice.chat_server.proxy import Guest, Proxy
-from grpo_practice.chat_server.server import ChatRequest, RequestError
-from grpo_practice.processes import cores
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.processes import cores
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.programs import WorkerProgram
+from grpo_practice.rollout.chat_server.proxy import Guest, Proxy
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
+from grpo_practice.run.own_code import source_of
 
 BURN = """
 import time

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bench.drift import DRIFT, outcomes
 from bench.effect_proof import effect_rows
 from bench.harness import Row, share
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import (
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import (
     FIRST,
     Look,
     Tested,
@@ -26,7 +26,7 @@ from grpo_practice.stats.paired import (
     paired_t,
     verdicts,
 )
-from grpo_practice.stats.power import Noise, power_of
+from grpo_practice.core.stats.power import Noise, power_of
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

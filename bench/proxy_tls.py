@@ -17,11 +17,11 @@ from tests.contract.certificates import certificate
 
 from bench.harness import Row, at_most, environment, folder
 from bench.serve import CONCURRENCY, added
-from grpo_practice.calls import Reply
-from grpo_practice.chat_server.proxy import Guest, Listening, Proxy
-from grpo_practice.chat_server.server import ChatRequest
-from grpo_practice.chat_server.tls import server_context
-from grpo_practice.text import LOOPBACK
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.text import LOOPBACK
+from grpo_practice.rollout.chat_server.proxy import Guest, Listening, Proxy
+from grpo_practice.rollout.chat_server.server import ChatRequest
+from grpo_practice.rollout.chat_server.tls import server_context
 
 LATENCY_S = (0.2, 0.3)
 

@@ -26,7 +26,7 @@ from bench.harness import (
     write_config,
     write_tasks,
 )
-from grpo_practice.types import Verdict
+from grpo_practice.core.types import Verdict
 from grpo_practice.verify.math import at_once
 
 CONCURRENCY = 64

@@ -15,15 +15,15 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_practice.canonical import derive_seed
-from grpo_practice.groups.plan import plan_practice
+from grpo_practice.core.hashing import derive_seed
+from grpo_practice.core.types import Distilled, Experience, Operation, Sample
+from grpo_practice.core.types import Library as Stored
 from grpo_practice.practice import merge
 from grpo_practice.practice.evidence import Evidence, evidence_on
+from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, EffectKind, Teaching, World, topic_of, unit
 from grpo_practice.store.records import Past, Play
-from grpo_practice.types import Distilled, Experience, Operation, Sample
-from grpo_practice.types import Library as Stored
 
 Library = Mapping[int, str]
 """Label → key of each experience, in the library's order."""

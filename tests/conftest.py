@@ -25,11 +25,11 @@ import typer.testing
 from hypothesis import HealthCheck, settings
 from typing_extensions import override
 
-from grpo_practice import processes
 from grpo_practice.cli.options import forget_database
 from grpo_practice.config.reading import yaml_reader
 from grpo_practice.config.reading.yaml_reader import Position
-from grpo_practice.redact import redactor
+from grpo_practice.core import processes
+from grpo_practice.core.redact import redactor
 from grpo_practice.store import db as database
 from grpo_practice.verify.verifier import Verifier
 
@@ -151,8 +151,8 @@ def workers_of_any_kind_are_preloaded() -> Iterator[None]:
 
 
 WORKERS = (
-    "grpo_practice.tools.mcp.result_check",
-    "grpo_practice.tools.search.markup",
+    "grpo_practice.rollout.tools.mcp.result_check",
+    "grpo_practice.rollout.tools.search.markup",
     "grpo_practice.verify.warmup",
     "grpo_practice.verify.worker",
 )

@@ -9,8 +9,8 @@ from typing import Any
 
 import httpx
 
-from grpo_practice.calls import Message, Reply, Turn
-from grpo_practice.fences import Fences
+from grpo_practice.core.calls import Message, Reply, Turn
+from grpo_practice.core.fences import Fences
 from grpo_practice.llm.ledgered import Play
 from tests.contract.endpoint.actions import completion
 

@@ -23,7 +23,7 @@ from grpo_practice.cli.options import DATABASE
 from grpo_practice.cli.terminal import consoles, reports_view
 from grpo_practice.cli.terminal.progress_view import Lines
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.events import Emit
+from grpo_practice.core.events import Emit
 from grpo_practice.reports.run_reports import PracticeReport
 
 COLUMNS = 100

@@ -4,16 +4,16 @@ import ast
 
 import pytest
 
-from grpo_practice.agents.custom_agents import _request_error
-from grpo_practice.errors import EndpointError, is_transient
+from grpo_practice.core.errors import EndpointError, is_transient
+from grpo_practice.core.text import is_loopback
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.retry_policy import Retry, decide
-from grpo_practice.text import is_loopback
+from grpo_practice.rollout.agents.custom_agents import _request_error
 from tests.test_house import FILES, ROOT
 
 ELSEWHERE = {
-    "tools/search/page.py": "refuses names of private networks, this machine's among them",
-    "tools/python/probe.py": "is run by itself, without this package",
+    "rollout/tools/search/page.py": "refuses names of private networks, this machine's among them",
+    "rollout/tools/python/probe.py": "is run by itself, without this package",
 }
 """File → why it may spell the names of this machine itself."""
 
@@ -32,7 +32,7 @@ def stated(names: set[str]) -> set[str]:
 
 def test_this_machine_is_named_in_one_file() -> None:
     named = stated({"127.0.0.1", "localhost", "::1"}) - ELSEWHERE.keys()
-    assert named == {"text.py"}, "use text.LOOPBACK or text.is_loopback"
+    assert named == {"core/text.py"}, "use text.LOOPBACK or text.is_loopback"
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_characters_per_token_are_stated_in_one_file() -> None:
         for target in (node.targets if isinstance(node, ast.Assign) else [node.target])
         if isinstance(target, ast.Name) and target.id.endswith("_PER_TOKEN")
     }
-    assert owners == {"text.py"}
+    assert owners == {"core/text.py"}
 
 
 def test_who_retries_and_who_passes_a_failure_on_agree() -> None:

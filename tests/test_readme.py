@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.main import run
-from grpo_practice.requests.runs import (
+from grpo_practice.run.requests.runs import (
     ArmsRequest,
     EffectRequest,
     EvalRequest,

@@ -17,8 +17,14 @@ import pytest
 
 from grpo_practice import Workspace
 from grpo_practice.cli.main import run
-from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError, LockedError, PausedError
-from grpo_practice.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
+from grpo_practice.core.errors import (
+    ConfigError,
+    DataError,
+    GrpoPracticeError,
+    LockedError,
+    PausedError,
+)
+from grpo_practice.core.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
 from grpo_practice.sim.questions import questions
 from grpo_practice.store.run_names import library_variant
 
@@ -316,8 +322,8 @@ def test_a_forecast_without_a_pilot_writes_nothing(ws: Workspace) -> None:
 INTERRUPTED = """
 import asyncio, json, os, signal, sys
 from grpo_practice import Workspace
-from grpo_practice.app.serving import Served
-from grpo_practice.events import RolloutFinished
+from grpo_practice.run.serving import Served
+from grpo_practice.core.events import RolloutFinished
 
 ended = 0
 

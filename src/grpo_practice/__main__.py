@@ -2,7 +2,7 @@
 
 import sys
 
-from grpo_practice.safe_path import safe_path
+from grpo_practice.core.safe_path import safe_path
 
 # Before anything else is imported: `python -m` looks for all of it in the current folder first.
 sys.path[:] = safe_path()

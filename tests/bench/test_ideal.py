@@ -9,7 +9,7 @@ from bench.draws import Draws, Latency
 from bench.harness import cli, endpoint, run, write_config, write_tasks
 from bench.ideal import Step, Work, makespan, recorded
 
-from grpo_practice.canonical import derive_seed
+from grpo_practice.core.hashing import derive_seed
 
 
 def played(*seconds: float) -> Work:

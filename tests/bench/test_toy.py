@@ -10,19 +10,9 @@ import numpy as np
 import pytest
 from bench.toy import MOST, Attempt, Policy, Toy, asked, merged
 
-from grpo_practice.calls import Message, Reply, Scope
-from grpo_practice.practice.distil import Attempt as Shown
-from grpo_practice.practice.distil import Task, compare, confirmations
-from grpo_practice.practice.evidence import Evidence
-from grpo_practice.practice.merge import changes, merge, votes
-from grpo_practice.practice.propose import propose
-from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.practice.transcript import Piece, Transcript
-from grpo_practice.prompts.files import load_prompts
-from grpo_practice.sim import answer
-from grpo_practice.sim.lore import keys_in, text
-from grpo_practice.sim.world import Teaching, World, unit
-from grpo_practice.types import (
+from grpo_practice.core.calls import Message, Reply, Scope
+from grpo_practice.core.prompts.files import load_prompts
+from grpo_practice.core.types import (
     Distilled,
     Experience,
     Group,
@@ -32,6 +22,16 @@ from grpo_practice.types import (
     Trajectory,
     Verdict,
 )
+from grpo_practice.practice.distil import Attempt as Shown
+from grpo_practice.practice.distil import Task, compare, confirmations
+from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.merge import changes, merge, votes
+from grpo_practice.practice.propose import propose
+from grpo_practice.practice.teacher import GroupKey, Teacher
+from grpo_practice.practice.transcript import Piece, Transcript
+from grpo_practice.sim import answer
+from grpo_practice.sim.experience_texts import keys_in, text
+from grpo_practice.sim.world import Teaching, World, unit
 
 WORLD = World(seed=5, teacher=Teaching(noise=0.3, forms="json"))
 TOY = Toy(WORLD)
@@ -130,7 +130,7 @@ async def test_proposals_are_merged_as_the_simulated_librarian_does(seed: int) -
     def confused(seed: int, what: str, target: str, sha: str) -> float:
         return unit(seed, what, target, step)
 
-    with patch("grpo_practice.sim.librarian.unit", confused):
+    with patch("grpo_practice.sim.merge_teacher.unit", confused):
         said = await merge(TEACHER, library, real, on, AT)
     if said:  # what cannot pass is not asked about
         toys = merged(WORLD, before, proposed, on, step)

@@ -14,12 +14,12 @@ SOURCES = (
     *("charts.py", "templates/base.html", "templates/charts.html", "templates/report.html"),
     *("templates/report_run.html", "templates/run_parts.html", "templates/style.css"),
 )
-"""Files in `see/` that decide how the pictures look."""
+"""Files in `viewer/` that decide how the pictures look."""
 
 
 def present() -> dict[str, str]:
     """Return each file with the hash of what stands in it."""
-    room = files("grpo_practice.see")
+    room = files("grpo_practice.viewer")
     return {name: hashlib.sha256(room.joinpath(name).read_bytes()).hexdigest() for name in SOURCES}
 
 

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from tests.app.project import Project, finished
 from tests.browser.browser import NARROW, WIDE, Scheme, browsing, file_url
 from tests.contract.hostile_texts import ATTACKS, fill
 from tests.contract.viewing import viewing
+from tests.run.project import Project, finished
 
 pytestmark = pytest.mark.long
 

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from grpo_practice import processes
+from grpo_practice.core import processes
 
 
 def stop_server() -> None:

@@ -25,7 +25,7 @@ from tests.contract.endpoint.actions import simulated, stall
 from tests.contract.endpoint.server import serving
 from tests.processes import HANG_S, program, until
 
-HASTY = "import grpo_practice.app.waiting as d; d.GRACE_S = 0.2"
+HASTY = "import grpo_practice.run.waiting as d; d.GRACE_S = 0.2"
 """What is under way when a command is interrupted is not waited for."""
 
 

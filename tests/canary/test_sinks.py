@@ -13,14 +13,14 @@ import pytest
 from grpo_practice.cli.options import as_typed, keep_secrets
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table
+from grpo_practice.core.errors import DataError, VerifyError
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.types import Sample
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.errors import DataError, VerifyError
 from grpo_practice.export.files import write_file
-from grpo_practice.redact import redactor
 from grpo_practice.store.datasets import add
 from grpo_practice.store.db import connect, prepare
 from grpo_practice.store.ledger import _pack
-from grpo_practice.types import Sample
 from grpo_practice.verify.user_function import read_result
 from tests.canary.keys import DOTENV, HEADER, LOGIN, PASTED, STUDENT, UNUSED, keys_in
 
@@ -120,7 +120,7 @@ def test_a_verdict_holds_no_key_also_where_its_value_is_cut() -> None:
 
 SCRIPT = """
 import asyncio, gc, logging, sys, threading, warnings
-from grpo_practice.redact import hide_output, redactor
+from grpo_practice.core.redact import hide_output, redactor
 hide_output()
 redactor.know([sys.stdin.read()])
 (key,) = [k for k in redactor.known]

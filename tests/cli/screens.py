@@ -8,8 +8,8 @@ import pyte
 from rich.console import Console
 from typing_extensions import override
 
-from grpo_practice.calls import Address, Usage
-from grpo_practice.events import (
+from grpo_practice.core.calls import Address, Usage
+from grpo_practice.core.events import (
     CallFinished,
     CallStarted,
     Event,
@@ -24,7 +24,7 @@ from grpo_practice.events import (
     StepStarted,
     WeightsUpdated,
 )
-from grpo_practice.stages import Stage
+from grpo_practice.core.stages import Stage
 
 RUN, BRANCH = "math", 1
 URL = "http://127.0.0.1:8000/v1/chat/completions"

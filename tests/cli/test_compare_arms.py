@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.stats.paired import Moved
+from grpo_practice.core.stats.paired import Moved
 from tests.cli.conftest import Gp
 from tests.contract.project import DB
 from tests.contract.test_compare_arms import PAIR

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.types import Sample
 from grpo_practice.store import Store
-from grpo_practice.types import Sample
 from tests.cli.conftest import Gp
 
 DB = "grpo-practice.db"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.chat_server import sim_server
 from grpo_practice.practice import METHOD
+from grpo_practice.rollout.chat_server import sim_server
 from grpo_practice.sim.world import Failing, World
 from tests.cli.conftest import Gp
 from tests.processes import HANG_S, program

@@ -12,8 +12,8 @@ import pytest
 
 from grpo_practice.cli.terminal.consoles import out
 from grpo_practice.config import load_practice
-from grpo_practice.doctor import machine
-from grpo_practice.doctor.endpoints import models_of
+from grpo_practice.run.doctor import machine
+from grpo_practice.run.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
 from tests.contract.endpoint.actions import Script, always, error, ok
 from tests.contract.endpoint.server import serving
@@ -158,8 +158,8 @@ def test_an_endpoint_that_is_not_there_is_exit_3(gp: Gp, tmp_path: Path) -> None
 
 
 def test_a_key_that_goes_out_in_clear_is_a_warning() -> None:
-    from grpo_practice.doctor.endpoints import _in_clear
     from grpo_practice.llm.endpoint import Endpoint
+    from grpo_practice.run.doctor.endpoints import _in_clear
 
     for url, key, warned in (
         ("http://api.example.com/v1", KEY, True),

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from grpo_practice.config import EvalConfig, load_eval, read_environment
-from grpo_practice.doctor.endpoints import models_of
+from grpo_practice.run.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
 from tests.cli.test_doctor import TOOL, ask, found, write
 from tests.contract.endpoint.actions import Script, always, error, ok
-from tests.tools.mcp.kits import HERE
+from tests.rollout.tools.mcp.kits import HERE
 
 __all__ = ["gp"]
 
@@ -104,7 +104,7 @@ def test_a_model_that_calls_no_tool_is_a_warning_where_there_are_some(
 @pytest.mark.parametrize(("url", "warned"), [("http://far.test/mcp", True), ("https://a.test", 0)])
 def test_headers_that_go_out_in_clear_are_a_warning(url: str, warned: bool) -> None:
     from grpo_practice.config.schema.tools import McpToolkit
-    from grpo_practice.doctor.tools import _in_clear
+    from grpo_practice.run.doctor.tools import _in_clear
 
     web = {"name": "web", "mode": "mcp", "mcp_transport": "streamable_http"}
     config = {"url": url, "headers": {"authorization": SECRET}}

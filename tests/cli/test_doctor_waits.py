@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.calls import Reply, Request
-from grpo_practice.doctor import endpoints
+from grpo_practice.core.calls import Reply, Request
 from grpo_practice.llm.client import Client
+from grpo_practice.run.doctor import endpoints
 from tests.cli.conftest import Gp
 from tests.cli.test_doctor import KEY, ask, found, write
 from tests.contract.endpoint.actions import Action, Wire, always, error, ok, stall

@@ -5,7 +5,7 @@ import pytest
 from grpo_practice.cli.options import as_typed
 from grpo_practice.cli.terminal import consoles
 from grpo_practice.cli.terminal.formatting import duration, note, print_json, reward, say, tokens
-from grpo_practice.redact import redactor
+from grpo_practice.core.redact import redactor
 
 
 @pytest.mark.parametrize(

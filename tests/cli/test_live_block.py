@@ -18,7 +18,7 @@ from rich.console import Console
 from grpo_practice.cli.terminal.live_block import LiveBlock, reflows
 from grpo_practice.cli.terminal.progress_view import Lines, progress
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.events import StepFinished
+from grpo_practice.core.events import StepFinished
 from tests.cli.screens import SCENES, Screen, begun, failed, played
 from tests.cli.test_run_commands import Shell, shell
 from tests.cli.test_signals import Slow, slow

@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 
 from grpo_practice import __version__
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     Change,
     ConfigError,
     DataError,
@@ -151,7 +151,7 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     def stop(*_: object, **__: object) -> NoReturn:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("grpo_practice.app.practice_run.prepare_practice", stop)
+    monkeypatch.setattr("grpo_practice.run.practice_run.prepare_practice", stop)
     ran = gp("practice", "--config", "a b.yaml", "--again", "--set", "a.api_key=sk-123456789")
     assert ran.code == 130
     assert ran.err.splitlines() == [

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.text import nearest, nearest_file
+from grpo_practice.core.text import nearest, nearest_file
 from tests.cli.conftest import Gp
 
 STUDENT = "evaluation.agent.model.model_provider.model"

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.errors import ConfigError
-from grpo_practice.text import folder_of, folder_text
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import folder_of, folder_text
 from tests.cli.conftest import Gp
 
 ODD = os.fsdecode(b"n\xff\xfe %41")

@@ -17,8 +17,8 @@ import pytest
 from markdown_it import MarkdownIt
 from typing_extensions import override
 
-from grpo_practice.chat_server.server import listening
-from grpo_practice.see.server import Door, Viewed, application
+from grpo_practice.rollout.chat_server.server import listening
+from grpo_practice.viewer.server import Door, Viewed, application
 from tests.contract.command import Gp
 from tests.contract.viewing import Viewer
 

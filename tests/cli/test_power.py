@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.stats.power import OMEGA, SIGMA2, Noise, detectable
+from grpo_practice.core.stats.power import OMEGA, SIGMA2, Noise, detectable
 from tests.cli.conftest import Gp
 
 ASKED = ("--dataset", "test", "--model", "sim", "--verify", "math", "--dry-run")

@@ -8,12 +8,12 @@ import pytest
 from rich.console import Console
 from typing_extensions import override
 
-from grpo_practice.calls import Address, Usage
 from grpo_practice.cli.terminal import progress_view
 from grpo_practice.cli.terminal.live_block import LiveBlock
 from grpo_practice.cli.terminal.progress_view import Lines, progress
 from grpo_practice.cli.terminal.tally import LONGEST, MOST_KINDS, Tally
-from grpo_practice.events import (
+from grpo_practice.core.calls import Address, Usage
+from grpo_practice.core.events import (
     CallFinished,
     CallStarted,
     Event,
@@ -28,7 +28,7 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
-from grpo_practice.redact import redactor
+from grpo_practice.core.redact import redactor
 from tests.processes import HANG_S
 
 HOSTILE = "\x1b]0;owned\x07 [red]x[/red] [/INST]\u202e"

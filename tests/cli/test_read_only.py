@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.types import Sample
 from grpo_practice.store import Store
-from grpo_practice.types import Sample
 from tests.cli.conftest import Gp
 from tests.contract.command import BOUND, Said, commands
 

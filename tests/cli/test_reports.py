@@ -4,15 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from grpo_practice.calls import Usage
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.stats import Question, Score, score
+from grpo_practice.core.types import Experience, Library, PlannedStep
 from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-from grpo_practice.stats import Question, Score, score
 from grpo_practice.store.queries.run_health import Health, Shrunk
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
-from grpo_practice.types import Experience, Library, PlannedStep
 
 LIMIT = "hint: raise model_settings.max_tokens of the agent's model"
 HOSTILE = "HTTP 503 \x1b[2J[bold]x"

@@ -26,7 +26,7 @@ from tests.processes import until
 
 SERVER = """
 import asyncio
-from grpo_practice.chat_server.sim_server import serve
+from grpo_practice.rollout.chat_server.sim_server import serve
 asyncio.run(serve(0, latency_s=0.01, on_ready=lambda port: print(port, flush=True)))
 """
 

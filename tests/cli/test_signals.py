@@ -66,7 +66,7 @@ def slow() -> Iterator[Slow]:
 
 def start(shell: Shell, words: list[str], settings: str = "", **how: Any) -> subprocess.Popen[str]:
     """The command in a process of its own, with the waits of its end as `settings` says."""
-    command = program(*words, first=f"import grpo_practice.app.waiting as d\n{settings}")
+    command = program(*words, first=f"import grpo_practice.run.waiting as d\n{settings}")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **how}
     return subprocess.Popen(command, cwd=shell.folder, env=shell.env, text=True, **pipes)
 
@@ -228,7 +228,7 @@ def test_1_62_an_output_that_cannot_be_written_harms_no_run(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 

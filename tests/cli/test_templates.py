@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.canonical import text_sha
+from grpo_practice.core.hashing import text_sha
 from grpo_practice.store.db import put_text
 from tests.cli.conftest import Gp, Ran
 
@@ -22,7 +22,7 @@ FAULT = "line 2: a call is not allowed in a prompt"
 def cold(demo: Gp) -> Iterator[Gp]:
     """`gp` in a folder with a template of a stranger, which is not run, and no model is asked."""
     Path("prompts").mkdir()
-    Path("prompts/reask.md").write_text(EVIL)
+    Path("core/prompts/reask.md").write_text(EVIL)
     Path("t.md").write_text(JUDGE)
     yield demo
     assert not Path("marker").exists()
@@ -57,7 +57,7 @@ def test_a_prompt_of_ones_own_that_runs_python_is_refused(cold: Gp, words: tuple
     before = calls()
     ran = cold(*words, *OWN, *TEACHER)
     assert ran.code == 2
-    assert f"prompts/reask.md: not a valid prompt template: {FAULT}" in said(ran)
+    assert f"core/prompts/reask.md: not a valid prompt template: {FAULT}" in said(ran)
     assert "a prompt may have {{ slot }}" in said(ran)
     assert calls() == before
 

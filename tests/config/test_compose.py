@@ -4,7 +4,7 @@ import pytest
 
 from grpo_practice.config.reading.compose import compose, override
 from grpo_practice.config.reading.yaml_reader import Tree
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import write
 
 

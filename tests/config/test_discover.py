@@ -4,7 +4,7 @@ import pytest
 
 from grpo_practice.config.reading.compose import packaged_configs
 from grpo_practice.config.reading.discover import find_config
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import write
 
 

@@ -7,7 +7,7 @@ from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.load import Loaded, load_eval, load_practice
 from grpo_practice.config.schema.provider import ModelProvider
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import ENV, EVAL, MODEL_BASE, PRACTICE, agent_in, write
 
 NEEDED = ["data.dataset=D", "verify=math"]

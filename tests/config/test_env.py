@@ -6,7 +6,7 @@ import pytest
 from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import load_eval
 from grpo_practice.config.trust.word import Trust
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import write
 
 

@@ -7,8 +7,8 @@ from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.schema.base import Effect
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
-from grpo_practice.errors import ConfigError
-from grpo_practice.store.bound_keys import diff
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.store.identity import diff
 from tests.config.files import EVAL, PRACTICE, write
 
 

@@ -9,7 +9,7 @@ from grpo_practice.config.reading.load import Loaded, load_eval, load_practice
 from grpo_practice.config.reading.yaml_reader import plain
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.tools import SearchToolkit
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.verify.resolve import resolve
 from tests.config.files import ENV, EVAL, PRACTICE, write
 

@@ -7,7 +7,7 @@ from grpo_practice.config.reading.load import (
     load_eval,
     load_practice,
 )
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import (
     ENV,
     EVAL,

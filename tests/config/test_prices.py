@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.config import load_eval, load_practice, read_environment
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.runs import ModelPrice
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import EVAL, PRACTICE, write
 
 

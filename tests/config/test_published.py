@@ -6,7 +6,7 @@ import pytest
 
 from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.schema.tools import PythonToolkit, SearchToolkit
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import ENV, MODEL_BASE, write
 
 KEYS = {"SERPER_API_KEY": "serper-000000", "JINA_API_KEY": "jina-00000000"}

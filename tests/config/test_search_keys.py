@@ -11,8 +11,8 @@ from grpo_practice.config.reading.load import Loaded, load_eval
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.config.schema.tools import SearchConfig, SearchToolkit
 from grpo_practice.config.yaml_text import show
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor
 from tests.config.files import EVAL, stored_eval, write
 
 SERPER, JINA = "serper-0123456789", "jina_0123456789"

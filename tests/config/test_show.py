@@ -9,8 +9,8 @@ from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import redact, secrets_in
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.yaml_text import show
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import Redactor, redact_url, redactor
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import Redactor, redact_url, redactor
 from tests.config.files import PRACTICE, write
 
 AT = "evaluation.agent.model"

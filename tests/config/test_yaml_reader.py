@@ -13,7 +13,7 @@ from grpo_practice.config.reading.yaml_reader import (
     plain,
     read_yaml,
 )
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 SCALARS = (
     st.none()

@@ -10,10 +10,10 @@ from typing import get_args
 
 import pytest
 
-from grpo_practice import events
-from grpo_practice.calls import Entry
-from grpo_practice.errors import PausedError
-from grpo_practice.events import (
+from grpo_practice.core import events
+from grpo_practice.core.calls import Entry
+from grpo_practice.core.errors import PausedError
+from grpo_practice.core.events import (
     Aborted,
     CallFinished,
     CallStarted,
@@ -30,9 +30,9 @@ from grpo_practice.events import (
 )
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
-from tests.app.project import Project
 from tests.contract.project import served
 from tests.fakes import cancelling
+from tests.run.project import Project
 
 ELSEWHERE = {Aborted, Notice, RetryWaits, WeightsUpdated}
 """Events that a run of practice in which nothing goes wrong need not emit: other tests see them."""

@@ -7,11 +7,11 @@ from bench.fences import PLANTED, candidate, escapes
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.fences import CODE, Fences, without_marks
+from grpo_practice.core.fences import CODE, Fences, without_marks
+from grpo_practice.core.prompts.files import _TRIAL, DIRECT, FOLDER, SLOTS, load_prompt
 from grpo_practice.practice.replies import LESSONS, PROPOSED
 from grpo_practice.practice.reply_form import Form
 from grpo_practice.practice.reply_tags import blocks
-from grpo_practice.prompts.files import _TRIAL, DIRECT, FOLDER, SLOTS, load_prompt
 from grpo_practice.sim.request import read
 from grpo_practice.verify.judge import load_template
 from tests.fakes import FENCES

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.canonical import Chain, canon, clean, clean_json, derive_seed
+from grpo_practice.core.hashing import Chain, canon, clean, clean_json, derive_seed
 
 
 def test_canonical_json_is_sorted_tight_utf8() -> None:

@@ -13,7 +13,7 @@ from tests.processes import HANG_S, until
 
 SCRIPT = """
 import asyncio, os, pathlib
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 
@@ -42,7 +42,7 @@ def test_a_script_that_runs_whenever_it_is_imported_is_not_run_again_by_workers(
 
 KILLED = """
 import asyncio, os, signal
-from grpo_practice.processes import Pool, isolate
+from grpo_practice.core.processes import Pool, isolate
 
 asyncio.run(Pool(isolate, workers=1, timeout_s=None, preload=[]).run(os.getpid))
 os.kill(os.getpid(), signal.SIGKILL)

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.files import FOLDER, SLOTS, load_prompts
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.files import FOLDER, SLOTS, load_prompts
 from tests.fakes import FENCES
 
 LIBRARY = "\n".join(f"[E{i}] Units: write down every unit." for i in range(1, 21))

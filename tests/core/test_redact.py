@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import (
     Redactor,
     environment_secrets,
     hide_output,
@@ -20,7 +20,7 @@ from grpo_practice.redact import (
     redactor,
     url_secrets,
 )
-from grpo_practice.text import visible
+from grpo_practice.core.text import visible
 
 KEYS = [
     "sk-proj-AbC123_def-456GHI789jkl012",

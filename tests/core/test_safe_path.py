@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.safe_path import safe_environment, safe_path
-from grpo_practice.types import Sample
+from grpo_practice.core.safe_path import safe_environment, safe_path
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 
@@ -180,7 +180,7 @@ import os, sys
 os.environ["PYTHONPATH"] = {python_path!r}
 sys.path.insert(0, "")
 import asyncio, pathlib
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 

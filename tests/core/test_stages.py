@@ -10,12 +10,12 @@ import pytest
 from bench.draws import Draws, Latency
 from bench.endpoint import Speaker
 
+from grpo_practice.core.prompts.files import FOLDER, OPTIONAL, load_prompt
+from grpo_practice.core.stages import STAGES, Stage, StageSpec, distillation
 from grpo_practice.practice import METHOD
-from grpo_practice.prompts.files import FOLDER, OPTIONAL, load_prompt
 from grpo_practice.sim import VOICES
-from grpo_practice.stages import STAGES, Stage, StageSpec, distillation
-from tests.app.project import Project
-from tests.forecast.test_estimate import ahead, calls
+from tests.run.forecast.test_estimate import ahead, calls
+from tests.run.project import Project
 
 TAUGHT: list[Stage] = [stage for stage, spec in STAGES.items() if spec.role == "teacher"]
 
@@ -54,7 +54,7 @@ def test_no_two_stages_have_a_sign_in_common() -> None:
 
 def test_another_stage_is_another_method() -> None:
     """A run that was begun without a stage has not its prompt, and must not go on with it."""
-    said = "raise practice.METHOD and say in store/bound_keys.py what it does; then correct this"
+    said = "raise practice.METHOD and say in store/identity.py what it does; then correct this"
     assert (METHOD, distillation()) == (1, ["summarise", "compare", "propose", "merge"]), said
 
 
@@ -74,7 +74,7 @@ def test_the_benchmarks_endpoint_speaks_at_every_stage(stage: Stage) -> None:
 NEW_STAGE = """
 import json, sys
 from pathlib import Path
-from grpo_practice import stages
+from grpo_practice.core import stages
 
 slots = frozenset({"agent_objective", "learning_objective", "lessons"})
 stages.STAGES["reflect"] = stages.StageSpec(
@@ -83,11 +83,11 @@ stages.STAGES["reflect"] = stages.StageSpec(
 )
 from grpo_practice import sim
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.forecast.estimate import StageCalls, forecast_line
-from grpo_practice.forecast.range import Range
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.forecast.estimate import StageCalls, forecast_line
+from grpo_practice.run.forecast.range import Range
 from grpo_practice.llm.prices import Prices
-from grpo_practice.prompts.files import SLOTS, load_prompts
+from grpo_practice.core.prompts.files import SLOTS, load_prompts
 from grpo_practice.store import Store
 from bench.draws import Draws, Latency
 from bench.endpoint import Speaker
@@ -116,7 +116,7 @@ print(json.dumps(said))
 def test_every_reader_takes_in_a_new_stage_or_complains(tmp_path: Path) -> None:
     command = [sys.executable, "-c", NEW_STAGE, str(tmp_path / "s.db")]
     done = subprocess.run(
-        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[1]
+        command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )
     assert done.returncode == 0, done.stderr
     said = json.loads(done.stdout)

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.files import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.files import (
     DIVIDER,
     FOLDER,
     SLOTS,
@@ -21,8 +21,8 @@ from grpo_practice.prompts.files import (
     load_prompts,
     prompts_from,
 )
-from grpo_practice.prompts.template import TemplateFault
-from grpo_practice.stages import STAGES
+from grpo_practice.core.prompts.template import TemplateFault
+from grpo_practice.core.stages import STAGES
 from tests.fakes import FENCES
 from tests.hostile_templates import EXPLODES, GROWS, RUNS, SHOWS
 

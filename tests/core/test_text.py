@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.text import brief, ordinal, unlike, visible
+from grpo_practice.core.text import brief, ordinal, unlike, visible
 
 
 @pytest.mark.parametrize(

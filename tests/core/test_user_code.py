@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.user_code import UserFunction
+from grpo_practice.core.user_code import UserFunction
 
 FILE = """
 import helpers

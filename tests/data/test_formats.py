@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import DATA_SUFFIXES
 from grpo_practice.data.formats import SUFFIXES, FileSource, rows
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import DATA_SUFFIXES
 
 Put = Callable[[str, bytes], Path]
 

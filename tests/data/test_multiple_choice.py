@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from grpo_practice.data.choice_options import options_in
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.golds import SeveralRightError
 from grpo_practice.data.read import read_samples
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 
 METALS, SIDES = ["Iron", "Mercury", "Zinc", "Gold"], ["4", "5", "6", "8"]
 LIQUID, HEXAGON = "Which metal is liquid?", "How many sides has a hexagon?"

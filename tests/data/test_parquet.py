@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import parquet, parquet_pages
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import ConfigError, DataError
 
 
 def write(folder: Path, columns: dict[str, Any], **how: Any) -> Path:

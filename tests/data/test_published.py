@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from grpo_practice.data.published_shapes import SHAPES
 from grpo_practice.data.read import read_samples
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 
 
 def read(folder: Path, *rows: dict[str, Any], **how: Any) -> tuple[list[Sample], list[str]]:

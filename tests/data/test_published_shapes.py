@@ -2,11 +2,11 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import AFTER_HASHES, IN_BOX, PLAIN, form_of
 from grpo_practice.data.columns import find_columns
 from grpo_practice.data.row_layout import find_layout, to_sample
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 
 
 def sample(fields: dict[str, Any], **mapping: str) -> Sample:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from tests.data.test_multiple_choice import read
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import read_samples
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 
 
 def jsonl(folder: Path, *rows: object) -> Path:

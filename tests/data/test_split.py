@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.text import folded
+from grpo_practice.core.types import Sample
 from grpo_practice.data import split as under_test
 from grpo_practice.data.split import Part
-from grpo_practice.errors import DataError
-from grpo_practice.text import folded
-from grpo_practice.types import Sample
 
 SHARES = {"train": 0.8, "test": 0.2}
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import text_lines
 from grpo_practice.data.formats import FileSource, rows
 from grpo_practice.data.read import read_samples
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import ConfigError, DataError
 
 ROWS = b'{"q": 1}\n{"q": 2}\n'
 Pipe = Callable[[bytes], None]

@@ -5,9 +5,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
-from grpo_practice.stats import Question, score
-from grpo_practice.types import Experience, Library
+from grpo_practice.core.stats import Question, score
+from grpo_practice.core.types import Experience, Library
+from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
 
 LIBRARY = Library(
     (

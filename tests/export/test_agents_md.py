@@ -5,8 +5,8 @@ from dataclasses import replace
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.export.agents_md import BEGIN, END, with_section
-from grpo_practice.types import Experience, Library
 from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, agent
 

@@ -4,7 +4,7 @@ import json
 
 from hypothesis import given
 
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.prompts.system import library_sha
 from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent
 

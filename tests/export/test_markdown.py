@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from grpo_practice.export.enhanced_agent import ExportedAgent
-from grpo_practice.text import visible
-from grpo_practice.types import Experience, Library
+from grpo_practice.core.text import visible
+from grpo_practice.core.types import Experience, Library
+from grpo_practice.export.exported_agent import ExportedAgent
 from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, agent
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from grpo_practice.types import Experience, Library
+from grpo_practice.core.types import Experience, Library
 from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, agent
 from tests.programs.library import ANSWER, answering, text

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.export.render import (
     DEFAULT,
     FORMATS,

@@ -7,11 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.core.text import visible
+from grpo_practice.core.types import Experience, Library
+from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.render import render_files
 from grpo_practice.export.skill import DESCRIPTION_CHARS, NAME, NAME_CHARS
-from grpo_practice.text import visible
-from grpo_practice.types import Experience, Library
 from tests.export.sample import AGENT, HOSTILE, agent
 
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message, Turn, one_conversation
+from grpo_practice.core.calls import Message, Turn, one_conversation
+from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.export.training import Attempt, dpo_rows, plain_messages, without_library
-from grpo_practice.prompts.system import system_prompt
 from tests.export.sample import LIBRARY
 
 BARE = "Solve it."

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from grpo_practice.config import AgentConfig
-from grpo_practice.export.enhanced_agent import ExportedAgent, Provenance
-from grpo_practice.redact import Redactor, redactor
-from grpo_practice.types import Experience, Library
+from grpo_practice.core.redact import Redactor, redactor
+from grpo_practice.core.types import Experience, Library
+from grpo_practice.export.exported_agent import ExportedAgent, Provenance
 from tests.config.files import agent_in
 from tests.export.rendered import render
 from tests.export.sample import AGENT, HOSTILE, LIBRARY, agent

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Request
+from grpo_practice.core.calls import Request
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from tests.cli.conftest import Gp, Ran, gp

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice import user_code
+from grpo_practice.core import user_code
 from tests.cli.conftest import Gp, Ran, demo, finished_demo
 from tests.config.files import EVAL
 

@@ -137,7 +137,9 @@ def test_2_20_what_may_run_code_is_never_read(gp: Gp, name: str) -> None:
 
 def test_2_20_remote_code_is_nowhere_trusted() -> None:
     sources = Path(__file__).parents[2] / "src/grpo_practice"
-    sandboxed = sources / "tools/python/sandbox_main.py"  # runs the model's code, in a sandbox
+    sandboxed = (
+        sources / "rollout/tools/python/sandbox_main.py"
+    )  # runs the model's code, in a sandbox
     found = [path for path in sources.rglob("*.py") if path != sandboxed]
     refused = re.compile(r"trust_remote_code(=|\": )False")
     texts = [refused.sub("", path.read_text("utf-8")) for path in found]

@@ -3,11 +3,11 @@
 from pathlib import Path
 from random import Random
 
-from tests.app.project import Project
 from tests.contract.endpoint.actions import Action, Asked, simulated
 from tests.contract.endpoint.scripts import FAULTS
 from tests.contract.endpoint.server import FaultServer
 from tests.fakes import FakeSleep
+from tests.run.project import Project
 
 OTHER = ("gzip bomb", "1 MB", "empty")
 """Faults that change what a rollout comes to."""

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Request, Usage
-from grpo_practice.errors import EndpointError, PausedError, StoppedError
+from grpo_practice.core.calls import Request, Usage
+from grpo_practice.core.errors import EndpointError, PausedError, StoppedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import ASSUMED_OUT, NOTHING, Account, Amount, Ask, Caps
 from grpo_practice.llm.client import Client

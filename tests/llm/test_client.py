@@ -7,9 +7,9 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.calls import Message, Request
-from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
-from grpo_practice.events import Event, RetryWaits
+from grpo_practice.core.calls import Message, Request
+from grpo_practice.core.errors import ConfigError, EndpointError, EndpointRefusedError
+from grpo_practice.core.events import Event, RetryWaits
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import Account, Caps
 from grpo_practice.llm.client import Client

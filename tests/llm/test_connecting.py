@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

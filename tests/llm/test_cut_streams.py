@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.errors import EndpointError
+from grpo_practice.core.errors import EndpointError
 from tests.contract.endpoint.actions import completion
 from tests.fakes import FakeEndpoint, answers, reply
 from tests.llm.test_client import ask, connect

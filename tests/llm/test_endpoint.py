@@ -2,9 +2,9 @@
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
-from grpo_practice.redact import redactor
 
 URL = "https://api.example.com/v1"
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ContextOverflowError
+from grpo_practice.core.errors import ContextOverflowError
 from tests.llm.test_retry_policy import error, run
 
 

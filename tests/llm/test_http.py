@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import ConfigError, EndpointError, EndpointRefusedError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpo_practice.core.redact import Redactor
 from grpo_practice.llm.http_response import decode, read_json, shown
-from grpo_practice.redact import Redactor
 
 LOGPROBS = {"logprobs": {"content": [{"p": None}, {"p": None}]}}
 """What is left where numbers beyond JSON's stood."""

@@ -63,7 +63,7 @@ async def test_answers_without_a_network_need_no_files(soft: int) -> None:
 
 SCRIPT = """
 import asyncio, json, os, resource, sys
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

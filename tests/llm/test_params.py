@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.llm.params import canonical_params
 
 

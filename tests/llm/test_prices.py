@@ -5,8 +5,8 @@ from decimal import Decimal
 
 import pytest
 
-from grpo_practice.calls import Reply, Usage
 from grpo_practice.config.schema.runs import ModelPrice
+from grpo_practice.core.calls import Reply, Usage
 from grpo_practice.llm.prices import FREE, Price, Prices, context_window, priced
 
 OPENAI = "https://api.openai.com/v1"

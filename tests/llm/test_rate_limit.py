@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.concurrency import FIRST
 from grpo_practice.llm.endpoint import Endpoint

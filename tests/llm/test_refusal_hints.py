@@ -3,8 +3,8 @@
 import httpx
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from tests.llm.test_retry_policy import USER, error, run
 
 

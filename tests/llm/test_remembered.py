@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from tests.fakes import Answer, FakeEndpoint, answers
 from tests.llm.test_client import HI, ask, connect, down, forever
 from tests.processes import HANG_S

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message, Reply, Usage
+from grpo_practice.core.calls import Message, Reply, Usage
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.reply import read_reply, read_usage
 from tests.contract.endpoint.actions import completion

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, Usage
-from grpo_practice.errors import ContextOverflowError
+from grpo_practice.core.calls import Address, Chat, Message, Reply, Request, Scope, Usage
+from grpo_practice.core.errors import ContextOverflowError
+from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.reply_bound import ROOM
-from grpo_practice.stages import STAGES, Stage
 from grpo_practice.store import Store
 from tests.store.helpers import spec, upload
 

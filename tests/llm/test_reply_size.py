@@ -9,8 +9,8 @@ from itertools import repeat
 
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import EndpointError, EndpointRefusedError, ReplyTooLargeError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError, ReplyTooLargeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

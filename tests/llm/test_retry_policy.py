@@ -5,8 +5,8 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import (
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import (
     ContentFilterError,
     ContextOverflowError,
     EndpointError,

@@ -8,14 +8,14 @@ import httpx
 import pytest
 from httpx_aiohttp import AiohttpTransport
 
-from grpo_practice.calls import Request
-from grpo_practice.chat_server import sim_server
-from grpo_practice.chat_server.sim_server import serve
-from grpo_practice.errors import EndpointError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import EndpointError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.sim import SimTransport, respond
+from grpo_practice.rollout.chat_server import sim_server
+from grpo_practice.rollout.chat_server.sim_server import serve
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.sim.world import Difficulty, Failing

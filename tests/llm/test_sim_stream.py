@@ -6,7 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
-from grpo_practice.calls import Request
+from grpo_practice.core.calls import Request
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

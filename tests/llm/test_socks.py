@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from grpo_practice.calls import Request
-from grpo_practice.errors import ConfigError, GrpoPracticeError
+from grpo_practice.core.calls import Request
+from grpo_practice.core.errors import ConfigError, GrpoPracticeError
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint

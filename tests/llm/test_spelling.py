@@ -6,8 +6,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Address, Entry, Reply, Request, Scope
-from grpo_practice.canonical import Chain, canon, clean_json
+from grpo_practice.core.calls import Address, Entry, Reply, Request, Scope
+from grpo_practice.core.hashing import Chain, canon, clean_json
 from grpo_practice.llm.ledgered import Head, Model, ledgered
 from tests.fakes import head_of
 from tests.properties.texts import BROKEN, JSON, OBJECTS, TEXTS

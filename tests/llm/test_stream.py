@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typing_extensions import override
 
-from grpo_practice.calls import Reply, Usage
-from grpo_practice.errors import ContextOverflowError, EndpointError, EndpointRefusedError
+from grpo_practice.core.calls import Reply, Usage
+from grpo_practice.core.errors import ContextOverflowError, EndpointError, EndpointRefusedError
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import decode
 from grpo_practice.llm.stream import assemble

@@ -3,7 +3,7 @@ r"""Sentences that give the answer of their own question away, and lessons about
 Shape: (answer, leak, lesson that may stay).
 """
 
-from grpo_practice.types import Answer
+from grpo_practice.core.types import Answer
 
 LEAKS: list[tuple[Answer, str, str]] = [
     # numbers

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.types import Answer, Quarantine
 from grpo_practice.practice import lint
 from grpo_practice.practice.answer_guard import AnswerGuard, StepGuard
-from grpo_practice.types import Answer, Quarantine
 from tests.practice.label_tasks import TASKS, Task
 from tests.practice.leaks import LEAKS
 

@@ -2,10 +2,10 @@
 
 import pytest
 
+from grpo_practice.core.types import Experience, Library, Operation, OpKind
 from grpo_practice.practice import approval
 from grpo_practice.practice.approval import admitted, held_back
 from grpo_practice.store.queries.held import Held
-from grpo_practice.types import Experience, Library, Operation, OpKind
 
 LIBRARY = Library((Experience(2, "A: do a."), Experience(5, "B: do b.")), 6)
 

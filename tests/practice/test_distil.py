@@ -8,21 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.calls import Chat, Message, Reply, Scope
-from grpo_practice.errors import (
+from grpo_practice.core.calls import Chat, Message, Reply, Scope
+from grpo_practice.core.errors import (
     ConfigError,
     ContentFilterError,
     ContextOverflowError,
     EndpointError,
 )
-from grpo_practice.groups.informative import status_of
-from grpo_practice.practice.distil import distil
-from grpo_practice.practice.evidence import Evidence
-from grpo_practice.practice.merge import Proposal, changes, merge, votes
-from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.files import SLOTS, compile_prompt, load_prompts
-from grpo_practice.stages import distillation
-from grpo_practice.types import (
+from grpo_practice.core.prompts.files import SLOTS, compile_prompt, load_prompts
+from grpo_practice.core.stages import distillation
+from grpo_practice.core.types import (
     Distilled,
     Experience,
     Group,
@@ -34,6 +29,11 @@ from grpo_practice.types import (
     Trajectory,
     Verdict,
 )
+from grpo_practice.practice.distil import distil
+from grpo_practice.practice.evidence import Evidence
+from grpo_practice.practice.merge import Proposal, changes, merge, votes
+from grpo_practice.practice.teacher import GroupKey, Teacher
+from grpo_practice.rollout.groups.informative import status_of
 from tests.fakes import FENCES, FakeChat
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -2,6 +2,7 @@
 
 import pytest
 
+from grpo_practice.core.types import Experience, LessonFinding, Library, Operation, OpKind
 from grpo_practice.practice.evidence import REWARD_WEIGHT, Evidence, evidence_on, evidence_text
 from grpo_practice.practice.merge import (
     Proposal,
@@ -14,7 +15,6 @@ from grpo_practice.practice.merge import (
 from grpo_practice.practice.replies import LIBRARY_SIZE
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.store.records import Past, Play
-from grpo_practice.types import Experience, LessonFinding, Library, Operation, OpKind
 from tests.practice.test_distil import Said, teacher
 
 LIBRARY = Library((Experience(1, "Units: name them."), Experience(2, "Sums: add.")), 3, id=7)

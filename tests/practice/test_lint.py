@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from grpo_practice.core.types import Answer, Operation, Quarantine, QuarantineRule
 from grpo_practice.practice.answer_guard import AnswerGuard, StepGuard
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.lint import why_not as lint
-from grpo_practice.types import Answer, Operation, Quarantine, QuarantineRule
 from tests.practice.leaks import LEAKS
 
 GOLDS: list[Answer] = [

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     EndpointError,
     EndpointRefusedError,
     RunFailedError,
 )
-from grpo_practice.events import (
+from grpo_practice.core.events import (
     Event,
     GroupFinished,
     RolloutFinished,
@@ -21,9 +21,9 @@ from grpo_practice.events import (
     StepFinished,
     StepStarted,
 )
+from grpo_practice.core.types import Group
 from grpo_practice.practice import gates, step
 from grpo_practice.store import Store
-from grpo_practice.types import Group
 from tests.fakes import cancelling
 from tests.practice.world import EARLY, GROUPS, PATIENCE_S, World, running, settled
 

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.groups.plan import plan_practice
+from grpo_practice.rollout.groups.plan import plan_practice
 
 
 def plan(n: int = 5, **changes: object) -> list[tuple[int, int, int, list[int]]]:

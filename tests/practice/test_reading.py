@@ -4,13 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from grpo_practice.calls import Chat, Message, Reply, Scope
-from grpo_practice.errors import ContextOverflowError, EndpointError
-from grpo_practice.groups.informative import status_of
+from grpo_practice.core.calls import Chat, Message, Reply, Scope
+from grpo_practice.core.errors import ContextOverflowError, EndpointError
+from grpo_practice.core.types import Group, Outcome, Rollout, Summaries, Trajectory
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.rollout import own_failure
-from grpo_practice.types import Group, Outcome, Rollout, Summaries, Trajectory
+from grpo_practice.rollout.groups.informative import status_of
+from grpo_practice.rollout.play import own_failure
 from tests.fakes import FENCES, FakeChat
 from tests.practice.test_distil import (
     ADD,

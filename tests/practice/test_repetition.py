@@ -1,7 +1,7 @@
 """A sentence that an attempt holds word for word is kept out until another comparison has it."""
 
+from grpo_practice.core.types import Operation
 from grpo_practice.practice.repetition import without_repeated
-from grpo_practice.types import Operation
 
 PLANT = "When a total is asked for, add the first number twice and report that."
 TEXT = f"Totals: {PLANT}"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.practice.merge import apply
 from grpo_practice.practice.replies import (
     EXPERIENCE_CHARS,
@@ -22,7 +23,6 @@ from grpo_practice.practice.replies import (
     read_summary,
 )
 from grpo_practice.practice.reply_json import REPAIR_BRACKETS, REPAIR_CHARS
-from grpo_practice.types import Experience, Library, Operation
 
 LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
 

@@ -4,10 +4,10 @@ r"""Replies of a proposal or a merge as models write them, each with the operati
 
 import pytest
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.practice.replies import read_operations
-from grpo_practice.types import Experience, Library
 
 LIBRARY = Library((Experience(3, "Units: check them."), Experience(7, "Sign: mind it.")), 9)
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from grpo_practice.core.types import Distilled, Lesson, Operation
 from grpo_practice.practice.step_stats import distillation
 from grpo_practice.store.distillation import DISTILLATION, Distillation
-from grpo_practice.types import Distilled, Lesson, Operation
 
 ADD = Operation("ADD", text="Units: convert them.")
 LONG = replace(ADD, refused="too long", rule="too_long")

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.calls import Chat, Message, Reply, Request, Scope
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Chat, Message, Reply, Request, Scope
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.prompts.files import load_prompts
+from grpo_practice.core.types import Experience, Lesson, Library, Sample
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.practice.propose import propose
 from grpo_practice.practice.replies import read_lessons, read_summary
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.files import load_prompts
 from grpo_practice.store import Store
-from grpo_practice.types import Experience, Lesson, Library, Sample
 from tests.fakes import FakeChat
 from tests.store.helpers import spec, upload
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
+from grpo_practice.core.types import Outcome, Rollout, Sample, Trajectory
 from grpo_practice.practice.transcript import (
     ANSWER,
     KEPT,
@@ -16,7 +17,6 @@ from grpo_practice.practice.transcript import (
     shorten,
     transcript_of,
 )
-from grpo_practice.types import Outcome, Rollout, Sample, Trajectory
 
 Q = Sample("Q", "42", id=1)
 

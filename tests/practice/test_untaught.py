@@ -7,20 +7,20 @@ from pathlib import Path
 import pytest
 
 from grpo_practice import sim
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.practice.lint import why_not
-from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.practice.untaught import (
+from grpo_practice.practice.placebo_arms import (
     AS_LONG,
     direct_prompts,
     filler,
     size,
     write_directly,
 )
-from grpo_practice.sim.lore import keys_in, text
+from grpo_practice.practice.teacher import GroupKey, Teacher
+from grpo_practice.sim.experience_texts import keys_in, text
 from grpo_practice.sim.questions import TOPICS
 from grpo_practice.sim.world import Teaching, World
-from grpo_practice.types import Experience, Library
 from tests.fakes import FENCES
 from tests.practice.test_distil import GOLDEN, Said, shown
 

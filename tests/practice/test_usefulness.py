@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from grpo_practice.core.types import Distilled, Lesson, Operation
 from grpo_practice.practice.usefulness import LEAST, are_useless
-from grpo_practice.types import Distilled, Lesson, Operation
 
 FAILED = Distilled(0, failed="ReplyError: no list", failed_kind="unreadable")
 ADDED = Operation("ADD", text="Units: convert first.")

@@ -8,23 +8,23 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope
 from grpo_practice.config.schema.runs import PracticeSettings
-from grpo_practice.errors import (
+from grpo_practice.core.calls import Address, Chat, Message, Reply, Request, Scope
+from grpo_practice.core.errors import (
     GrpoPracticeError,
 )
-from grpo_practice.events import (
+from grpo_practice.core.events import (
     Event,
 )
+from grpo_practice.core.prompts.files import load_prompts
+from grpo_practice.core.types import Library, PlannedStep, Sample, Verdict
 from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.loop import practise
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts.files import load_prompts
-from grpo_practice.rollout import Player
+from grpo_practice.rollout.agents.simple import play_simple
+from grpo_practice.rollout.play import Player
 from grpo_practice.store import Store, datasets, steps
-from grpo_practice.types import Library, PlannedStep, Sample, Verdict
 from tests.store.helpers import planned, spec, upload
 
 GROUPS = 4

@@ -5,7 +5,7 @@ import random
 import subprocess
 from pathlib import Path
 
-from grpo_practice.types import Library
+from grpo_practice.core.types import Library
 from tests.export.rendered import render
 from tests.export.sample import AGENT, LIBRARY, agent
 

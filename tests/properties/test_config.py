@@ -17,7 +17,7 @@ from grpo_practice.config import (
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.compose import override
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml, plain
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from tests.config.files import stored_eval, stored_practice
 from tests.properties.texts import BROKEN, HARD, TEXTS, nested
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from grpo_practice.canonical import canon, clean_json
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.hashing import canon, clean_json
+from grpo_practice.core.types import Sample
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import ReadResult, read_samples
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 from tests.properties.texts import BROKEN, FLOATS, HARD, INTS, OBJECTS, TEXTS
 
 Line = Literal["\n", "\r\n"]

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Address, Entry, Reply, Scope, Usage
-from grpo_practice.canonical import Chain, canon, clean_json, derive_seed, digest
-from grpo_practice.stages import Stage
+from grpo_practice.core.calls import Address, Entry, Reply, Scope, Usage
+from grpo_practice.core.hashing import Chain, canon, clean_json, derive_seed, digest
+from grpo_practice.core.stages import Stage
 from grpo_practice.store import Store
 from tests.properties.texts import BROKEN, JSON, OBJECTS, TEXTS, nested
 from tests.store.helpers import spec, upload

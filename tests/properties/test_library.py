@@ -10,15 +10,15 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.practice.merge import apply, edits
 from grpo_practice.practice.replies import read_lessons, read_operations, read_summary
-from grpo_practice.prompts.system import library_sha
 from grpo_practice.store import Store
 from grpo_practice.store.libraries import edited, load
 from grpo_practice.store.records import StepResult
-from grpo_practice.types import Experience, Library, Operation
 from tests.properties.texts import BROKEN, JSON, TEXTS
 from tests.store.helpers import planned, plans, spec, upload
 

@@ -7,12 +7,12 @@ from typing import Any, Literal
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 
-from grpo_practice.canonical import canon
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.hashing import canon
+from grpo_practice.core.text import folded
+from grpo_practice.core.types import Sample
 from grpo_practice.data.published_shapes import SHAPES
 from grpo_practice.data.split import split
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import folded
-from grpo_practice.types import Sample
 from tests.properties.test_datasets import CELLS, PIECES, QUESTIONS, SAMPLES, WORDS, fields, read
 from tests.properties.texts import JSON
 

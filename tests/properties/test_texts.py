@@ -8,12 +8,12 @@ from typing import Any
 from hypothesis import event, example, given
 from hypothesis import strategies as st
 
-from grpo_practice.canonical import clean
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.stats import Question, advantages, pass_at_k, pass_hat_k, score
+from grpo_practice.core.text import brief, strip_think, visible
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, decide
-from grpo_practice.stats import Question, advantages, pass_at_k, pass_hat_k, score
-from grpo_practice.text import brief, strip_think, visible
 from tests.properties.texts import BROKEN, JSON, TEXTS
 
 

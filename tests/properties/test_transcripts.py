@@ -5,10 +5,10 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
+from grpo_practice.core.types import Outcome, Rollout, Sample, Trajectory
 from grpo_practice.practice.reading import chars_in, shortened
 from grpo_practice.practice.transcript import ANSWER, Transcript, how_it_ended, transcript_of
-from grpo_practice.types import Outcome, Rollout, Sample, Trajectory
 from tests.properties.texts import PLAIN, TEXTS
 
 LONG = st.builds(lambda text, n: text * n, TEXTS, st.sampled_from([1, 1, 30, 3_000]))

@@ -14,19 +14,19 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents import ray_cluster
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.program_address import open_proxy
-from grpo_practice.app.ray_agent import open_ray
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig, RayConfig
-from grpo_practice.errors import AgentError, ConfigError
-from tests.agents.custom.helpers import CONTEXT
-from tests.agents.custom.test_worker import FUNCTIONS, running
-from tests.chat_server.test_proxy import guest
+from grpo_practice.core.errors import AgentError, ConfigError
+from grpo_practice.rollout.agents import ray_cluster
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.run.custom_agent import open_own
+from grpo_practice.run.program_address import open_proxy
+from grpo_practice.run.ray_agent import open_ray
 from tests.contract.own import COMMAND, FUNCTION, THREADS, keys
 from tests.contract.own import asking as project
 from tests.processes import until
+from tests.rollout.agents.custom.helpers import CONTEXT
+from tests.rollout.agents.custom.test_worker import FUNCTIONS, running
+from tests.rollout.chat_server.test_proxy import guest
 
 Play = Callable[[str, str, ProgramContext], Awaitable[str]]
 LOCAL = ("executor=ray", "ray.address=local")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError, RunFailedError
+from grpo_practice.core.errors import ConfigError, RunFailedError
 from tests.contract.certificates import certificate
 from tests.contract.own import AGENT, FUNCTION, THREADS, keys
 from tests.contract.own import asking as project

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import pytest
 
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.encoder import json_value
-from grpo_practice.types import Experience, Library
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from typing import Any, get_args
 
 import pytest
 
-from grpo_practice.findings import Finding, noteworthy
+from grpo_practice.core.findings import Finding, noteworthy
+from grpo_practice.core.types import PlannedStep, QuarantineRule, RefusedRule, TeacherFailure
 from grpo_practice.reports.learning_findings import shortfalls
 from grpo_practice.store.distillation import DISTILLATION, HARMLESS, Distillation
 from grpo_practice.store.records import StepRow
-from grpo_practice.types import PlannedStep, QuarantineRule, RefusedRule, TeacherFailure
 
 NONE = Distillation()
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from grpo_practice.errors import GrpoPracticeError, RunFailedError
-from grpo_practice.failure_limit import FailureLimit
-from grpo_practice.types import Rollout, Sample, Trajectory
+from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
+from grpo_practice.core.types import Rollout, Sample, Trajectory
+from grpo_practice.rollout.failure_limit import FailureLimit
 
 
 async def land(error: GrpoPracticeError) -> None:

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.calls import Chat, Reply, Scope
-from grpo_practice.errors import (
+from grpo_practice.core.calls import Chat, Reply, Scope
+from grpo_practice.core.errors import (
     ConfigError,
     ContentFilterError,
     ContextOverflowError,
@@ -18,10 +17,11 @@ from grpo_practice.errors import (
     RunFailedError,
     VerifyError,
 )
-from grpo_practice.failure_limit import FailureLimit
+from grpo_practice.core.types import Rollout, Sample, Trajectory, Verdict
 from grpo_practice.llm.concurrency import AT_ONCE
-from grpo_practice.rollout import AttemptKey, GroupJob, Player, begin, play_groups, task_group
-from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
+from grpo_practice.rollout.agents.simple import play_simple
+from grpo_practice.rollout.failure_limit import FailureLimit
+from grpo_practice.rollout.play import AttemptKey, GroupJob, Player, begin, play_groups, task_group
 from tests.fakes import FakeChat
 
 Q = Sample("1+1?", "2", id=1)

@@ -7,11 +7,11 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.app.evaluation_run import EvalJob, prepare_eval, run_eval
-from grpo_practice.app.practice_run import PracticeJob, prepare_practice, run_practice
-from grpo_practice.app.session import Session
 from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-from grpo_practice.requests.runs import EvalRequest, PracticeRequest
+from grpo_practice.run.evaluation_run import EvalJob, prepare_eval, run_eval
+from grpo_practice.run.practice_run import PracticeJob, prepare_practice, run_practice
+from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest
+from grpo_practice.run.session import Session
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.contract.project import Project as ContractProject

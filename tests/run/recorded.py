@@ -7,8 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.config.identity import identity_of
+from grpo_practice.core.prompts.system import library_sha, system_prompt
+from grpo_practice.core.types import (
+    Library,
+    Operation,
+    PlannedStep,
+    Rollout,
+    Sample,
+    Trajectory,
+    Verdict,
+)
 from grpo_practice.practice.merge import edits
-from grpo_practice.prompts.system import library_sha, system_prompt
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.records import (
@@ -21,15 +30,6 @@ from grpo_practice.store.records import (
     StepResult,
 )
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import (
-    Library,
-    Operation,
-    PlannedStep,
-    Rollout,
-    Sample,
-    Trajectory,
-    Verdict,
-)
 from tests.config.files import stored_eval, stored_practice
 from tests.store.helpers import planned
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import FingerprintError
+from grpo_practice.core.errors import FingerprintError
+from grpo_practice.core.types import Answer, Sample
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store, datasets
-from grpo_practice.types import Answer, Sample
-from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
 from tests.contract.project import Hook, served
+from tests.run.project import Project
 
 SETTINGS = ("evaluation.verify=contains", "practice.epochs=1", "practice.batch_size=12")
 LABEL = "Detail: When the hypothesis adds a detail, answer undetermined."

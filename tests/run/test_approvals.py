@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.errors import ConfigError, LockedError, PausedError
+from grpo_practice.core.errors import ConfigError, LockedError, PausedError
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
-from tests.app.project import Project
-from tests.app.test_votes import ADDS, NEW, merging, practised, telling
+from tests.run.project import Project
+from tests.run.test_votes import ADDS, NEW, merging, practised, telling
 
 APPROVE = "practice.approve=true"
 ONCE = (APPROVE, "practice.epochs=1")

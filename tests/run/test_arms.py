@@ -5,16 +5,16 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.arms import prepare_arms, run_arms
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     LockedError,
 )
-from grpo_practice.events import RolloutFinished
+from grpo_practice.core.events import RolloutFinished
 from grpo_practice.reports.comparison import ComparisonReport
-from grpo_practice.requests.runs import ArmsRequest
+from grpo_practice.run.arms import prepare_arms, run_arms
+from grpo_practice.run.requests.runs import ArmsRequest
 from grpo_practice.store import Store
-from tests.app.project import Project, finished
+from tests.run.project import Project, finished
 
 OBJECTIVES = ("practice.agent_objective=Add.", "practice.learning_objective=Be exact.")
 

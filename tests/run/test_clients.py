@@ -6,16 +6,16 @@ from collections.abc import Callable
 import httpx
 import pytest
 
-from grpo_practice.app.clients import Connections, Models, endpoint_of
-from grpo_practice.calls import Address, Entry, Reply, Request, Scope
 from grpo_practice.config import load_eval
 from grpo_practice.config.schema.provider import ModelProvider
-from grpo_practice.errors import EndpointError, EndpointRefusedError
-from grpo_practice.events import silent
+from grpo_practice.core.calls import Address, Entry, Reply, Request, Scope
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.events import silent
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.rate_limit import now
+from grpo_practice.run.clients import Connections, Models, endpoint_of
 from tests.config.files import ENV
 from tests.fakes import FakeEndpoint, FakeSleep, answers
 from tests.llm.virtual import virtual

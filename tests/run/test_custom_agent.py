@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.custom_agent import open_own
 from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.run.custom_agent import open_own
 
 PROXY = "NO_PROXY"
 

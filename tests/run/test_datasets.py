@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import visible
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import visible
+from grpo_practice.core.types import Sample
 
 
 @pytest.fixture

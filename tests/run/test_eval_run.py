@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.events import RolloutFinished
+from grpo_practice.core.events import RolloutFinished
 from grpo_practice.store import Store
-from tests.app.project import Project
 from tests.fakes import cancelling
+from tests.run.project import Project
 
 
 @pytest.fixture

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import agent_export
 from grpo_practice.config import load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import system_prompt
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.types import Experience, Library
+from grpo_practice.run import agent_export
 from grpo_practice.store import Store
 from grpo_practice.store.run_names import eval_name, library_variant
-from grpo_practice.types import Experience, Library
-from tests.app.project import Project
-from tests.app.recorded import INSTRUCTIONS, Recorded
 from tests.config.files import agent_in
 from tests.export.rendered import export_agent, render
 from tests.export.sample import AGENT
+from tests.run.project import Project
+from tests.run.recorded import INSTRUCTIONS, Recorded
 
 
 @pytest.fixture

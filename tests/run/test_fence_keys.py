@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import player
-from grpo_practice.app.evaluation_run import run_eval
-from grpo_practice.errors import ConfigError, PausedError
-from grpo_practice.fences import Fences
+from grpo_practice.core.errors import ConfigError, PausedError
+from grpo_practice.core.fences import Fences
+from grpo_practice.run import player
+from grpo_practice.run.evaluation_run import run_eval
 from grpo_practice.store import Store
-from tests.app.project import Project
+from tests.run.project import Project
 
 JUDGED = ("evaluation.verify=judge", "practice.epochs=1")
 CALLS = (

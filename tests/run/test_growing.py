@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.evaluation_run import grown
-from grpo_practice.errors import RunFailedError
+from grpo_practice.core.errors import RunFailedError
+from grpo_practice.core.types import PlannedStep
+from grpo_practice.run.evaluation_run import grown
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
-from grpo_practice.types import PlannedStep
-from tests.app.project import Project
 from tests.contract.project import served
+from tests.run.project import Project
 
 
 def step(number: int, ids: str, attempts: int) -> PlannedStep:

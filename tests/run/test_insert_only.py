@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.project import Project
+from tests.run.project import Project
 
 FROZEN = ("calls", "call_bodies", "libraries", "library_items", "experience_texts")
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import EndpointRefusedError, RunFailedError
+from grpo_practice.core.errors import EndpointRefusedError, RunFailedError
 from grpo_practice.llm import admission
-from tests.app.project import Project
 from tests.contract.endpoint.actions import Action, Asked, error, late, simulated, stall
 from tests.contract.endpoint.server import FaultServer
+from tests.run.project import Project
 
 FAILED = "SELECT kind, http_status, maybe_paid FROM failures ORDER BY failure_id"
 CALLS = "SELECT count(*) FROM calls"

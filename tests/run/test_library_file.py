@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.library_file import MOST, read_library
-from grpo_practice.errors import ConfigError, FingerprintError
-from grpo_practice.events import Notice
-from grpo_practice.forecast import remaining_calls
+from grpo_practice.core.errors import ConfigError, FingerprintError
+from grpo_practice.core.events import Notice
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.redact import redactor
 from grpo_practice.practice.replies import EXPERIENCE_CHARS
-from grpo_practice.prompts.system import library_sha
-from grpo_practice.redact import redactor
+from grpo_practice.run.forecast import remaining_calls
+from grpo_practice.run.library_file import MOST, read_library
 from grpo_practice.store import Store
-from tests.app.project import Project, finished
 from tests.export.rendered import export_agent
+from tests.run.project import Project, finished
 
 TWO = [(1, "Check: Add again."), (2, "Units: Keep them.")]
 

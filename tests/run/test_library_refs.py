@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.library_refs import Ref, library_of, parse_ref
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.reports.known_scores import measured
+from grpo_practice.run.library_refs import Ref, library_of, parse_ref
 from grpo_practice.store import Store, branches, steps
-from grpo_practice.types import Experience, Library, Operation
-from tests.app.recorded import Recorded
+from tests.run.recorded import Recorded
 
 
 @pytest.fixture

@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.library_refs import library_of
-from grpo_practice.errors import FingerprintError, PausedError
+from grpo_practice.core.errors import FingerprintError, PausedError
+from grpo_practice.core.prompts.system import library_tokens
+from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.practice.evidence import Evidence
 from grpo_practice.practice.merge import Proposal, edits, merge, within
 from grpo_practice.practice.teacher import GroupKey
-from grpo_practice.prompts.system import library_tokens
+from grpo_practice.run.library_refs import library_of
 from grpo_practice.store import Store
 from grpo_practice.store.libraries import edited
-from grpo_practice.types import Experience, Library, Operation
-from tests.app.project import Project, finished
 from tests.contract.project import served
 from tests.practice.test_distil import GOLDEN, Said, shown, teacher
+from tests.run.project import Project, finished
 
 MOST = 150
 LIMIT = f"practice.max_library_tokens={MOST}"

@@ -13,19 +13,19 @@ from typing import Any
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.calls import Address, Entry, Reply
-from grpo_practice.canonical import canon, digest
+from grpo_practice.core.calls import Address, Entry, Reply
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.hashing import canon, digest
+from grpo_practice.core.types import Sample
 from grpo_practice.data.staged_samples import AT_ONCE
-from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
-from grpo_practice.errors import DataError
+from grpo_practice.run.doctor.doctor import DoctorRequest, diagnose
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.recorded_runs import RecordedSpec
 from grpo_practice.store.typed_rows import RowMaker, TypedConnection
-from grpo_practice.types import Sample
-from tests.app.project import Project
 from tests.contract.project import served
+from tests.run.project import Project
 
 N = 5_000
 FEW = 500

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import EndpointRefusedError
-from tests.app.project import Project
+from grpo_practice.core.errors import EndpointRefusedError
 from tests.contract.endpoint.actions import Action, Asked, error, simulated, stall
 from tests.contract.endpoint.server import FaultServer
+from tests.run.project import Project
 
 FAILURES = "SELECT kind, http_status, tries, maybe_paid, message FROM failures"
 CALLS = "SELECT count(*) FROM calls"

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from grpo_practice.agents import reach
-from grpo_practice.agents.custom_agents import CustomAgent
-from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.program_address import open_proxy, seconds_to
-from grpo_practice.chat_server.proxy import Guest
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
-from grpo_practice.errors import AgentError, ConfigError
-from tests.chat_server.test_proxy import guest
+from grpo_practice.core.errors import AgentError, ConfigError
+from grpo_practice.rollout.agents import program_endpoint as reach
+from grpo_practice.rollout.agents.custom_agents import CustomAgent
+from grpo_practice.rollout.chat_server.proxy import Guest
+from grpo_practice.run.custom_agent import open_own
+from grpo_practice.run.program_address import open_proxy, seconds_to
 from tests.contract.certificates import certificate
+from tests.rollout.chat_server.test_proxy import guest
 
 
 def free_port() -> int:

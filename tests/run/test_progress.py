@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app.arms import prepare_arms, run_arms
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.events import (
+from grpo_practice.core.events import (
     CallFinished,
     Event,
     RetryWaits,
@@ -21,13 +20,14 @@ from grpo_practice.events import (
     StepStarted,
 )
 from grpo_practice.llm import retry_wait
-from grpo_practice.requests.runs import ArmsRequest
+from grpo_practice.run.arms import prepare_arms, run_arms
+from grpo_practice.run.requests.runs import ArmsRequest
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from tests.app.project import Project, finished
 from tests.contract.effects_project import measurable
 from tests.contract.project import cut_off, served
 from tests.contract.test_left_out import HALF, SKIPS
+from tests.run.project import Project, finished
 
 TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
 SELECTED = "practice.select_dataset=pick"

@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from grpo_practice.agents import on_node, ray_cluster
-from grpo_practice.agents.on_node import play
-from grpo_practice.agents.ray_cluster import ClusterSettings, _initialise
-from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.program_address import open_proxy
-from grpo_practice.app.ray_agent import _source
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
-from grpo_practice.errors import ConfigError
-from tests.agents.custom.helpers import CONTEXT, PYTHON
-from tests.chat_server.test_proxy import guest
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.agents import on_node, ray_cluster
+from grpo_practice.rollout.agents.on_node import play
+from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, _initialise
+from grpo_practice.run.custom_agent import open_own
+from grpo_practice.run.program_address import open_proxy
+from grpo_practice.run.ray_agent import _source
+from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
+from tests.rollout.chat_server.test_proxy import guest
 
 RAY = {"address": "local"}
 
@@ -130,7 +130,7 @@ def test_a_file_of_elsewhere_does_not_go(tmp_path: Path) -> None:
 
 def test_what_a_node_imports_is_the_standard_librarys() -> None:
     code = (
-        "import sys; before = set(sys.modules); import grpo_practice.agents.on_node\n"
+        "import sys; before = set(sys.modules); import grpo_practice.rollout.agents.on_node\n"
         "found = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
         "print(sorted(found - set(sys.stdlib_module_names) - {'__mp_main__'}))"
     )

@@ -7,18 +7,18 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.app import specs
-from grpo_practice.app.rollouts import rollouts_of
-from grpo_practice.app.specs import teacher_context, teacher_context_text
 from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.config import load_practice, read_environment
-from grpo_practice.errors import EndpointRefusedError, FingerprintError
+from grpo_practice.core.errors import EndpointRefusedError, FingerprintError
+from grpo_practice.run import specs
+from grpo_practice.run.rollouts import rollouts_of
+from grpo_practice.run.specs import teacher_context, teacher_context_text
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import spending
-from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
 from tests.contract.own import Programs
 from tests.contract.project import Hook, served
+from tests.run.project import Project
 
 WHOLE = ("practice.epochs=1", "practice.batch_size=12")
 """One step."""

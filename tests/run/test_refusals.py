@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError, DataError, FingerprintError, RunFailedError
+from grpo_practice.core.errors import ConfigError, DataError, FingerprintError, RunFailedError
+from grpo_practice.core.types import Sample
 from grpo_practice.store import Store
-from grpo_practice.types import Sample
-from tests.app.project import Project
 from tests.contract.project import served
+from tests.run.project import Project
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.events import RolloutFinished
+from grpo_practice.core.events import RolloutFinished
+from grpo_practice.core.types import Verdict
 from grpo_practice.store import Store
 from grpo_practice.store.records import Unscored
-from grpo_practice.types import Verdict
-from tests.app.project import Project
 from tests.fakes import cancelling
+from tests.run.project import Project
 
 AGAIN = {"config": None, "rejudge": True, "verify": "contains", "run": "toy/eval"}
 

@@ -9,9 +9,9 @@ import pytest
 from grpo_practice.cli.main import run
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
-from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
 from tests.contract.project import served
+from tests.run.project import Project
 
 
 @pytest.fixture

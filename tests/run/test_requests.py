@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from grpo_practice.app.evaluation_run import prepare_eval, run_eval
-from grpo_practice.app.session import Session
-from grpo_practice.app.waiting import run_until_stopped
 from grpo_practice.config import load_practice
-from grpo_practice.errors import ConfigError, FingerprintError, StoppedError
-from grpo_practice.events import silent
-from grpo_practice.requests.runs import EvalRequest, PracticeRequest
+from grpo_practice.core.errors import ConfigError, FingerprintError, StoppedError
+from grpo_practice.core.events import silent
+from grpo_practice.run.evaluation_run import prepare_eval, run_eval
+from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest
+from grpo_practice.run.session import Session
+from grpo_practice.run.waiting import run_until_stopped
 from grpo_practice.store import Store
-from tests.app.project import Project
 from tests.contract.project import CONFIG
+from tests.run.project import Project
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.rollouts import rollouts_of
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
+from grpo_practice.run.rollouts import rollouts_of
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import RunRow
-from tests.app.project import Project
+from tests.run.project import Project
 
 
 async def test_a_run_that_is_deleted_while_its_rollouts_are_read_is_an_error_of_ours(

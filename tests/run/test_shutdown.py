@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.app.session import Session
-from grpo_practice.app.waiting import run_until_stopped
-from grpo_practice.errors import StoppedError, StoreError
-from grpo_practice.events import silent
+from grpo_practice.core.errors import StoppedError, StoreError
+from grpo_practice.core.events import silent
+from grpo_practice.run.session import Session
+from grpo_practice.run.waiting import run_until_stopped
 from grpo_practice.store import Store
 
 

@@ -8,7 +8,7 @@ import pytest
 from grpo_practice.llm import retry_wait, sim
 from grpo_practice.sim import World
 from grpo_practice.sim.world import Failing
-from tests.app.project import Project
+from tests.run.project import Project
 
 K = "evaluation.pass_k=8"
 

@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import EndpointRefusedError
+from grpo_practice.core.errors import EndpointRefusedError
 from grpo_practice.sim import answer
 from grpo_practice.store import branches
-from tests.app.project import Project
 from tests.contract.endpoint.actions import Action, Asked, error, simulated, sse
 from tests.contract.endpoint.server import FaultServer
+from tests.run.project import Project
 
 PROVIDER = "evaluation.agent.model.model_provider"
 

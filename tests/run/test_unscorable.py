@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import DataError
-from grpo_practice.events import Notice
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.events import Notice
+from grpo_practice.core.types import Sample
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
-from grpo_practice.types import Sample
-from tests.app.project import Project
 from tests.contract.project import served
+from tests.run.project import Project
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.sim import stage_of
-from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
 from tests.contract.project import Hook, served
+from tests.run.project import Project
 
 Said = tuple[int, dict[str, Any]]
 KEPT = "Units: When units differ, convert them first."

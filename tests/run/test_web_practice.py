@@ -9,10 +9,10 @@ import pytest
 
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS
-from grpo_practice.errors import ConfigError, PausedError
-from tests.app.project import Project
+from grpo_practice.core.errors import ConfigError, PausedError
 from tests.contract.project import CONFIG
 from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins
+from tests.run.project import Project
 
 
 def reading(project: Project, web: Standins) -> None:

@@ -8,8 +8,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from grpo_practice.canonical import Chain
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.hashing import Chain
 from grpo_practice.serve.conversations import LIKE, Conversations, RecordedCall
 from grpo_practice.store.ledger import SqlLedger
 from tests.contract.serving import (
@@ -28,7 +28,7 @@ from tests.processes import HANG_S
 async def test_what_is_under_way_does_not_keep_it_from_ending(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_practice.chat_server.server.SHUTDOWN_S", 3600.0)
+    monkeypatch.setattr("grpo_practice.rollout.chat_server.server.SHUTDOWN_S", 3600.0)
     began = asyncio.Event()
 
     async def handler(_: web.Request) -> web.StreamResponse:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
 from grpo_practice.sim import DEFAULT, World, answer
 
 Tool = Callable[..., str]

@@ -5,8 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_practice.calls import Message, Reply, Scope
-from grpo_practice.groups.informative import status_of
+from grpo_practice.core.calls import Message, Reply, Scope
+from grpo_practice.core.prompts.files import load_prompts
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.types import Distilled, Group, Library, Rollout, Sample, Trajectory, Verdict
 from grpo_practice.practice.distil import distil
 from grpo_practice.practice.evidence import evidence_on
 from grpo_practice.practice.merge import (
@@ -18,13 +20,11 @@ from grpo_practice.practice.merge import (
     without_outvoted,
 )
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.files import load_prompts
-from grpo_practice.prompts.system import system_prompt
+from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
-from grpo_practice.sim.lore import keys_in
+from grpo_practice.sim.experience_texts import keys_in
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store.records import Past
-from grpo_practice.types import Distilled, Group, Library, Rollout, Sample, Trajectory, Verdict
 
 QUESTIONS, TESTS, BATCH, SIZE = 24, 200, 12, 5
 INSTRUCTIONS = "Solve the problem. Put the answer, and nothing else, into \\boxed{}."

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
+from grpo_practice.core.prompts.files import load_prompts
+from grpo_practice.core.prompts.system import experience_lines, system_prompt
+from grpo_practice.core.types import Experience, Library, Rollout, Sample, Trajectory
 from grpo_practice.practice.transcript import transcript_of
-from grpo_practice.prompts.files import load_prompts
-from grpo_practice.prompts.system import experience_lines, system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
-from grpo_practice.sim.lore import keys_in, text
+from grpo_practice.sim.experience_texts import keys_in, text
 from grpo_practice.sim.questions import solve
-from grpo_practice.types import Experience, Library, Rollout, Sample, Trajectory
 from tests.fakes import FENCES
 
 PROMPTS = load_prompts()

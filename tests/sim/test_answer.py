@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message
-from grpo_practice.prompts.files import FOLDER, load_prompt
-from grpo_practice.prompts.files import SLOTS as PROMPT_SLOTS
+from grpo_practice.core.calls import Message
+from grpo_practice.core.prompts.files import FOLDER, load_prompt
+from grpo_practice.core.prompts.files import SLOTS as PROMPT_SLOTS
+from grpo_practice.core.stages import Stage
 from grpo_practice.sim import answer, stage_of
 from grpo_practice.sim.questions import questions, solve
-from grpo_practice.stages import Stage
 from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, ask
 

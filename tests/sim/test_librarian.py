@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Reply
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.prompts.system import experience_lines
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.practice.replies import read_operations
-from grpo_practice.prompts.system import experience_lines
 from grpo_practice.sim import DEFAULT, World, answer
-from grpo_practice.sim.lore import sentence, text
+from grpo_practice.sim.experience_texts import sentence, text
 from grpo_practice.sim.world import Teaching
-from grpo_practice.types import Experience, Library
 from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, propose
 

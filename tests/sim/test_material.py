@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.prompts.system import experience_lines
-from grpo_practice.sim import DEFAULT, material, stage_of
+from grpo_practice.core.prompts.system import experience_lines
+from grpo_practice.core.types import Library
+from grpo_practice.sim import DEFAULT, stage_of
+from grpo_practice.sim import teacher_prompts as material
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.sim.request import read
-from grpo_practice.types import Library
 from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, library_of, play, reward, summarise, transcript_text
 

@@ -3,8 +3,8 @@ from random import Random
 import numpy as np
 from scipy import special  # not scipy.stats: that imports half of scipy
 
-from grpo_practice.calls import Message
-from grpo_practice.prompts.system import system_prompt
+from grpo_practice.core.calls import Message
+from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.sim import DEFAULT, World, answer
 from grpo_practice.sim.questions import find, questions, solve
 from grpo_practice.sim.world import Difficulty

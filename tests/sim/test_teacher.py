@@ -5,11 +5,11 @@ from functools import cache
 
 import pytest
 
+from grpo_practice.core.types import Library
 from grpo_practice.sim import DEFAULT, World
-from grpo_practice.sim.lore import keys_in
+from grpo_practice.sim.experience_texts import keys_in
 from grpo_practice.sim.questions import TOPICS, find, questions
 from grpo_practice.sim.world import EffectKind, Teaching, topic_of
-from grpo_practice.types import Library
 from tests.sim.stages import (
     EMPTY,
     Attempt,

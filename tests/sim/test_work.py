@@ -4,8 +4,8 @@ import json
 import re
 from functools import cache
 
+from grpo_practice.core.prompts.files import FINAL
 from grpo_practice.llm.sim import encode
-from grpo_practice.prompts.files import FINAL
 from grpo_practice.sim import World, answer
 from grpo_practice.sim.questions import questions
 from tests.sim.agents import Played, Tool, play, run_code

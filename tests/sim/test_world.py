@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.sim import answer
-from grpo_practice.sim.lore import advice, keys_in, text
+from grpo_practice.sim.experience_texts import advice, keys_in, text
 from grpo_practice.sim.questions import TOPICS, questions
 from grpo_practice.sim.world import Difficulty, Failing, Item, Rule, Teaching, World, topic_of
 

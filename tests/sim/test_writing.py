@@ -6,12 +6,12 @@ from collections import Counter
 from html import unescape
 from typing import Any
 
+from grpo_practice.core.text import strip_think
 from grpo_practice.sim import World
 from grpo_practice.sim.questions import TOPICS
+from grpo_practice.sim.reply_formats import Entry, tagged, written
 from grpo_practice.sim.request import read
 from grpo_practice.sim.world import Teaching
-from grpo_practice.sim.writing import Entry, tagged, written
-from grpo_practice.text import strip_think
 from tests.sim.stages import library_of
 
 MIXED = World(teacher=Teaching(forms="mixed"))

@@ -3,10 +3,10 @@
 from pathlib import Path
 from typing import Any
 
+from grpo_practice.core.types import Library, PlannedStep, Sample
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import JudgeRecord, Purpose, RunKind, RunSpec
 from grpo_practice.store.store import Planner
-from grpo_practice.types import Library, PlannedStep, Sample
 
 JUDGE = JudgeRecord(b"j" * 32, "exact", {"name": "exact"})
 PURPOSES: dict[RunKind, Purpose] = {"practice": "practice", "eval": "test", "train": "train"}

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.practice import METHOD
-from grpo_practice.store import bound_keys
-from grpo_practice.store.bound_keys import (
+from grpo_practice.store import identity as bound_keys
+from grpo_practice.store.identity import (
     agent_of,
     has_own_agent,
 )
@@ -37,7 +37,7 @@ def keys(source: str) -> list[str]:
 def test_no_other_module_reads_a_key_of_an_identity() -> None:
     read = {str(path.relative_to(ROOT)): keys(path.read_text("utf-8")) for path in READERS}
     found = {name: of_file for name, of_file in read.items() if of_file}
-    assert found == {}, "give store/bound_keys.py a function that says what the key means"
+    assert found == {}, "give store/identity.py a function that says what the key means"
 
 
 def test_each_method_is_said_in_words_where_a_run_of_another_one_is_refused() -> None:

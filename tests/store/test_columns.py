@@ -8,11 +8,11 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from grpo_practice.calls import Address, Entry, Reply, Usage
+from grpo_practice.core.calls import Address, Entry, Reply, Usage
+from grpo_practice.core.types import Rollout, Trajectory, Verdict
 from grpo_practice.store import Store, datasets, ledger, rollouts, steps
 from grpo_practice.store.db import Row, insert_all
 from grpo_practice.store.records import GroupRow, RolloutPrompt, Unscored
-from grpo_practice.types import Rollout, Trajectory, Verdict
 from tests.store.helpers import planned, plans, spec, upload
 
 ROOT = Path(__file__).parents[2] / "src/grpo_practice/store"

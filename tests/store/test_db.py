@@ -12,7 +12,7 @@ from typing import get_args
 
 import pytest
 
-from grpo_practice.errors import LockedError, StoreError
+from grpo_practice.core.errors import LockedError, StoreError
 from grpo_practice.store import Store
 from grpo_practice.store import db as db_module
 from grpo_practice.store.db import connect, explain

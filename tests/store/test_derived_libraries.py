@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.types import Edit, Library, Operation
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.check import check
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch
-from grpo_practice.types import Edit, Library, Operation
-from tests.app.project import Project, finished
+from tests.run.project import Project, finished
 
 
 def delete(*labels: int) -> list[Edit]:

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from grpo_practice.core.types import Distilled, Library, Operation, PlannedStep
 from grpo_practice.practice.merge import changes, edits, votes
 from grpo_practice.store import Store, libraries, steps
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.records import GroupRow, Past, StepResult
-from grpo_practice.types import Distilled, Library, Operation, PlannedStep
 from tests.store.helpers import planned, spec, upload
 
 Proposed = Sequence[Operation]

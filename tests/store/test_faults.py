@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from grpo_practice.errors import LockedError, StoreError
-from grpo_practice.events import Event, RolloutFinished
+from grpo_practice.core.errors import LockedError, StoreError
+from grpo_practice.core.events import Event, RolloutFinished
 from grpo_practice.store import Store, datasets, invocations
 from grpo_practice.store.check import check
 from grpo_practice.store.db import connect
 from grpo_practice.store.queries import runs
-from tests.app.project import Project
+from tests.run.project import Project
 from tests.store.helpers import spec, upload
 
 
@@ -85,7 +85,7 @@ def test_1_63_thirty_seconds_is_how_long_it_waits(path: Path) -> None:
 FILL = """
 import resource, sys
 from pathlib import Path
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store import Store
 from tests.store.helpers import upload
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import DataError, StoreError
+from grpo_practice.core.errors import DataError, StoreError
+from grpo_practice.core.types import Experience, Library, Sample
 from grpo_practice.store import Store, datasets, steps
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.types import Experience, Library, Sample
 from tests.store.helpers import ONE, planned, plans, spec, upload
 from tests.store.test_runs import add, close
 

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Operation
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import history
 from grpo_practice.store.queries.history import ExperienceHistory
-from grpo_practice.types import Operation
 from tests.store.test_evidence import ADD, CONFIRM, SHARPEN, TURN, Run, merged
 
 

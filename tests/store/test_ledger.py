@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.calls import Address, Chat, Message, Reply, Request, Scope, Usage
-from grpo_practice.canonical import canon
-from grpo_practice.errors import ConnectionFault, ContextOverflowError, EndpointError
-from grpo_practice.events import CallFinished, Event
+from grpo_practice.core.calls import Address, Chat, Message, Reply, Request, Scope, Usage
+from grpo_practice.core.errors import ConnectionFault, ContextOverflowError, EndpointError
+from grpo_practice.core.events import CallFinished, Event
+from grpo_practice.core.hashing import canon
+from grpo_practice.core.stages import Stage
 from grpo_practice.llm.http_response import ConnectionFailure
 from grpo_practice.llm.ledgered import Model, ledgered
 from grpo_practice.llm.retry_policy import decide_broken
-from grpo_practice.stages import Stage
 from grpo_practice.store import Store, rollouts
 from grpo_practice.store import ledger as ledger_module
 from grpo_practice.store.queries import run_health

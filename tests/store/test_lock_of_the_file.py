@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import LockedError
+from grpo_practice.core.errors import LockedError
 from grpo_practice.store import Store, lock
 
 HOLD = """

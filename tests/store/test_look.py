@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError, StoreError
+from grpo_practice.core.errors import ConfigError, StoreError
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
-from tests.app.project import finished
+from tests.run.project import finished
 
 
 def test_an_empty_file_has_no_runs(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from grpo_practice.store.queries import history, pages, rollout_list, runs, scor
 from grpo_practice.store.queries.pages import FIRST, Place
 from grpo_practice.store.queries.rollout_list import SORTS, RolloutRow, Sort, Wanted
 from grpo_practice.store.records import Branch
-from tests.app.project import Project, restarted
+from tests.run.project import Project, restarted
 
 
 @pytest.fixture

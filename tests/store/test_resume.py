@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.store import bound_keys
-from grpo_practice.store.bound_keys import diff
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store import identity as bound_keys
+from grpo_practice.store.identity import diff
 from grpo_practice.store.resume import (
     Head,
     Rebind,

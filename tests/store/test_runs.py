@@ -8,15 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError, DataError, FingerprintError, StoreError
-from grpo_practice.practice.merge import edits
-from grpo_practice.prompts.system import library_sha
-from grpo_practice.store import Store, datasets, libraries, rollouts, steps
-from grpo_practice.store.check import check
-from grpo_practice.store.libraries import edited
-from grpo_practice.store.queries import runs
-from grpo_practice.store.records import Branch, GroupRow, StepResult
-from grpo_practice.types import (
+from grpo_practice.core.errors import ConfigError, DataError, FingerprintError, StoreError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import (
     Distilled,
     Experience,
     Library,
@@ -26,6 +20,12 @@ from grpo_practice.types import (
     Trajectory,
     Verdict,
 )
+from grpo_practice.practice.merge import edits
+from grpo_practice.store import Store, datasets, libraries, rollouts, steps
+from grpo_practice.store.check import check
+from grpo_practice.store.libraries import edited
+from grpo_practice.store.queries import runs
+from grpo_practice.store.records import Branch, GroupRow, StepResult
 from tests.store.helpers import planned, plans, spec, upload
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.see import views
-from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
 from grpo_practice.store.db import connect, explained
 from grpo_practice.store.migrate import migrate
 from grpo_practice.store.shape import DIGEST, digest, objects, schema_faults
+from grpo_practice.viewer import views
+from grpo_practice.viewer.address import Page, Query
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT max(n) FROM x"
 

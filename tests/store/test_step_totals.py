@@ -12,9 +12,9 @@ from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.store import Store, branches, step_totals
 from grpo_practice.store.queries import run_health, runs, scores
-from tests.app.project import Project
 from tests.contract.project import served
 from tests.fakes import FakeSleep
+from tests.run.project import Project
 
 
 @pytest.fixture

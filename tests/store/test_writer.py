@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store.db import connect
 from grpo_practice.store.writer import CROWD, Writer
 

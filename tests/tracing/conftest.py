@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.telemetry.collector import VARIABLES
-from tests.app.project import Project
+from grpo_practice.tracing.collector import VARIABLES
 from tests.cli.conftest import gp as gp
+from tests.run.project import Project
 
 OTHERS = (
     "PHOENIX_API_KEY",

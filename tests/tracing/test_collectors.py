@@ -11,16 +11,16 @@ import pytest
 
 from grpo_practice.api.workspace import Workspace, environment
 from grpo_practice.config import read_environment
-from grpo_practice.errors import ConfigError, EndpointError
-from grpo_practice.events import Event, Notice, StepFinished
-from grpo_practice.redact import environment_secrets, redactor
-from grpo_practice.telemetry import stored as sending
-from grpo_practice.telemetry import tracer
-from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
-from tests.app.project import Project
+from grpo_practice.core.errors import ConfigError, EndpointError
+from grpo_practice.core.events import Event, Notice, StepFinished
+from grpo_practice.core.redact import environment_secrets, redactor
+from grpo_practice.tracing import stored as sending
+from grpo_practice.tracing import tracer
+from grpo_practice.tracing.collector import Collector, collector_of, variables_of
 from tests.contract.receiver import collecting
 from tests.processes import HANG_S
-from tests.telemetry.test_traces import notices, practise, stored
+from tests.run.project import Project
+from tests.tracing.test_traces import notices, practise, stored
 
 PHOENIX = "http://127.0.0.1:6006"
 OTLP = "http://127.0.0.1:4318"
@@ -308,7 +308,7 @@ def test_without_the_extra_a_run_goes_on_and_the_command_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PHOENIX_ENDPOINT", PHOENIX)
     for module in ("otlp", "sender"):
-        monkeypatch.setitem(sys.modules, f"grpo_practice.telemetry.{module}", None)
+        monkeypatch.setitem(sys.modules, f"grpo_practice.tracing.{module}", None)
     said = [text for text in notices(practise(project)) if "traces" in text]
     assert said == [f"no traces are sent: OTLP is missing; {tracer.NOT_INSTALLED}"]
     with pytest.raises(ConfigError) as caught:

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.events import Event, Notice
-from grpo_practice.redact import redactor
+from grpo_practice.core.events import Event, Notice
+from grpo_practice.core.redact import redactor
 from grpo_practice.store import Store, rollouts
-from tests.app.project import Project
 from tests.contract.command import Gp
 from tests.contract.receiver import Collector, Received, below, collecting
 from tests.processes import HANG_S
+from tests.run.project import Project
 from tests.train.stored import QUESTIONS, RUN, training_database
 
 TOOLS = "evaluation.agent.toolkits={py: {name: python_executor, mode: builtin}}"

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.app import train_job, train_run, train_scoring
-from grpo_practice.events import Event
+from grpo_practice.core.events import Event
 from grpo_practice.reports.training import TrainReport
 from grpo_practice.reports.tuning import TuneReport
+from grpo_practice.run import train_job, train_run, train_scoring
 from grpo_practice.store import Store
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.work import (

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.events import Notice
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.events import Notice
 from grpo_practice.reports.tuning import TuneReport
 from grpo_practice.train.population import first_members, next_members
 from grpo_practice.train.space import Choice, Range, Space

@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import LoraSettings, TrainSettings
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.stats import advantages
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.stats import advantages
 from grpo_practice.train import checks
 from grpo_practice.train.checks import (
     check_disk,
@@ -179,7 +179,7 @@ def test_an_adapter_is_what_its_section_says() -> None:
 
 
 def test_every_field_of_the_section_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the keys that the functions here read; the rest is read in app/, where runs are tested."""
+    """Of the keys that the functions here read; the rest is read in run/, where runs are tested."""
     seen = set[str]()
 
     def noted(self: Model, name: str) -> Any:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.canonical import text_sha
-from grpo_practice.errors import ConfigError
-from grpo_practice.store.bound_keys import MODEL
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.store.identity import MODEL
 from tests.train.fake_trainer import TrainProject
 from tests.train.stored import BASE_SHA, REWARDS, RUN, UNSCORED, training_database
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     ConfigError,
     FingerprintError,
     RunFailedError,
     StoppedError,
 )
-from grpo_practice.events import Notice, RunFinished, RunStarted, WeightsUpdated
+from grpo_practice.core.events import Notice, RunFinished, RunStarted, WeightsUpdated
 from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.db import insert
 from grpo_practice.store.records import CheckpointRow

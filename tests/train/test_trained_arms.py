@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.terminal.comparison_view import show_comparison
-from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.core.errors import ConfigError, FingerprintError
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.core.errors import ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Range, space_of
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 

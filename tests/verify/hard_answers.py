@@ -5,7 +5,7 @@ Where the two differ a note says why that is accepted.
 
 from typing import NamedTuple
 
-from grpo_practice.types import Answer
+from grpo_practice.core.types import Answer
 
 
 class Pair(NamedTuple):

@@ -1,6 +1,6 @@
 import pytest
 
-from grpo_practice.text import strip_think
+from grpo_practice.core.text import strip_think
 from grpo_practice.verify.answers import (
     Said,
     gold_texts,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.config.schema.runs import VerifySpec
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify import builtin
 from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import check_gold, resolve

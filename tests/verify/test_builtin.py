@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import VerifyError
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.builtin import choice, contains, exact, regex
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.types import Answer, Sample
+from grpo_practice.core.types import Answer, Sample
 from grpo_practice.verify.builtin import choice
 from grpo_practice.verify.chosen_options import chosen_letters
 from grpo_practice.verify.resolve import check_gold, resolve

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.types import Verdict
+from grpo_practice.core.types import Verdict
 from grpo_practice.verify import symbolic
 from grpo_practice.verify.exact_numbers import equal, is_number
 from grpo_practice.verify.math import at_once, unusable

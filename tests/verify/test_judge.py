@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Message, Reply
-from grpo_practice.errors import ConfigError, EndpointError, EndpointRefusedError, JudgeError
-from grpo_practice.types import Sample
+from grpo_practice.core.calls import Message, Reply
+from grpo_practice.core.errors import ConfigError, EndpointError, EndpointRefusedError, JudgeError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.judge import empty_answer, read_grade
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.errors import VerifyError
-from grpo_practice.types import Sample, Verdict
+from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify import symbolic
 from grpo_practice.verify.math import Question, at_once
 from grpo_practice.verify.resolve import check_gold, resolve

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import check_gold, resolve
 
 RIGHT = "def verify_func(sample, timeout_score=0, **kwargs):\n    return {'reward': 1.0}\n"

@@ -4,8 +4,8 @@ from unittest.mock import patch
 
 import pytest
 
-from grpo_practice.processes import Pool, TimedOutError
-from grpo_practice.types import Sample
+from grpo_practice.core.processes import Pool, TimedOutError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify import result_cache
 from grpo_practice.verify.math import Question
 from grpo_practice.verify.resolve import resolve

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from grpo_practice.errors import VerifyError
-from grpo_practice.processes import Pool, TimedOutError, WorkerDiedError
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.processes import Pool, TimedOutError, WorkerDiedError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify import math, worker
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier

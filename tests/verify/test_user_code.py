@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import EndpointError, EndpointRefusedError, JudgeError, VerifyError
-from grpo_practice.types import Sample, Verdict
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError, JudgeError, VerifyError
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 from tests.processes import HANG_S
@@ -131,7 +131,7 @@ async def test_a_good_result_is_the_verdict(tmp_path: Path) -> None:
 
 ASKING = """
 import asyncio, pathlib
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 

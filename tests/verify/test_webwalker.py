@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.judge import PRESETS
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.verifier import Verifier
 

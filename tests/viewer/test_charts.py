@@ -2,11 +2,11 @@ from itertools import pairwise
 
 import pytest
 
+from grpo_practice.core.stats import Question, score
 from grpo_practice.reports.known_scores import KnownScore
-from grpo_practice.see import charts
-from grpo_practice.see.story import Measured
-from grpo_practice.stats import Question, score
 from grpo_practice.store.queries.pages import Life, LifeChange
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.story import Measured
 
 
 def measured(step: int, last: int, correct: int, of: int = 20) -> Measured:

@@ -11,14 +11,14 @@ import jinja2
 import pytest
 
 from grpo_practice.reports.base import number
-from grpo_practice.see import pages, views
-from grpo_practice.see.address import Page, Query
 from grpo_practice.store import Store
+from grpo_practice.viewer import pages, views
+from grpo_practice.viewer.address import Page, Query
 from tests.contract.viewing import viewing
 from tests.processes import HANG_S
 
 TEMPLATES = sorted(
-    (files("grpo_practice.see") / "templates").iterdir(), key=lambda template: template.name
+    (files("grpo_practice.viewer") / "templates").iterdir(), key=lambda template: template.name
 )
 
 
@@ -115,7 +115,7 @@ async def test_a_defect_is_a_page_and_is_said(db: Path, monkeypatch: pytest.Monk
 
 
 def test_the_script_is_the_one_that_its_note_describes() -> None:
-    room = files("grpo_practice.see") / "vendored"
+    room = files("grpo_practice.viewer") / "vendored"
     note = (room / "htmx.txt").read_text("utf-8")
     script = (room / "htmx.min.js").read_bytes()
     assert f"sha256 {hashlib.sha256(script).hexdigest()}" in note

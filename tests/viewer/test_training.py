@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from grpo_practice.api.workspace import Workspace
-from grpo_practice.canonical import text_sha
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.core.types import PlannedStep
 from grpo_practice.reports.training import TrainedParts, UpdateRow
-from grpo_practice.see.training import HEIGHT, MOST, Course, stretches
 from grpo_practice.store.records import StepRow
-from grpo_practice.types import PlannedStep
+from grpo_practice.viewer.training import HEIGHT, MOST, Course, stretches
 from tests.contract.hostile_texts import HOSTILE
 from tests.contract.viewing import Page, crawl, is_well_made, viewing
 from tests.train.stored import RUN, training_database
@@ -71,7 +71,7 @@ def test_the_latest_training_is_reported_where_nothing_was_practised(database: P
 def test_trained_weights_and_their_base_are_compared_where_both_were_asked(
     database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from grpo_practice.see import story
+    from grpo_practice.viewer import story
 
     workspace = Workspace(database)
     kept = workspace.report(RUN).text

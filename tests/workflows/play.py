@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_practice.core.types import Sample
 from grpo_practice.sim.questions import questions
-from grpo_practice.types import Sample
 from tests.data.hub.made import REPOS, afm, aime, dapo, webwalker
 from tests.data.hub.server import Hub
 from tests.workflows.desk import Desk

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from grpo_practice.chat_server.sim_server import serve
+from grpo_practice.rollout.chat_server.sim_server import serve
 from grpo_practice.sim import World
 from grpo_practice.sim.world import Difficulty, Rule, Teaching
 from tests.contract.standins import JINA_KEY, SERPER_KEY, Standins, standins

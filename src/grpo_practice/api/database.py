@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Self
 
 from typing_extensions import override
 
-from grpo_practice.errors import ConfigError, StoreError
-from grpo_practice.redact import environment_secrets, redactor
+from grpo_practice.core.errors import ConfigError, StoreError
+from grpo_practice.core.redact import environment_secrets, redactor
 
 if TYPE_CHECKING:
     from grpo_practice.store import Store

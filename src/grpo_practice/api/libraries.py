@@ -36,7 +36,7 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The library does not exist.
         """
-        from grpo_practice.app.libraries import library_report
+        from grpo_practice.run.libraries import library_report
 
         with self._store() as store:
             return library_report(store, run, str(step), quarantined=quarantined)
@@ -47,7 +47,7 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The run does not exist, or never had this experience.
         """
-        from grpo_practice.app.libraries import experience_report
+        from grpo_practice.run.libraries import experience_report
 
         with self._store() as store:
             return experience_report(store, name, run)
@@ -74,7 +74,7 @@ class Libraries(DatabaseFile):
             ConfigError: The library, an experience or a quarantined text does not exist, or a text
                 is not allowed in a library.
         """
-        from grpo_practice.app.hand_edits import edit_library
+        from grpo_practice.run.hand_edits import edit_library
 
         with self._store() as store:
             return edit_library(
@@ -101,7 +101,7 @@ class Libraries(DatabaseFile):
             ConfigError: The library does not exist, the effects of its experiences were not
                 measured, or no experience fits.
         """
-        from grpo_practice.app.pruning import prune
+        from grpo_practice.run.pruning import prune
 
         with self._store() as store:
             return prune(store, library, step, max_tokens)
@@ -112,7 +112,7 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: One of the libraries does not exist.
         """
-        from grpo_practice.app.hand_edits import diff_libraries
+        from grpo_practice.run.hand_edits import diff_libraries
 
         with self._store() as store:
             return diff_libraries(store, a, b)
@@ -131,7 +131,7 @@ class Libraries(DatabaseFile):
                 does not accept the text.
             LockedError: Another process is working on the run.
         """
-        from grpo_practice.app.approvals import decide
+        from grpo_practice.run.approvals import decide
 
         with self._store() as store:
             return decide(store, held, run, approve=True)
@@ -141,7 +141,7 @@ class Libraries(DatabaseFile):
 
         Raises: The same errors as `approve`.
         """
-        from grpo_practice.app.approvals import decide
+        from grpo_practice.run.approvals import decide
 
         with self._store() as store:
             return decide(store, held, run, approve=False)
@@ -168,12 +168,12 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The library does not exist, or the file cannot be written.
         """
-        from grpo_practice.app.agent_export import call_of_program, exported, remember_export
-        from grpo_practice.app.library_refs import library_of
         from grpo_practice.export.files import write_files, write_section
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
         from grpo_practice.export.report import Exported
         from grpo_practice.reports.before_after import before_after
+        from grpo_practice.run.agent_export import call_of_program, exported, remember_export
+        from grpo_practice.run.library_refs import library_of
 
         format = format or format_by_name(str(output or ""))
         path = None if output is None else Path(output)
@@ -215,7 +215,7 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The weights do not exist, or the folder cannot be written.
         """
-        from grpo_practice.app.trained_export import export_trained
+        from grpo_practice.run.trained_export import export_trained
 
         with self._store() as store:
             exp = run.partition("/")[0]

@@ -8,9 +8,9 @@ from inspect import Parameter, iscoroutinefunction, signature
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 from grpo_practice.api.database import DatabaseFile
-from grpo_practice.errors import ConfigError
-from grpo_practice.requests.base import PilotedRequest, RunRequest, TracedRequest
-from grpo_practice.requests.runs import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.requests.base import PilotedRequest, RunRequest, TracedRequest
+from grpo_practice.run.requests.runs import (
     ArmsRequest,
     EffectRequest,
     EvalRequest,
@@ -20,17 +20,17 @@ from grpo_practice.requests.runs import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.app.arms import ArmsJob
-    from grpo_practice.app.evaluation_run import EvalJob
-    from grpo_practice.app.practice_run import PracticeJob
-    from grpo_practice.app.session import Session
-    from grpo_practice.events import Emit
-    from grpo_practice.forecast.estimate import Forecast
+    from grpo_practice.core.events import Emit
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.effects import EffectsReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
     from grpo_practice.reports.tuning import TuneReport
+    from grpo_practice.run.arms import ArmsJob
+    from grpo_practice.run.evaluation_run import EvalJob
+    from grpo_practice.run.forecast.estimate import Forecast
+    from grpo_practice.run.practice_run import PracticeJob
+    from grpo_practice.run.session import Session
     from grpo_practice.store import Store
 
 
@@ -95,14 +95,14 @@ class PlayedRuns(DatabaseFile):
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
                 the same call continues from there.
         """
-        from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+        from grpo_practice.run.evaluation_run import prepare_eval, run_eval
 
         return self._complete(request, prepare_eval, run_eval)
 
     @takes(EvalRequest)
     async def evaluate_async(self, request: EvalRequest) -> "EvalReport":
         """Evaluate as `evaluate` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.app.evaluation_run import prepare_eval, run_eval
+        from grpo_practice.run.evaluation_run import prepare_eval, run_eval
 
         with self._job(request, prepare_eval) as job:
             return await run_eval(job)
@@ -121,14 +121,14 @@ class PlayedRuns(DatabaseFile):
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
                 the same call continues from there.
         """
-        from grpo_practice.app.arms import prepare_arms, run_arms
+        from grpo_practice.run.arms import prepare_arms, run_arms
 
         return self._complete(request, prepare_arms, run_arms)
 
     @takes(ArmsRequest)
     async def evaluate_arms_async(self, request: ArmsRequest) -> "ComparisonReport":
         """Evaluate as `evaluate_arms` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.app.arms import prepare_arms, run_arms
+        from grpo_practice.run.arms import prepare_arms, run_arms
 
         with self._job(request, prepare_arms) as job:
             return await run_arms(job)
@@ -144,14 +144,14 @@ class PlayedRuns(DatabaseFile):
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
                 the same call continues from there.
         """
-        from grpo_practice.app.practice_run import prepare_practice, run_practice
+        from grpo_practice.run.practice_run import prepare_practice, run_practice
 
         return self._complete(request, prepare_practice, run_practice)
 
     @takes(PracticeRequest)
     async def practise_async(self, request: PracticeRequest) -> "PracticeReport":
         """Practise as `practise` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.app.practice_run import prepare_practice, run_practice
+        from grpo_practice.run.practice_run import prepare_practice, run_practice
 
         with self._job(request, prepare_practice) as job:
             return await run_practice(job)
@@ -168,14 +168,14 @@ class PlayedRuns(DatabaseFile):
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
                 the same call continues from there.
         """
-        from grpo_practice.app.effect_run import prepare_effect, run_effect
+        from grpo_practice.run.effect_run import prepare_effect, run_effect
 
         return self._complete(request, prepare_effect, run_effect)
 
     @takes(EffectRequest)
     async def effects_async(self, request: EffectRequest) -> "EffectsReport":
         """Measure as `effects` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.app.effect_run import prepare_effect, run_effect
+        from grpo_practice.run.effect_run import prepare_effect, run_effect
 
         with self._job(request, prepare_effect) as job:
             return await run_effect(job)
@@ -191,8 +191,8 @@ class PlayedRuns(DatabaseFile):
         Raises:
             GrpoPracticeError: The run could not be completed; its last checkpoint is intact.
         """
-        from grpo_practice.app.train_job import prepare_train
-        from grpo_practice.app.train_run import help_if_not_first, run_train
+        from grpo_practice.run.train_job import prepare_train
+        from grpo_practice.run.train_run import help_if_not_first, run_train
 
         if help_if_not_first():
             return None
@@ -208,8 +208,8 @@ class PlayedRuns(DatabaseFile):
         Raises:
             GrpoPracticeError: The search could not be completed; see `train`.
         """
-        from grpo_practice.app.population_run import prepare_population, run_population
-        from grpo_practice.app.tune_run import prepare_trials, run_trials
+        from grpo_practice.run.population_run import prepare_population, run_population
+        from grpo_practice.run.tune_run import prepare_trials, run_trials
 
         if request.population is None:
             return self._complete(request, prepare_trials, run_trials)
@@ -218,14 +218,14 @@ class PlayedRuns(DatabaseFile):
     @takes(EvalRequest)
     def forecast_evaluation(self, request: EvalRequest) -> "Forecast":
         """Return the remaining work of `evaluate` with these arguments; see `forecast_practice`."""
-        from grpo_practice.app.evaluation_run import prepare_eval
+        from grpo_practice.run.evaluation_run import prepare_eval
 
         return self._forecast(request, prepare_eval)
 
     @takes(ArmsRequest)
     def forecast_arms(self, request: ArmsRequest) -> "Forecast":
         """Return the remaining work and cost of `evaluate_arms`; see `forecast_practice`."""
-        from grpo_practice.app.arms import prepare_arms
+        from grpo_practice.run.arms import prepare_arms
 
         return self._forecast(request, prepare_arms)
 
@@ -235,15 +235,15 @@ class PlayedRuns(DatabaseFile):
 
         The call sends and stores nothing, unless `pilot` gives a number of groups to play.
         """
-        from grpo_practice.app.practice_run import prepare_practice
+        from grpo_practice.run.practice_run import prepare_practice
 
         return self._forecast(request, prepare_practice)
 
     @takes(EffectRequest)
     def forecast_effects(self, request: EffectRequest) -> "Forecast":
         """Return the remaining work of `effects`, and its expected precision."""
-        from grpo_practice.app.effect_run import prepare_effect
-        from grpo_practice.pilot import forecast_of
+        from grpo_practice.run.effect_run import prepare_effect
+        from grpo_practice.run.pilot import forecast_of
 
         with self._job(request, prepare_effect, foresee=True) as job:
             return forecast_of(job)
@@ -251,8 +251,8 @@ class PlayedRuns(DatabaseFile):
     @takes(TrainRequest)
     def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
         """Play and measure one step, discard it, and return the needs of the whole run."""
-        from grpo_practice.app.train_forecast import forecast_of
-        from grpo_practice.app.train_job import prepare_train
+        from grpo_practice.run.train_forecast import forecast_of
+        from grpo_practice.run.train_job import prepare_train
 
         with self._job(request, prepare_train, foresee=True) as job:
             return self._wait(job.session, forecast_of(job))
@@ -269,7 +269,7 @@ class PlayedRuns(DatabaseFile):
     def _forecast(
         self, request: Asked, prepare: "Callable[[Session, Asked], Forecastable]"
     ) -> "Forecast":
-        from grpo_practice.pilot import forecast_of, run_pilot
+        from grpo_practice.run.pilot import forecast_of, run_pilot
 
         pilot = request.pilot if isinstance(request, PilotedRequest) else None
         with self._job(request, prepare, foresee=pilot is None, pilots=True) as job:
@@ -286,7 +286,7 @@ class PlayedRuns(DatabaseFile):
         foresee: bool = False,
         pilots: bool = False,
     ) -> Iterator[Job]:
-        from grpo_practice.events import silent, tee
+        from grpo_practice.core.events import silent, tee
 
         if isinstance(request, PilotedRequest) and request.pilot is not None and not pilots:
             raise ConfigError(
@@ -308,7 +308,7 @@ class PlayedRuns(DatabaseFile):
                 # the same for its sink.
                 yield prepare(self._session(store, request, tee(sink)), request)
                 return
-            from grpo_practice.telemetry.tracer import Tracing, traced
+            from grpo_practice.tracing.tracer import Tracing, traced
 
             tracing = Tracing(request.trace_content, request.trace_sample)
             # Inside the store's block, because the last spans are sent when `traced` ends, and it
@@ -317,14 +317,14 @@ class PlayedRuns(DatabaseFile):
                 yield prepare(self._session(store, request, emit), request)
 
     def _session(self, store: "Store", request: RunRequest, emit: "Emit") -> "Session":
-        from grpo_practice.app.session import Session
+        from grpo_practice.run.session import Session
 
         command = self._command or request.call(store.path)
         return Session(store, emit, command, request.verbose)
 
     def _wait(self, session: "Session", work: Coroutine[Any, Any, T]) -> T:
         """Return the result of the work, whether or not this thread already runs an event loop."""
-        from grpo_practice.app.waiting import run_blocking, run_until_stopped
+        from grpo_practice.run.waiting import run_blocking, run_until_stopped
 
         if self._signals:
             return run_until_stopped(session, work)

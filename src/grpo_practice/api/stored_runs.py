@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from grpo_practice.api.database import DatabaseFile
 
 if TYPE_CHECKING:
-    from grpo_practice.app.training_data import DataOptions
+    from grpo_practice.core.stats.paired import Verdict
     from grpo_practice.export.rows import RowFormat
     from grpo_practice.export.training import DataFormat
     from grpo_practice.reports.comparison import ComparisonReport
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
-    from grpo_practice.stats.paired import Verdict
+    from grpo_practice.run.training_data import DataOptions
     from grpo_practice.store.queries.export_rows import ExportRow
 
 
@@ -103,7 +103,7 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: A run does not exist, or the runs cannot be compared.
         """
-        from grpo_practice.app.comparison import compare
+        from grpo_practice.run.comparison import compare
 
         with self._store() as store:
             return compare(store, runs, detect=detect, required=require, answers=answers)
@@ -120,7 +120,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: An arm was not played, or its questions or settings differ from the
                 others'.
         """
-        from grpo_practice.app.trained_arms import compare_stored
+        from grpo_practice.run.trained_arms import compare_stored
 
         with self._store() as store:
             return compare_stored(store, exp_id, arms)
@@ -191,7 +191,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: The run, step or question does not exist, or there is no run to compare
                 with.
         """
-        from grpo_practice.app.rollouts import Choice, rollouts_of
+        from grpo_practice.run.rollouts import Choice, rollouts_of
 
         with self._store() as store:
             # Inside the block: the store stays open for as long as the caller reads.
@@ -205,7 +205,7 @@ class StoredRuns(DatabaseFile):
         The arguments are the same as for `rollouts`; `limit` counts groups (one question in one
         step), each with all of its attempts.
         """
-        from grpo_practice.app.rollouts import Choice, transcripts_report
+        from grpo_practice.run.rollouts import Choice, transcripts_report
 
         with self._store() as store:
             return transcripts_report(store, Choice(run, **choice), limit)
@@ -218,7 +218,7 @@ class StoredRuns(DatabaseFile):
         The arguments are the same as for `rollouts`; `limit` counts rollouts, and the report gives
         the total number.
         """
-        from grpo_practice.app.rollouts import Choice, rollout_report
+        from grpo_practice.run.rollouts import Choice, rollout_report
 
         with self._store() as store:
             return rollout_report(store, Choice(run, **choice), limit)
@@ -232,7 +232,7 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: The run does not exist, or none of its rollouts has been played yet.
         """
-        from grpo_practice.app.run_rows import run_rows
+        from grpo_practice.run.run_rows import run_rows
 
         with self._store() as store:
             # Inside the block: the store stays open for as long as the caller reads.
@@ -282,7 +282,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: The run does not exist, it is an evaluation and `include_eval` is not set,
                 or it has no usable training data.
         """
-        from grpo_practice.app.training_data import training_data
+        from grpo_practice.run.training_data import training_data
 
         with self._store() as store:
             yield from training_data(store, run, format, **options)
@@ -308,10 +308,10 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: As for `training_rows`; or the file already exists or cannot be written.
         """
-        from grpo_practice.app.training_data import training_data
         from grpo_practice.export.files import write_lines
         from grpo_practice.export.rows import Counted, json_line
         from grpo_practice.reports.exported_rows import ExportedData
+        from grpo_practice.run.training_data import training_data
 
         with self._store() as store:
             data = training_data(store, run, format, **options)
@@ -331,7 +331,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: The database does not exist, or the copy may not have this name.
             StoreError: The database is damaged, or the copy cannot be written.
         """
-        from grpo_practice.app.database import backup_database
+        from grpo_practice.run.database import backup_database
 
         return backup_database(self.path, Path(target) if target else None, replace=replace)
 
@@ -342,6 +342,6 @@ class StoredRuns(DatabaseFile):
             ConfigError: The database does not exist.
             StoreError: The file is not a database of this program, or cannot be opened at all.
         """
-        from grpo_practice.app.database import check_database
+        from grpo_practice.run.database import check_database
 
         return check_database(self.path)

@@ -12,25 +12,25 @@ from grpo_practice.api.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.api.stored_runs import StoredRuns
 
 if TYPE_CHECKING:
-    from grpo_practice.app.datasets import Datasets
-    from grpo_practice.app.serving import Served as Served
-    from grpo_practice.app.training_data import DataOptions as DataOptions
     from grpo_practice.config import Environment as Environment
     from grpo_practice.config.input import ConfigInput
-    from grpo_practice.doctor.diagnosis import Diagnosis as Diagnosis
-    from grpo_practice.events import Emit
-    from grpo_practice.forecast.estimate import Forecast as Forecast
-    from grpo_practice.forecast.estimate import Line as Line
-    from grpo_practice.forecast.range import Range as Range
+    from grpo_practice.core.events import Emit
+    from grpo_practice.core.types import Sample
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.saved_report import SavedReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
     from grpo_practice.reports.trace_report import TraceReport
     from grpo_practice.reports.trust_report import TrustReport
-    from grpo_practice.see.server import Viewed as Viewed
-    from grpo_practice.see.story import Story
+    from grpo_practice.run.datasets import Datasets
+    from grpo_practice.run.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.run.forecast.estimate import Forecast as Forecast
+    from grpo_practice.run.forecast.estimate import Line as Line
+    from grpo_practice.run.forecast.range import Range as Range
+    from grpo_practice.run.serving import Served as Served
+    from grpo_practice.run.training_data import DataOptions as DataOptions
     from grpo_practice.store.queries.spending import Piloted as Piloted
-    from grpo_practice.types import Sample
+    from grpo_practice.viewer.server import Viewed as Viewed
+    from grpo_practice.viewer.story import Story
 
 PORT = 8400
 """Default port of `serve`."""
@@ -73,7 +73,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
     @property
     def datasets(self) -> "Datasets":
         """The datasets of this database."""
-        from grpo_practice.app.datasets import Datasets
+        from grpo_practice.run.datasets import Datasets
 
         return Datasets(self._store)
 
@@ -98,8 +98,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         Raises:
             ConfigError: There is no configuration, or it cannot be used.
         """
-        from grpo_practice.app.any_config import config_report, load_config
         from grpo_practice.config.input import known
+        from grpo_practice.run.any_config import config_report, load_config
 
         file = None if agent is None else Path(agent)
         # Inspecting an agent needs no database; other calls report that it is missing.
@@ -129,7 +129,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             env: Variables that the configuration may name; None uses the process's and `.env`.
             on_event: Receives notices about the requests that are sent.
         """
-        from grpo_practice.app.waiting import run_blocking
+        from grpo_practice.run.waiting import run_blocking
 
         work = self.doctor_async(
             config, sets=sets, agent=agent, run=run, env=env, on_event=on_event
@@ -147,8 +147,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         on_event: "Emit | None" = None,
     ) -> "Diagnosis":
         """Check as `doctor` does, on the running event loop."""
-        from grpo_practice.doctor.diagnose import DoctorRequest, diagnose
-        from grpo_practice.events import Notice, silent, tee
+        from grpo_practice.core.events import Notice, silent, tee
+        from grpo_practice.run.doctor.doctor import DoctorRequest, diagnose
 
         request = DoctorRequest(
             database=self.path,
@@ -176,7 +176,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         Raises:
             ConfigError: A file does not exist, or the trust cannot be stored.
         """
-        from grpo_practice.app.trusting import trust
+        from grpo_practice.run.trusting import trust
 
         return trust([Path(path) for path in paths], hosts, keys)
 
@@ -191,9 +191,9 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         on_event: "Emit | None" = None,
     ) -> "ScoredAnswer":
         """Score a single response; see `app.score_answer`. Nothing is stored."""
-        from grpo_practice.app.score_answer import score_answer
-        from grpo_practice.app.waiting import run_blocking
-        from grpo_practice.events import silent
+        from grpo_practice.core.events import silent
+        from grpo_practice.run.score_answer import score_answer
+        from grpo_practice.run.waiting import run_blocking
 
         emit = on_event or silent
         return run_blocking(
@@ -242,9 +242,9 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         Raises:
             ConfigError: The agent, the port, or the name of the run cannot be used.
         """
-        from grpo_practice.app.serving import serve_agent
         from grpo_practice.config.input import known
-        from grpo_practice.events import silent, tee
+        from grpo_practice.core.events import silent, tee
+        from grpo_practice.run.serving import serve_agent
 
         file = Path(agent) if isinstance(agent, str) else agent
         shown = repr(str(file)) if isinstance(file, Path) else "agent"
@@ -276,16 +276,16 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         Raises:
             ConfigError: A run does not exist or has not begun, or the file cannot be written.
         """
-        from grpo_practice.errors import ConfigError
+        from grpo_practice.core.errors import ConfigError
         from grpo_practice.export.files import check_free, write_file
         from grpo_practice.reports.saved_report import SavedReport
-        from grpo_practice.see.markdown import markdown
-        from grpo_practice.see.pages import when
-        from grpo_practice.see.report import Part, html
-        from grpo_practice.see.shown_rollouts import choose
-        from grpo_practice.see.story import latest_run, story_of
         from grpo_practice.store.db import now
         from grpo_practice.store.queries.runs import get
+        from grpo_practice.viewer.markdown import markdown
+        from grpo_practice.viewer.pages import when
+        from grpo_practice.viewer.report import Part, html
+        from grpo_practice.viewer.shown_rollouts import choose
+        from grpo_practice.viewer.story import latest_run, story_of
 
         path = None if output is None else Path(output)
         if format is None:
@@ -348,8 +348,8 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             ConfigError: The database does not exist, or the port cannot be used.
             StoreError: The database cannot be read, or has another schema.
         """
-        from grpo_practice.events import Notice, silent, tee
-        from grpo_practice.see.server import serve_pages
+        from grpo_practice.core.events import Notice, silent, tee
+        from grpo_practice.viewer.server import serve_pages
 
         self._check_usable(made=True)
         emit = tee(on_event or silent)
@@ -375,9 +375,9 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             ConfigError: The run does not exist, or the environment names no collector.
             EndpointError: The collector does not accept the traces.
         """
-        from grpo_practice.requests.base import check_share
-        from grpo_practice.telemetry.stored import send_stored
-        from grpo_practice.telemetry.tracer import Tracing
+        from grpo_practice.run.requests.base import check_share
+        from grpo_practice.tracing.stored import send_stored
+        from grpo_practice.tracing.tracer import Tracing
 
         # Opening the store reports a missing or newer database; `send_stored` opens it itself.
         with self._store():

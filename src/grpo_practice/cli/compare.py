@@ -7,7 +7,7 @@ import typer
 from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import print_json
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport

@@ -20,7 +20,7 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal.formatting import note, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.text import visible
+from grpo_practice.core.text import visible
 
 if TYPE_CHECKING:
     from grpo_practice.reports.config_report import ConfigReport

@@ -17,7 +17,7 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal import datasets_view as view
 from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, say_next, tell
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
 

@@ -12,7 +12,7 @@ import typer
 
 from grpo_practice.cli.options import DATABASE, PROGRAM
 from grpo_practice.cli.terminal.formatting import count, reward, say
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.export.files import write_file
 
 if TYPE_CHECKING:
@@ -163,8 +163,8 @@ def _play(ws: "Workspace", folder: Path) -> None:
 def _serve(port: int, world: "World") -> None:
     import asyncio
 
-    from grpo_practice.chat_server.sim_server import serve
-    from grpo_practice.text import LOOPBACK
+    from grpo_practice.core.text import LOOPBACK
+    from grpo_practice.rollout.chat_server.sim_server import serve
 
     def ready(bound: int) -> None:
         say(f"the simulated endpoint answers at http://{LOOPBACK}:{bound}/v1 until Ctrl-C")

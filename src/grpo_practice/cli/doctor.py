@@ -17,10 +17,10 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import print_json, say, tell
-from grpo_practice.findings import totals
+from grpo_practice.core.findings import totals
 
 if TYPE_CHECKING:
-    from grpo_practice.events import Event
+    from grpo_practice.core.events import Event
 
 
 def doctor(
@@ -44,7 +44,7 @@ def doctor(
 
     Example: grpo-practice doctor --config practice.yaml
     """
-    from grpo_practice.events import Notice
+    from grpo_practice.core.events import Notice
 
     told = set[str]()
 

@@ -10,7 +10,7 @@ from grpo_practice.cli.experiences import RunOption
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, on_database, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from grpo_practice.reports.edited_library import EditedLibrary

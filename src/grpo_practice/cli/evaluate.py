@@ -16,12 +16,12 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.other_words import OPTIONS
+from grpo_practice.cli.reference_options import OPTIONS
 from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
-from grpo_practice.errors import ConfigError
-from grpo_practice.requests.base import keywords
-from grpo_practice.requests.runs import EvalRequest
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.requests.base import keywords
+from grpo_practice.run.requests.runs import EvalRequest
 
 if TYPE_CHECKING:
     from grpo_practice.api.workspace import Forecast, Workspace

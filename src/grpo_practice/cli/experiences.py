@@ -12,8 +12,8 @@ from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.errors import ConfigError
-from grpo_practice.text import brief
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.experience_reports import (

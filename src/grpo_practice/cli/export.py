@@ -9,7 +9,7 @@ import typer
 from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
 from grpo_practice.cli.terminal.formatting import note, note_next, print_json
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.export.render import FORMATS
 
 if TYPE_CHECKING:

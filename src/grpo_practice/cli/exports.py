@@ -9,7 +9,7 @@ import typer
 from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.runs import RunArgument
 from grpo_practice.cli.terminal.formatting import count, note, print_json
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

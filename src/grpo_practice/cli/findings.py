@@ -4,7 +4,7 @@ from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.runs import RunArgument
 from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import print_json, say, say_next
-from grpo_practice.findings import noteworthy
+from grpo_practice.core.findings import noteworthy
 
 
 def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:

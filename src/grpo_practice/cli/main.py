@@ -18,7 +18,6 @@ from grpo_practice.cli import (
     data,
     db,
     demo,
-    diagnose,
     doctor,
     edit_commands,
     effect,
@@ -37,6 +36,7 @@ from grpo_practice.cli import (
     verify,
     view,
 )
+from grpo_practice.cli import findings as diagnose
 from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import Commands, group_options
 from grpo_practice.cli.options import (
@@ -47,14 +47,14 @@ from grpo_practice.cli.options import (
     keep_secrets,
     on_database,
 )
-from grpo_practice.cli.other_words import hint_for
+from grpo_practice.cli.reference_options import hint_for
 from grpo_practice.cli.terminal import stdio
 from grpo_practice.cli.terminal.formatting import count, note, print_json, say
 from grpo_practice.cli.terminal.tables import table
-from grpo_practice.errors import FingerprintError, GrpoPracticeError, StoppedError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import FingerprintError, GrpoPracticeError, StoppedError
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import unlike
 from grpo_practice.reports.error_report import ErrorReport
-from grpo_practice.text import unlike
 
 INTERRUPTED = 130
 CHANGE = 60

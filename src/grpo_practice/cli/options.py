@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import (
     environment_secrets,
     hide_output,
     key_shaped,
@@ -110,7 +110,7 @@ def database(db: Path | None) -> Path:
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command; signals stop it gracefully."""
     from grpo_practice.api.workspace import Workspace
-    from grpo_practice.cli.other_words import database_hint
+    from grpo_practice.cli.reference_options import database_hint
 
     if db is None and (other := database_hint()):
         # Not `note`, because its module imports this one.

@@ -16,8 +16,8 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
-from grpo_practice.requests.base import keywords
-from grpo_practice.requests.runs import PracticeRequest
+from grpo_practice.run.requests.base import keywords
+from grpo_practice.run.requests.runs import PracticeRequest
 
 
 @takes_request(PracticeRequest)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from grpo_practice.cli.completion import dataset_names, run_names
-from grpo_practice.requests.base import YES_OR_NO, Option, RunRequest, option_of
+from grpo_practice.run.requests.base import YES_OR_NO, Option, RunRequest, option_of
 
 _STORED = {"datasets": dataset_names, "runs": run_names, None: None}
 

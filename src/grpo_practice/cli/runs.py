@@ -29,7 +29,7 @@ from grpo_practice.cli.terminal.formatting import (
     tokens,
 )
 from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, table
-from grpo_practice.text import brief
+from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,9 +15,9 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
-from grpo_practice.errors import ConfigError
-from grpo_practice.requests.base import keywords
-from grpo_practice.requests.runs import TrainRequest, TuneRequest
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.requests.base import keywords
+from grpo_practice.run.requests.runs import TrainRequest, TuneRequest
 
 
 @takes_request(TuneRequest)

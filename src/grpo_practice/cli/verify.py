@@ -18,7 +18,7 @@ from grpo_practice.cli.options import (
 )
 from grpo_practice.cli.terminal.formatting import print_json, reward, say, say_next, warn
 from grpo_practice.cli.terminal.tables import facts
-from grpo_practice.errors import ConfigError, GrpoPracticeError
+from grpo_practice.core.errors import ConfigError, GrpoPracticeError
 
 
 def verify(
@@ -41,7 +41,7 @@ def verify(
 
     Example: grpo-practice verify math --answer 25 --response 'It is \boxed{25}.'
     """
-    from grpo_practice.types import Sample
+    from grpo_practice.core.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
     # None delays reading `.env` until a judge needs it: an unreadable file must not stop others.

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel, SecretStr
 
 from grpo_practice.config.reading.yaml_reader import Key
-from grpo_practice.redact import REDACTED, redact_url, redactor, url_secrets, variable_secrets
+from grpo_practice.core.redact import REDACTED, redact_url, redactor, url_secrets, variable_secrets
 
 _SECRET_KEYS = frozenset(
     {"api_key", "headers", "extra_headers", "env", "extra_query", "password", "token"}

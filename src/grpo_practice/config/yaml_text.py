@@ -10,8 +10,8 @@ from grpo_practice.config.reading.interpolate import LITERAL, escaped, unescaped
 from grpo_practice.config.reading.yaml_reader import Key, dump_yaml, parse_yaml
 from grpo_practice.config.redact import leaves, only_names_variable, redacted
 from grpo_practice.config.schema.provider import WORKED_OUT
-from grpo_practice.redact import REDACTED
-from grpo_practice.text import brief
+from grpo_practice.core.redact import REDACTED
+from grpo_practice.core.text import brief
 
 LINE = 500
 """Maximum number of characters in a comment."""

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from grpo_practice.canonical import derive_seed
-from grpo_practice.errors import EndpointError
-from grpo_practice.stages import Stage
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.hashing import derive_seed
+from grpo_practice.core.stages import Stage
 
 Message = dict[str, Any]
 """One chat message in its wire format; an assistant's message is kept verbatim."""

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from signal import Signals
 from typing import Literal
 
-from grpo_practice.redact import redactor
+from grpo_practice.core.redact import redactor
 
 
 class GrpoPracticeError(Exception):

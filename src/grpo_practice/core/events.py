@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Self
 
-from grpo_practice.calls import Address, Usage
-from grpo_practice.types import Outcome, Rollout
+from grpo_practice.core.calls import Address, Usage
+from grpo_practice.core.types import Outcome, Rollout
 
 _log = logging.getLogger(__name__)
 

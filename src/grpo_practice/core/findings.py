@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.errors import GrpoPracticeError, RunFailedError
-from grpo_practice.text import count
+from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
+from grpo_practice.core.text import count
 
 Severity = Literal["ok", "warning", "problem"]
 """Severity: nothing to do, something a person should know, or something that fails a command."""

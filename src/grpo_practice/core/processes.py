@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
-from grpo_practice.redact import hide_output, redactor
-from grpo_practice.safe_path import safe_environment, safe_path
+from grpo_practice.core.redact import hide_output, redactor
+from grpo_practice.core.safe_path import safe_environment, safe_path
 
 if TYPE_CHECKING:
     from pebble import ProcessPool

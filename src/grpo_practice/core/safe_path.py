@@ -16,7 +16,7 @@ def safe_path() -> list[str]:
     """
     named = [] if sys.flags.ignore_environment else _python_path()
     path = [entry for entry in sys.path if not _is_current(entry) or entry in named]
-    home = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    home = os.path.abspath(os.path.join(__file__, "../../.."))  # noqa: PTH100, PTH118
     return path if home in path else [*path, home]
 
 

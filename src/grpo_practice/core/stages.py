@@ -2,7 +2,7 @@
 
 All other code derives from this table: the row of a stage determines its role in the ledger, the
 values of its prompt, its line of a forecast, and how a simulated endpoint recognises it.
-`tests/test_stages.py` lists the missing parts of a new stage.
+`tests/core/test_stages.py` lists the missing parts of a new stage.
 """
 
 from collections.abc import Mapping

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol, get_args
 
-from grpo_practice.calls import NO_USAGE, Message, Usage
-from grpo_practice.canonical import digest
-from grpo_practice.errors import ReplyFailure
+from grpo_practice.core.calls import NO_USAGE, Message, Usage
+from grpo_practice.core.errors import ReplyFailure
+from grpo_practice.core.hashing import digest
 
 Answer = str | int | float | bool | list[Any] | None
 """A gold answer as it is in the dataset: a list holds alternatives, None means no gold answer."""

@@ -25,8 +25,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from typing_extensions import override
 
-from grpo_practice.safe_path import safe_environment, safe_path
-from grpo_practice.text import nearest
+from grpo_practice.core.safe_path import safe_environment, safe_path
+from grpo_practice.core.text import nearest
 
 if TYPE_CHECKING:
     import asyncio
@@ -115,7 +115,7 @@ class UserFunction:
         told = json.dumps([safe_path(), str(self.path), self.func, self.text]).encode()
         try:
             done = subprocess.run(
-                [sys.executable, "-P", "-m", "grpo_practice.user_code"],
+                [sys.executable, "-P", "-m", "grpo_practice.core.user_code"],
                 env=safe_environment(),
                 input=told,
                 stdout=subprocess.PIPE,
@@ -130,7 +130,7 @@ class UserFunction:
         return f"its process ended while it was loaded (exit code {done.returncode})"
 
 
-_PACKAGE = Path(__file__).resolve().parent
+_PACKAGE = Path(__file__).resolve().parents[1]
 _SHIPPED = (_PACKAGE, _PACKAGE.parents[1] / "configs")
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from grpo_practice.errors import DataError
-from grpo_practice.types import Answer
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.types import Answer
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.text import nearest
 from grpo_practice.data.hub import Ref
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import DataError
-from grpo_practice.text import nearest
 
 SEED = 42
 """Seed of the published order."""

@@ -6,7 +6,7 @@ import math
 import re
 from typing import Any
 
-from grpo_practice.canonical import clean_json
+from grpo_practice.core.hashing import clean_json
 
 LONGEST = 1 << 16
 """Maximum number of characters to parse as a Python literal; lists of options are shorter."""

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from grpo_practice.core.errors import DataError
 from grpo_practice.data.cells import unpacked
-from grpo_practice.errors import DataError
 
 Role = Literal["system", "user", "assistant", "tool"]
 

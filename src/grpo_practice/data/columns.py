@@ -6,8 +6,8 @@ from itertools import islice
 from string import ascii_uppercase
 from typing import Any
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data.cells import from_cell
-from grpo_practice.errors import ConfigError, DataError
 
 ROLES = ("question", "answer", "source", "level", "cluster")
 

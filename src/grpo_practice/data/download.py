@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from random import Random
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import parquet
 from grpo_practice.data.catalog import CATALOG, SEED, Entry, plain
 from grpo_practice.data.formats import FileSource, rows
@@ -15,7 +16,6 @@ from grpo_practice.data.hub import Ref, Snapshot, open_snapshot, parse_ref
 from grpo_practice.data.hub_layout import files_of
 from grpo_practice.data.read import Reading, ReadResult, read_rows, reading_of
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import ConfigError, DataError
 
 
 class DownloadOptions(Reading, total=False):

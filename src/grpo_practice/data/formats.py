@@ -9,11 +9,11 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data import parquet
 from grpo_practice.data.cells import value_in
 from grpo_practice.data.columns import naming
 from grpo_practice.data.text_lines import STDIN, Row, at, lines, shown, through
-from grpo_practice.errors import ConfigError, DataError
 
 Format = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 FORMATS: tuple[Format, ...] = get_args(Format)

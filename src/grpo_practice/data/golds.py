@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Answer
 from grpo_practice.data.cells import from_cell
 from grpo_practice.data.choice_options import Options
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Answer
 
 Gold = Literal["letter", "index", "number", "text"]
 """Form of an answer among options: `index` counts from 0, `number` from 1."""

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.redact import redactor
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi, ResolvedRevision

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from grpo_practice.core.errors import DataError
 from grpo_practice.data.hub import Ref
-from grpo_practice.errors import DataError
 
 SUFFIXES = (".parquet", ".jsonl", ".ndjson", ".json", ".csv", ".tsv")
 """Supported suffixes, best first; files that differ only in suffix contain the same rows."""

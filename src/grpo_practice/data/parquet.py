@@ -7,11 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import nearest_file
 from grpo_practice.data.columns import ALIASES
 from grpo_practice.data.parquet_pages import pages_of
 from grpo_practice.data.text_lines import Row, at
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import nearest_file
 
 if TYPE_CHECKING:
     import pyarrow as pa

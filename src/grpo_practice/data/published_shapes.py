@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from grpo_practice.core.errors import DataError
 from grpo_practice.data.cells import unpacked
 from grpo_practice.data.chat_format import (
     ChatQuestion,
@@ -12,7 +13,6 @@ from grpo_practice.data.chat_format import (
     turns_of,
 )
 from grpo_practice.data.choice_options import Options
-from grpo_practice.errors import DataError
 
 Fields = Mapping[str, Any]
 

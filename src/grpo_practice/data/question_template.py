@@ -13,10 +13,10 @@ from functools import lru_cache
 from string import Formatter
 from typing import Any
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data.cells import from_cell
 from grpo_practice.data.choice_options import Options, meant_as_options, options_in, options_of
 from grpo_practice.data.columns import has, listed_columns, value_at
-from grpo_practice.errors import ConfigError, DataError
 
 SLOTS = ("passage", "options")
 """Slots that are filled from columns, as roles are."""

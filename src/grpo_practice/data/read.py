@@ -5,7 +5,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict, Unpack, cast
 
-from grpo_practice.canonical import clean_json
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.hashing import clean_json
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import PLAIN, Form, form_of
 from grpo_practice.data.columns import listed_columns, names_for
 from grpo_practice.data.formats import FileSource, format_of, rows
@@ -14,9 +17,6 @@ from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.text_lines import Row, at, shown
-from grpo_practice.errors import DataError
-from grpo_practice.text import count
-from grpo_practice.types import Sample
 
 SHOWN = 5
 """Maximum number of places listed in one note."""

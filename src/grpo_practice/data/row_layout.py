@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import Form, gold, is_scalar, read_as
 from grpo_practice.data.chat_format import ChatQuestion, is_conversation
 from grpo_practice.data.columns import Columns, find_columns, guess, has, value_at
 from grpo_practice.data.golds import GoldMapping
 from grpo_practice.data.published_shapes import SHAPES, Parts, Shape, text_or_turns
 from grpo_practice.data.question_template import SLOTS, QuestionTemplate, slot_columns, template_of
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.types import Sample
 
 COLUMNS = "columns"
 """Name of the layout in which one column contains the question."""

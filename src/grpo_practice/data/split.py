@@ -11,9 +11,9 @@ from heapq import nsmallest
 from itertools import compress
 from math import isclose
 
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import folded
-from grpo_practice.types import Sample, Samples
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import folded
+from grpo_practice.core.types import Sample, Samples
 
 
 @dataclass(frozen=True, slots=True)

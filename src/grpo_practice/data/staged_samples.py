@@ -8,8 +8,8 @@ from itertools import chain, takewhile
 from types import TracebackType
 from typing import Any, Self
 
-from grpo_practice.canonical import canon, text_sha
-from grpo_practice.types import Answer, Sample
+from grpo_practice.core.hashing import canon, text_sha
+from grpo_practice.core.types import Answer, Sample
 
 AT_ONCE = 100
 """Maximum number of rows in memory."""

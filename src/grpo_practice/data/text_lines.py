@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, cast
 
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.text import nearest_file
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import nearest_file
 
 STDIN = Path("-")
 """Path that means standard input."""

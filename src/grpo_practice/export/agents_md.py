@@ -2,10 +2,10 @@
 
 import re
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import HEADING
+from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.plain import fenced_experiences, no_markup
-from grpo_practice.prompts.system import HEADING
 
 _MARK = "<!-- grpo-practice"
 BEGIN = f"{_MARK} begin: the next export replaces all from here to the end mark -->"

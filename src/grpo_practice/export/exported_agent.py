@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_practice import __version__
-from grpo_practice.prompts.system import library_sha, system_prompt
-from grpo_practice.stats import Score
-from grpo_practice.types import Library
+from grpo_practice.core.prompts.system import library_sha, system_prompt
+from grpo_practice.core.stats import Score
+from grpo_practice.core.types import Library
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from shlex import quote
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.plain_file import plain_file, replacement
+from grpo_practice.core.redact import redactor
 from grpo_practice.export.render import Files
-from grpo_practice.plain_file import plain_file, replacement
-from grpo_practice.redact import redactor
 
 
 def write_files(path: Path, files: Files, *, force: bool = False) -> None:

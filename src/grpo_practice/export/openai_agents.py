@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.plain import one_line
 
 KEY = "AGENT_API_KEY"

@@ -3,8 +3,8 @@
 import re
 from collections.abc import Callable
 
-from grpo_practice.text import visible
-from grpo_practice.types import Library
+from grpo_practice.core.text import visible
+from grpo_practice.core.types import Library
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#])")
 

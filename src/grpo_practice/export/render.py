@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.export.enhanced_agent import ExportedAgent
+    from grpo_practice.export.exported_agent import ExportedAgent
 
 Files = Mapping[str, str]
 """Relative path → text; the file of a single-file format has the path `""`."""

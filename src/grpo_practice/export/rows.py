@@ -11,9 +11,9 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import override
 
+from grpo_practice.core.text import visible
 from grpo_practice.export.plain import respell
 from grpo_practice.store.queries.export_rows import ExportRow
-from grpo_practice.text import visible
 
 RowFormat = Literal["csv", "jsonl"]
 _BEGINNING = re.compile(r"(^|[;|\t\r\n])([\s\"]*)([=+\-@\uff1d\uff0b\uff0d\uff20]?)")

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_practice.calls import Message, content_texts
-from grpo_practice.prompts.system import HEADING, without_block
+from grpo_practice.core.calls import Message, content_texts
+from grpo_practice.core.prompts.system import HEADING, without_block
 
 DataFormat = Literal["sft", "dpo"]
 LeftOut = Literal[

@@ -8,7 +8,7 @@ import yaml
 from typing_extensions import override
 
 from grpo_practice.config.reading.interpolate import escaped
-from grpo_practice.export.enhanced_agent import ExportedAgent
+from grpo_practice.export.exported_agent import ExportedAgent
 from grpo_practice.export.plain import one_line, respell, unseen
 
 _HYDRA = "# @package _global_\n"

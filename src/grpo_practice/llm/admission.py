@@ -6,9 +6,9 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Usage
-from grpo_practice.errors import GrpoPracticeError
-from grpo_practice.events import Emit, silent
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.errors import GrpoPracticeError
+from grpo_practice.core.events import Emit, silent
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
 from grpo_practice.llm.rate_limit import Paces
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from grpo_practice.calls import Usage
-from grpo_practice.errors import PausedError
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.errors import PausedError
+from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.llm.prices import Price
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_OUT = 2_000
 """Assumed tokens of a reply without `max_tokens`, before the model has replied once."""

@@ -13,8 +13,8 @@ from tenacity import (
     stop_after_attempt,
 )
 
-from grpo_practice.calls import Reply, Request, Send, reasoning_chars
-from grpo_practice.errors import EndpointError, EndpointRefusedError
+from grpo_practice.core.calls import Reply, Request, Send, reasoning_chars
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
 from grpo_practice.llm.concurrency import STUDENT, Limit

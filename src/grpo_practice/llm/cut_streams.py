@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from grpo_practice.calls import Reply
+from grpo_practice.core.calls import Reply
 from grpo_practice.llm.http_response import Response, is_stream
 from grpo_practice.llm.retry_policy import Retry, decide_cut
 

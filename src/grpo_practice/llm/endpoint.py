@@ -8,11 +8,11 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor, url_secrets
+from grpo_practice.core.text import is_web_address
 from grpo_practice.llm.prices import Price, unpriced
 from grpo_practice.llm.size_limit import DEFAULT_MIB, MEBIBYTE
-from grpo_practice.redact import redactor, url_secrets
-from grpo_practice.text import is_web_address
 
 
 @dataclass(frozen=True, slots=True)

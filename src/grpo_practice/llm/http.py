@@ -24,8 +24,9 @@ from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
 
-from grpo_practice.canonical import clean
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import redactor
 from grpo_practice.llm.connections import FewInterim, QuietConnector
 from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import (
@@ -39,7 +40,6 @@ from grpo_practice.llm.http_response import (
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
 from grpo_practice.llm.stream import assemble
-from grpo_practice.redact import redactor
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.canonical import clean_json
-from grpo_practice.errors import ConnectionFault, GrpoPracticeError
-from grpo_practice.redact import redactor
-from grpo_practice.text import brief
+from grpo_practice.core.errors import ConnectionFault, GrpoPracticeError
+from grpo_practice.core.hashing import clean_json
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief
 
 SHOWN_CHARS = 200
 """Number of characters of a foreign text that an error message quotes."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Any, Protocol
 
-from grpo_practice.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
-from grpo_practice.canonical import Chain, canon, clean_json
-from grpo_practice.errors import ContextOverflowError, EndpointError
-from grpo_practice.events import CallFinished, CallStarted, Emit, span
+from grpo_practice.core.calls import Chat, Entry, Ledger, Message, Reply, Request, Scope, Send, Turn
+from grpo_practice.core.errors import ContextOverflowError, EndpointError
+from grpo_practice.core.events import CallFinished, CallStarted, Emit, span
+from grpo_practice.core.hashing import Chain, canon, clean_json
 from grpo_practice.llm.reply_bound import ReplyBound
 
 

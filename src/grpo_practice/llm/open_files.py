@@ -2,7 +2,7 @@
 
 import resource
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 OTHERS = 256
 """Number of files reserved for other purposes than endpoints: the database, workers, input,

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 _FLOATS = frozenset({"temperature", "top_p", "frequency_penalty", "presence_penalty"})
 _AS_THEY_ARE = frozenset(

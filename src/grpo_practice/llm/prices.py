@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from grpo_practice.calls import Reply, Usage
 from grpo_practice.config.schema.runs import ModelPrice
+from grpo_practice.core.calls import Reply, Usage
 
 MILLION = Decimal(1_000_000)
 _DATED = re.compile(r"[-@:]?(\d{4}-\d{2}-\d{2}|\d{4}|\d{6}|\d{8}|latest)")

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from grpo_practice.calls import Reply, Usage
+from grpo_practice.core.calls import Reply, Usage
 from grpo_practice.llm.endpoint import place
 from grpo_practice.llm.http_response import Response
 

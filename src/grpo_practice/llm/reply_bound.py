@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from grpo_practice.calls import Reply, Request, content_texts, reasoning_chars
-from grpo_practice.stages import STAGES, Stage
+from grpo_practice.core.calls import Reply, Request, content_texts, reasoning_chars
+from grpo_practice.core.stages import STAGES, Stage
 
 ROOM = 4
 """Maximum length of a reply, as a multiple of the longest usual reply of its stage."""

@@ -4,8 +4,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.calls import Request
-from grpo_practice.canonical import clean_json
+from grpo_practice.core.calls import Request
+from grpo_practice.core.hashing import clean_json
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.retry_policy import Adapt
 

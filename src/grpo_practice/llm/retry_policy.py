@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     ContentFilterError,
     ContextOverflowError,
     EndpointError,

@@ -2,8 +2,8 @@
 
 from tenacity import RetryCallState, wait_random_exponential
 
-from grpo_practice.errors import EndpointError
-from grpo_practice.events import RetryWaits
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.events import RetryWaits
 from grpo_practice.llm.retry_policy import Adapt, Retry, RetryDecision
 
 _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2, 4, 8 … 60 s

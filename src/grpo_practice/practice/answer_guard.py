@@ -11,8 +11,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from grpo_practice.core.types import Answer, Quarantine
 from grpo_practice.practice.answer_text import Key, Said, key_of, numeric, parts_of, significant
-from grpo_practice.types import Answer, Quarantine
 from grpo_practice.verify.answers import gold_texts
 
 if TYPE_CHECKING:  # importing numpy is slow

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, TypeVar
 
-from grpo_practice.text import CJK
+from grpo_practice.core.text import CJK
 
 T = TypeVar("T")
 Key = tuple[str, ...]

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from grpo_practice.core.types import Library, Operation
 from grpo_practice.practice.merge import edits
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries.held import Held
 from grpo_practice.store.records import Approval, Approvals
-from grpo_practice.types import Library, Operation
 
 HELD = "held until a person approves it"
 

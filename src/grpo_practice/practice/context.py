@@ -3,17 +3,17 @@
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
-from grpo_practice.attempts import SystemCheck
 from grpo_practice.config.schema.runs import PracticeSettings
-from grpo_practice.events import Emit
-from grpo_practice.failure_limit import Land
+from grpo_practice.core.events import Emit
+from grpo_practice.core.types import Library, PlannedStep
 from grpo_practice.practice.answer_guard import LazyGuard
 from grpo_practice.practice.group_policy import GroupPolicy, group_policy
 from grpo_practice.practice.teacher import Teacher
-from grpo_practice.rollout import Player
+from grpo_practice.rollout.attempts import SystemCheck
+from grpo_practice.rollout.failure_limit import Land
+from grpo_practice.rollout.play import Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch
-from grpo_practice.types import Library, PlannedStep
 
 AfterStep = Callable[[PlannedStep, Library], Awaitable[None]]
 """Evaluates the library that a closed step has produced, if an evaluation is due."""

@@ -9,10 +9,20 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar, get_args
 
-from grpo_practice.calls import Chat, Message, Reply
-from grpo_practice.errors import ContextOverflowError, StepError, unanswered
-from grpo_practice.fences import without_marks
-from grpo_practice.groups.informative import group_advantages, status_of
+from grpo_practice.core.calls import Chat, Message, Reply
+from grpo_practice.core.errors import ContextOverflowError, StepError, unanswered
+from grpo_practice.core.fences import without_marks
+from grpo_practice.core.prompts.system import experience_lines
+from grpo_practice.core.types import (
+    Answer,
+    Distilled,
+    Group,
+    Lesson,
+    Library,
+    Operation,
+    Rollout,
+    TeacherFailure,
+)
 from grpo_practice.practice.lint import GivesAway
 from grpo_practice.practice.propose import propose
 from grpo_practice.practice.reading import chars_in, chars_of, room_of, shortened
@@ -26,18 +36,8 @@ from grpo_practice.practice.transcript import (
     shorten,
     transcript_of,
 )
-from grpo_practice.prompts.system import experience_lines
-from grpo_practice.rollout import task_group
-from grpo_practice.types import (
-    Answer,
-    Distilled,
-    Group,
-    Lesson,
-    Library,
-    Operation,
-    Rollout,
-    TeacherFailure,
-)
+from grpo_practice.rollout.groups.informative import group_advantages, status_of
+from grpo_practice.rollout.play import task_group
 
 T = TypeVar("T")
 INSTRUCTIONS = 2_000

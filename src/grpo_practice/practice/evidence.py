@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grpo_practice.stats.rewards import mean
+from grpo_practice.core.stats.rewards import mean
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Library, Operation, one_vote
 from grpo_practice.store.records import Past, Play
-from grpo_practice.text import count
-from grpo_practice.types import Library, Operation, one_vote
 
 REWARD_WEIGHT = 4.0
 """Votes that equal a change of 1 in a question's mean reward: a change of 0.25 equals one

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
+from grpo_practice.core.types import Group, Library, Operation, Quarantine
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import held_back
 from grpo_practice.practice.context import Practice
@@ -20,7 +21,6 @@ from grpo_practice.practice.repetition import without_repeated
 from grpo_practice.practice.transcript import transcript_of
 from grpo_practice.practice.web_provenance import Source, read_in, supported
 from grpo_practice.store.queries.held import texts_outside
-from grpo_practice.types import Group, Library, Operation, Quarantine
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from math import sqrt
 from typing import Protocol
 
-from grpo_practice.canonical import derive_seed
 from grpo_practice.config.schema.runs import PracticeSettings
+from grpo_practice.core.hashing import derive_seed
+from grpo_practice.core.types import MeanOver, Sample
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.steps import uniform_before
-from grpo_practice.types import MeanOver, Sample
 
 AGAIN = 0.5
 """Probability that a group which may be left out is played nevertheless."""

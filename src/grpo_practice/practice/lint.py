@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache
 
-from grpo_practice.types import Operation, Quarantine, QuarantineRule
+from grpo_practice.core.types import Operation, Quarantine, QuarantineRule
 
 GivesAway = Callable[[Operation], Quarantine | None]
 """Returns why the text of an operation reveals an answer; None if it does not."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.step import PracticeStep
-from grpo_practice.rollout import task_group
+from grpo_practice.rollout.play import task_group
 from grpo_practice.store import libraries
 from grpo_practice.store.records import StepRow
 

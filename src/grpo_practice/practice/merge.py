@@ -7,13 +7,21 @@ proposals of the batch.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from grpo_practice.core.prompts.system import experience_lines, library_tokens
+from grpo_practice.core.text import count
+from grpo_practice.core.types import (
+    HOLDS,
+    Distilled,
+    Edit,
+    Experience,
+    Library,
+    Operation,
+    sharpens,
+)
 from grpo_practice.practice.evidence import Evidence, evidence_text
 from grpo_practice.practice.replies import FULL, LIBRARY_SIZE, read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.system import experience_lines, library_tokens
 from grpo_practice.store.libraries import edited
-from grpo_practice.text import count
-from grpo_practice.types import HOLDS, Distilled, Edit, Experience, Library, Operation, sharpens
 
 NEW = "New experiences"
 NO_EVIDENCE = Evidence()

@@ -10,15 +10,15 @@ from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.prompts.files import DIRECT, FOLDER, Prompt, load_prompt, load_prompts
+from grpo_practice.core.prompts.system import experience_lines
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.files import DIRECT, FOLDER, Prompt, load_prompt, load_prompts
-from grpo_practice.prompts.system import experience_lines
-from grpo_practice.text import count
-from grpo_practice.types import Experience, Library
 
 AS_LONG = 0.1
 """Relative difference in length allowed between a directly written library and the learnt one."""

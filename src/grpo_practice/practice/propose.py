@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ContentFilterError, ContextOverflowError, ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ContentFilterError, ContextOverflowError, ReplyError
+from grpo_practice.core.prompts.system import experience_lines
+from grpo_practice.core.text import brief
+from grpo_practice.core.types import Lesson, Library, Operation, Sample
 from grpo_practice.practice.lint import GivesAway
 from grpo_practice.practice.replies import PROPOSED, read_operations
 from grpo_practice.practice.reply_form import PIECE_CHARS
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.system import experience_lines
-from grpo_practice.text import brief
-from grpo_practice.types import Lesson, Library, Operation, Sample
 
 
 async def propose(

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
+from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN
 from grpo_practice.practice.transcript import Shortened, Transcript, levels
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN
 
 ASSUMED_CONTEXT = 32_768
 """Context size in tokens, prompt and reply together, assumed for an unknown model."""

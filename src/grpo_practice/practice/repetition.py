@@ -9,13 +9,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 
+from grpo_practice.core.types import Operation, Quarantine
 from grpo_practice.practice.web_provenance import (
     UNSPACED_WORD,
     Phrase,
     phrases_by_text,
     words_of,
 )
-from grpo_practice.types import Operation, Quarantine
 
 LEAST = 6
 """Fewest words of a sentence that is checked; a shorter one may appear anywhere."""

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import get_args
 
-from grpo_practice.agents.simple import answer_of
-from grpo_practice.calls import Reply
-from grpo_practice.canonical import clean
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.text import brief, cut
+from grpo_practice.core.types import Lesson, LessonFinding, Library, Operation, OpKind, RefusedRule
 from grpo_practice.practice.reply_form import CUT, SHORTER, Form, Item, visible
 from grpo_practice.practice.reply_json import Broken, Mended, items, last_broken, last_value
 from grpo_practice.practice.reply_tags import Block, blocks
-from grpo_practice.text import brief, cut
-from grpo_practice.types import Lesson, LessonFinding, Library, Operation, OpKind, RefusedRule
+from grpo_practice.rollout.agents.simple import answer_of
 
 LESSON_CHARS = 600
 """Maximum length of a lesson, in characters; a longer text is certainly not one sentence."""

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grpo_practice.calls import Reply
-from grpo_practice.errors import ReplyError, ReplyFailure
-from grpo_practice.text import brief, strip_think
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ReplyError, ReplyFailure
+from grpo_practice.core.text import brief, strip_think
 
 PIECE_CHARS = 80
 """Number of characters of the faulty piece that an error quotes."""

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grpo_practice.canonical import clean_json
-from grpo_practice.errors import ReplyError
+from grpo_practice.core.errors import ReplyError
+from grpo_practice.core.hashing import clean_json
+from grpo_practice.core.text import brief
 from grpo_practice.practice.reply_form import PIECE_CHARS, Form, Item
-from grpo_practice.text import brief
 
 MISSES = 500
 """Number of undecodable values after which parsing stops, because each costs a scan ahead."""

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from grpo_practice.fences import REPLY_TAG
+from grpo_practice.core.fences import REPLY_TAG
 from grpo_practice.practice.reply_form import Form, Item
 
 TAG_CHARS = 1500

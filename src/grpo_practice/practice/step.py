@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-from grpo_practice.errors import PausedError, RunFailedError, StepError, unanswered
-from grpo_practice.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
-from grpo_practice.groups.informative import Status, status_of
-from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
+from grpo_practice.core.errors import PausedError, RunFailedError, StepError, unanswered
+from grpo_practice.core.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
+from grpo_practice.core.types import Distilled, Group, Library, Operation, Quarantine
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
@@ -21,7 +20,9 @@ from grpo_practice.practice.step_rollouts import StepRollouts
 from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, useless_error
-from grpo_practice.rollout import begin
+from grpo_practice.rollout.groups.informative import Status, status_of
+from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
+from grpo_practice.rollout.play import begin
 from grpo_practice.store import datasets
 from grpo_practice.store.distillation import DISTILLATION
 from grpo_practice.store.libraries import edited
@@ -29,7 +30,6 @@ from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Approvals, GroupRow, Play, StepResult, StepRow
-from grpo_practice.types import Distilled, Group, Library, Operation, Quarantine
 
 
 class PracticeStep:

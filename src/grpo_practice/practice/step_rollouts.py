@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 
-from grpo_practice.attempts import Attempts, SystemPrompt
-from grpo_practice.events import StepStarted
-from grpo_practice.failure_limit import FailureLimit
+from grpo_practice.core.events import StepStarted
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.types import Group, Library, Rollout, Sample
 from grpo_practice.practice.context import Practice
 from grpo_practice.practice.group_policy import Selection
-from grpo_practice.prompts.system import system_prompt
-from grpo_practice.rollout import AttemptKey, GroupJob, begin, play_groups
+from grpo_practice.rollout.attempts import Attempts, SystemPrompt
+from grpo_practice.rollout.failure_limit import FailureLimit
+from grpo_practice.rollout.play import AttemptKey, GroupJob, begin, play_groups
 from grpo_practice.store import rollouts
 from grpo_practice.store.records import StepRow
-from grpo_practice.types import Group, Library, Rollout, Sample
 
 
 class StepRollouts:

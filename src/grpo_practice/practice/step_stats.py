@@ -4,14 +4,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import cast
 
-from grpo_practice.store.distillation import HARMLESS, Distillation, frequencies
-from grpo_practice.types import (
+from grpo_practice.core.types import (
     QUARANTINE,
     Distilled,
     Operation,
     QuarantineRule,
     RefusedRule,
 )
+from grpo_practice.store.distillation import HARMLESS, Distillation, frequencies
 
 
 def distillation(

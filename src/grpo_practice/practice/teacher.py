@@ -5,16 +5,16 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from grpo_practice.agents.simple import outcome_of
-from grpo_practice.calls import Address, Chat, Message, Reply, Scope
-from grpo_practice.errors import ConfigError, ReplyError
-from grpo_practice.fences import Fences
+from grpo_practice.core.calls import Address, Chat, Message, Reply, Scope
+from grpo_practice.core.errors import ConfigError, ReplyError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.prompts.files import STORED_HINT, Prompt
+from grpo_practice.core.prompts.template import TemplateFault
+from grpo_practice.core.stages import Stage
+from grpo_practice.core.text import brief
+from grpo_practice.core.types import Sample, Summaries
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, room_of
-from grpo_practice.prompts.files import STORED_HINT, Prompt
-from grpo_practice.prompts.template import TemplateFault
-from grpo_practice.stages import Stage
-from grpo_practice.text import brief
-from grpo_practice.types import Sample, Summaries
+from grpo_practice.rollout.agents.simple import outcome_of
 
 T = TypeVar("T")
 

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from grpo_practice.agents.simple import answer_of
-from grpo_practice.calls import Message, Reply, content_texts
-from grpo_practice.text import think_spans
-from grpo_practice.types import Rollout, Trajectory
+from grpo_practice.core.calls import Message, Reply, content_texts
+from grpo_practice.core.text import think_spans
+from grpo_practice.core.types import Rollout, Trajectory
+from grpo_practice.rollout.agents.simple import answer_of
 
 KEPT = 800
 """Length in characters, including the note, to which all pieces are cut before any is cut

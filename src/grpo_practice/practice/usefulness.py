@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Sequence
 
-from grpo_practice.errors import GrpoPracticeError
+from grpo_practice.core.errors import GrpoPracticeError
+from grpo_practice.core.text import brief
+from grpo_practice.core.types import Distilled, Operation
 from grpo_practice.reports.learning_findings import UNFIT, advice, spoken
 from grpo_practice.store.distillation import frequencies
-from grpo_practice.text import brief
-from grpo_practice.types import Distilled, Operation
 
 LEAST = 3
 """Minimum number of comparisons that, if all are useless, cannot be explained by bad luck."""

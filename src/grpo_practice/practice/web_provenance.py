@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import TYPE_CHECKING
 
-from grpo_practice.agents.tool_agent import calls_in
-from grpo_practice.calls import Message
-from grpo_practice.prompts.web import web_texts
-from grpo_practice.text import CJK
-from grpo_practice.types import Group, Operation, Quarantine, Rollout
+from grpo_practice.core.calls import Message
+from grpo_practice.core.prompts.web import web_texts
+from grpo_practice.core.text import CJK
+from grpo_practice.core.types import Group, Operation, Quarantine, Rollout
+from grpo_practice.rollout.agents.tool_agent import calls_in
 
 if TYPE_CHECKING:
     from publicsuffixlist import PublicSuffixList

@@ -3,10 +3,10 @@
 from collections.abc import Iterable, Mapping
 from shlex import quote
 
-from grpo_practice.calls import UNASKED
-from grpo_practice.findings import Finding, counted, failure, warning
+from grpo_practice.core.calls import UNASKED
+from grpo_practice.core.findings import Finding, counted, failure, warning
+from grpo_practice.core.text import brief, count
 from grpo_practice.store.queries.run_health import Health as Health
-from grpo_practice.text import brief, count
 
 NAMED = 3
 """Most model names in a finding; some endpoints report a different name in every reply."""

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.text import brief, visible
 from grpo_practice.reports.encoder import json_object, json_value
-from grpo_practice.text import brief, visible
 
 CELL = 200
 """Most characters of a cell in the table."""

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
+from grpo_practice.core.types import Library
 from grpo_practice.reports.compared import sentence_of
 from grpo_practice.reports.known_scores import KnownScore, is_dataset, known_score
 from grpo_practice.store import Store, branches, datasets, steps
-from grpo_practice.store.bound_keys import instructions_of
+from grpo_practice.store.identity import instructions_of
 from grpo_practice.store.played import prompt_sha
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.queries.evaluations import Evaluation
 from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.types import Library
 
 Attempts = frozenset[tuple[int, int]]
 """Samples that an evaluation asks, each with its number of rollouts."""

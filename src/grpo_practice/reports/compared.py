@@ -5,21 +5,28 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from shlex import quote
 
-from grpo_practice import stats
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import block_sha, without_block
+from grpo_practice.core import stats
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import block_sha, without_block
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import (
+    Difference,
+    Look,
+    Verdict,
+    adjusted,
+    difference,
+    verdicts,
+)
+from grpo_practice.core.text import folded, unlike
 from grpo_practice.reports.comparison import Arm, ComparisonReport, Contrast, judged_of
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.practice_behind import choice_of, known_questions, practice_cost
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import Difference, Look, Verdict, adjusted, difference, verdicts
 from grpo_practice.store import Store, branches
-from grpo_practice.store.bound_keys import INSTRUCTIONS, agent_of, diff, verify_of
+from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.text import folded, unlike
 
 MOST_TIMES = 4
 """Most rollouts per question and evaluation whose answers are shown."""

@@ -7,15 +7,15 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.stats import Score
+from grpo_practice.core.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
+from grpo_practice.core.stats.power import Noise, detectable, questions_to_find
+from grpo_practice.core.stats.rewards import mean
+from grpo_practice.core.text import count, ordinal
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.learning_cost import LearningCost
-from grpo_practice.stats import Score
-from grpo_practice.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
-from grpo_practice.stats.power import Noise, detectable, questions_to_find
-from grpo_practice.stats.rewards import mean
 from grpo_practice.store.queries.arms import ArmTotals
 from grpo_practice.store.queries.rollout_list import RolloutRow
-from grpo_practice.text import count, ordinal
 
 CANNOT_SAY = (
     "how much the result depends on the seed: each arm was trained or practised only once",

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.reports.base import Report
 from grpo_practice.store.check import TableCheck
 

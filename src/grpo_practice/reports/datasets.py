@@ -8,10 +8,10 @@ from typing import ClassVar, Literal
 
 from typing_extensions import override
 
+from grpo_practice.core.types import Sample
 from grpo_practice.data.catalog import first_dataset
 from grpo_practice.reports.base import Report
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Sample
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -2,10 +2,10 @@
 
 from collections.abc import Mapping
 
-from grpo_practice.calls import Usage
-from grpo_practice.stats import Score
-from grpo_practice.text import count
-from grpo_practice.types import MeanOver
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.stats import Score
+from grpo_practice.core.text import count
+from grpo_practice.core.types import MeanOver
 
 MEAN_OVER: Mapping[MeanOver, str] = {
     "all": "all rollouts",

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.reports.base import Report
-from grpo_practice.text import count
-from grpo_practice.types import Experience, Library
 
 
 @dataclass(frozen=True, slots=True)

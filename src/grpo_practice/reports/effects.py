@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.effects import HARMFUL
+from grpo_practice.core.stats.paired import FEWEST, Difference, difference
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.comparison import points
-from grpo_practice.stats import Question
-from grpo_practice.stats.effects import HARMFUL
-from grpo_practice.stats.paired import FEWEST, Difference, difference
 from grpo_practice.store import Store, branches, datasets, libraries
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.halves import part_rollouts
 from grpo_practice.store.records import Branch
-from grpo_practice.text import count
-from grpo_practice.types import Experience, Library
 
 if TYPE_CHECKING:
-    from grpo_practice.stats.effects import Effects
+    from grpo_practice.core.stats.effects import Effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ def _effects(
     # Imported here: most commands that read reports do not need NumPy, which is slow to start.
     import numpy as np
 
-    from grpo_practice.stats.effects import effects_in_each_case
+    from grpo_practice.core.stats.effects import effects_in_each_case
 
     names = dict[tuple[bool, str], int]()
     family = {q.key: names.setdefault(q.cluster_name, len(names)) for q in asked}

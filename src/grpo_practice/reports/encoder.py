@@ -21,9 +21,9 @@ MICRO, DOLLARS = "_micro", "_usd"
 def shown() -> Mapping[type, Sequence[str]]:
     """Return the shown attributes of lower-layer classes that do not show all their fields."""
     # Imported here: error reports import this module, and `--help` must not wait for the store.
-    from grpo_practice.stats.paired import Difference
+    from grpo_practice.core.stats.paired import Difference
+    from grpo_practice.core.types import Experience, Sample
     from grpo_practice.store.records import DatasetRow, StepRow
-    from grpo_practice.types import Experience, Sample
 
     return {
         Difference: (
@@ -89,8 +89,8 @@ def json_value(value: object) -> Any:
 
 
 def _of_an_object(value: object) -> Any:
+    from grpo_practice.core.types import Library
     from grpo_practice.store.records import Branch
-    from grpo_practice.types import Library
 
     match value:
         case Library():

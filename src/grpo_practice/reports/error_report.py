@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo_practice.errors import Change
+from grpo_practice.core.errors import Change
 from grpo_practice.reports.base import Report
 
 

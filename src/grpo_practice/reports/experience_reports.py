@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Library
 from grpo_practice.reports.base import Report, Shown
 from grpo_practice.store.queries.held import Held as Held
 from grpo_practice.store.queries.history import ExperienceHistory
 from grpo_practice.store.queries.history import LibraryChange as LibraryChange
 from grpo_practice.store.queries.history import Quarantined as Quarantined
-from grpo_practice.text import count
-from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)

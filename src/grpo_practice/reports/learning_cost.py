@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.prompts.system import render_library
+from grpo_practice.core.prompts.system import render_library
 from grpo_practice.store import Store, branches, libraries, steps, trained_steps
 from grpo_practice.store.queries import arms, runs, scores
 from grpo_practice.store.records import Branch, RunRow

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from grpo_practice.findings import Finding, failure, warning
+from grpo_practice.core.findings import Finding, failure, warning
+from grpo_practice.core.text import brief, count
+from grpo_practice.core.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
 from grpo_practice.reports.answer_findings import no_answer
 from grpo_practice.store.distillation import HARMLESS, added
 from grpo_practice.store.distillation import Distillation as Distillation
 from grpo_practice.store.records import StepRow as StepRow
-from grpo_practice.text import brief, count
-from grpo_practice.types import QUARANTINE, QuarantineRule, RefusedRule, TeacherFailure
 
 MANY = 5
 """One in how many comparisons or proposals must be lost for a finding to be reported."""

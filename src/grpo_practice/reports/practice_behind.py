@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.text import folded
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import arms, runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
-from grpo_practice.text import folded
 
 
 @dataclass(frozen=True, slots=True)

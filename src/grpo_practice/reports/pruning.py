@@ -7,12 +7,12 @@ from typing import ClassVar, Literal
 
 from typing_extensions import override
 
-from grpo_practice.prompts.system import library_tokens
+from grpo_practice.core.prompts.system import library_tokens
+from grpo_practice.core.stats.effects import HARMFUL
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.effects import ExperienceEffect, Measurement
-from grpo_practice.stats.effects import HARMFUL
-from grpo_practice.text import count
-from grpo_practice.types import Experience, Library
 
 
 @dataclass(frozen=True, slots=True)

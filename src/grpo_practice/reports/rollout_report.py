@@ -7,12 +7,12 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.calls import Message
+from grpo_practice.core.calls import Message
+from grpo_practice.core.text import brief
+from grpo_practice.core.types import Rollout
 from grpo_practice.reports.base import Report, number
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
 from grpo_practice.store.queries.teacher_calls import TeacherCall as TeacherCall
-from grpo_practice.text import brief
-from grpo_practice.types import Rollout
 
 CELL = 60
 """Most characters of a question or an answer in the summary of a list."""

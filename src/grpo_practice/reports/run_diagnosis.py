@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.findings import Finding, counted, noteworthy
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.findings import Finding, counted, noteworthy
+from grpo_practice.core.text import count, folded
 from grpo_practice.reports.answer_findings import SOME
 from grpo_practice.reports.base import Report
 from grpo_practice.reports.compared import extracts
@@ -20,7 +21,6 @@ from grpo_practice.store.distillation import HARMLESS, Distillation
 from grpo_practice.store.queries import arms, obstacles, run_health, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of
-from grpo_practice.text import count, folded
 
 FEW = 10
 """Fewest groups, answers or texts for which a share is meaningful."""

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
-from grpo_practice import stats
-from grpo_practice.calls import Usage
-from grpo_practice.findings import Finding, exit_code, noteworthy, problems, remedy
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core import stats
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.findings import Finding, exit_code, noteworthy, problems, remedy
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.stats import Score
+from grpo_practice.core.types import Library
 from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
@@ -22,7 +24,6 @@ from grpo_practice.reports.documents import (
 )
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.learning_findings import distillation_of, learning_findings
-from grpo_practice.stats import Score
 from grpo_practice.store import Store, datasets, libraries, steps
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.queries import run_health, scores
@@ -30,7 +31,6 @@ from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
-from grpo_practice.types import Library
 
 if TYPE_CHECKING:
     from grpo_practice.config.schema.runs import EvalConfig

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
+from grpo_practice.core.types import Verdict
 from grpo_practice.reports.base import Report
-from grpo_practice.types import Verdict
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,7 +7,10 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.findings import Finding, noteworthy, remedy
+from grpo_practice.core.findings import Finding, noteworthy, remedy
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.stats import Score
+from grpo_practice.core.text import count
 from grpo_practice.reports.answer_findings import LIMIT, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.before_after import BeforeAfter, before_after
@@ -19,11 +22,9 @@ from grpo_practice.reports.learning_findings import (
     practise_command,
 )
 from grpo_practice.reports.training import TrainedParts, trained_parts
-from grpo_practice.stages import STAGES
-from grpo_practice.stats import Score
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
-from grpo_practice.store.bound_keys import verify_of
 from grpo_practice.store.distillation import Distillation
+from grpo_practice.store.identity import verify_of
 from grpo_practice.store.queries import history, references, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
@@ -34,7 +35,6 @@ from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunRow, StepRow
 from grpo_practice.store.records import ShownKind as ShownKind
 from grpo_practice.store.run_names import questions_of
-from grpo_practice.text import count
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -7,8 +7,8 @@ from typing import ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
-from grpo_practice.text import count
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -9,7 +9,7 @@ from typing_extensions import override
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.store import Store, branches, steps, trained_steps
-from grpo_practice.store.bound_keys import MODEL_SHA
+from grpo_practice.store.identity import MODEL_SHA
 from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.records import Branch, CheckpointRow, StepRow
 from grpo_practice.store.records import UpdateRow as UpdateRow

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.stats import Score
 from grpo_practice.reports.base import Report, number
-from grpo_practice.stats import Score
 
 FLATTERS = (
     "the best of several scores is biased upwards, because luck helped to select it; quote the"

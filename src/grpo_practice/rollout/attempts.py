@@ -2,14 +2,14 @@
 
 from dataclasses import dataclass
 
-from grpo_practice.calls import content_texts
-from grpo_practice.errors import PausedError
-from grpo_practice.events import Emit, Notice, RolloutFinished, RolloutStarted, span
-from grpo_practice.failure_limit import FailureLimit, Land
-from grpo_practice.rollout import UNSCORED, AttemptKey, Player
+from grpo_practice.core.calls import content_texts
+from grpo_practice.core.errors import PausedError
+from grpo_practice.core.events import Emit, Notice, RolloutFinished, RolloutStarted, span
+from grpo_practice.core.types import Library, Rollout, Trajectory, Verdict
+from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.play import UNSCORED, AttemptKey, Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
-from grpo_practice.types import Library, Rollout, Trajectory, Verdict
 
 LOOKED_AT = 3
 """Number of rollouts with experiences whose requests are checked."""

@@ -6,13 +6,13 @@ from itertools import accumulate, islice
 from random import Random
 from typing import Self
 
-from grpo_practice.attempts import Attempts, SystemCheck, SystemPrompt
-from grpo_practice.events import Emit, GroupStored
-from grpo_practice.failure_limit import FailureLimit, Land
-from grpo_practice.rollout import AttemptKey, GroupJob, Player, play_groups
+from grpo_practice.core.events import Emit, GroupStored
+from grpo_practice.core.types import PlannedStep, Rollout
+from grpo_practice.rollout.attempts import Attempts, SystemCheck, SystemPrompt
+from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.play import AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.types import PlannedStep, Rollout
 
 
 def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:

@@ -4,9 +4,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from grpo_practice.errors import GrpoPracticeError, RunFailedError
-from grpo_practice.text import similar
-from grpo_practice.types import Rollout
+from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
+from grpo_practice.core.text import similar
+from grpo_practice.core.types import Rollout
 
 Land = Callable[[GrpoPracticeError], Awaitable[None]]
 """Function that waits for requests in flight before an error ends them."""

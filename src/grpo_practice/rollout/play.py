@@ -14,14 +14,20 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_practice.agents import Agent, RolloutContext, being_cancelled
-from grpo_practice.calls import Address, Chat, Scope
-from grpo_practice.errors import EndpointError, GrpoPracticeError, JudgeError, VerifyError, boundary
-from grpo_practice.events import Emit, ScoringFinished, ScoringStarted, silent
+from grpo_practice.core.calls import Address, Chat, Scope
+from grpo_practice.core.errors import (
+    EndpointError,
+    GrpoPracticeError,
+    JudgeError,
+    VerifyError,
+    boundary,
+)
+from grpo_practice.core.events import Emit, ScoringFinished, ScoringStarted, silent
+from grpo_practice.core.text import cut
+from grpo_practice.core.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
 from grpo_practice.llm.concurrency import AT_ONCE
 from grpo_practice.llm.ledgered import AgentChat
-from grpo_practice.text import cut
-from grpo_practice.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
+from grpo_practice.rollout.agents import Agent, RolloutContext, being_cancelled
 
 UNSCORED = ("verify", "judge")
 """Reasons of errors raised after the answer: the answer exists and can be scored again."""

@@ -7,19 +7,19 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.library_refs import LibraryRef
-from grpo_practice.app.own_code import is_of_program
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
-from grpo_practice.errors import ConfigError
-from grpo_practice.export.enhanced_agent import ExportedAgent, Measured, Provenance
-from grpo_practice.prompts.system import system_prompt
-from grpo_practice.redact import REDACTED, redactor, url_secrets
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.redact import REDACTED, redactor, url_secrets
+from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.reports.before_after import BeforeAfter
 from grpo_practice.reports.known_scores import KnownScore
+from grpo_practice.run.library_refs import LibraryRef
+from grpo_practice.run.own_code import is_of_program
 from grpo_practice.store import Store, libraries
 from grpo_practice.store.queries import references, runs
 

@@ -5,8 +5,6 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
-from grpo_practice.app.configs import config_file, stored_text
-from grpo_practice.app.specs import check_templates, teacher_context_text
 from grpo_practice.config import (
     Environment,
     EvalConfig,
@@ -20,12 +18,14 @@ from grpo_practice.config.input import ConfigInput
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.reading.yaml_reader import Tree
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redact_url
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redact_url
+from grpo_practice.core.text import count
 from grpo_practice.reports.config_report import ConfigReport
+from grpo_practice.run.configs import config_file, stored_text
+from grpo_practice.run.specs import check_templates, teacher_context_text
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
-from grpo_practice.text import count
 from grpo_practice.verify.resolve import check_defined, resolve
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]

@@ -4,14 +4,14 @@ import re
 from collections.abc import Sequence
 from shlex import quote
 
-from grpo_practice.app.library_refs import latest_or_named
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Library
 from grpo_practice.practice.approval import admitted
 from grpo_practice.reports.experience_reports import DecisionReport
+from grpo_practice.run.library_refs import latest_or_named
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries.held import Held, held
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.types import Library
 
 
 def decide(

@@ -11,20 +11,28 @@ from pathlib import Path
 from shlex import quote
 from typing import Literal, get_args
 
-from grpo_practice.app.configs import eval_config, names_dataset
-from grpo_practice.app.direct_library import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.events import Emit, Event, Notice, silent
+from grpo_practice.core.text import nearest
+from grpo_practice.core.types import Library
+from grpo_practice.practice.placebo_arms import FILLER_AS_LONG, filler, size
+from grpo_practice.reports.compared import compare_evaluations
+from grpo_practice.reports.comparison import ComparisonReport
+from grpo_practice.run.configs import eval_config, names_dataset
+from grpo_practice.run.direct_library import (
     DirectJob,
     prepare_direct,
     written_before,
     written_directly,
 )
-from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
-from grpo_practice.app.library_file import holds_library, start_library
-from grpo_practice.app.library_refs import LIBRARY_NAME, LibraryRef, library_of
-from grpo_practice.app.own_code import python_objects
-from grpo_practice.app.preflight import give_notices, session_of
-from grpo_practice.app.session import Session
-from grpo_practice.app.trained_arms import (
+from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals
+from grpo_practice.run.library_file import holds_library, start_library
+from grpo_practice.run.library_refs import LIBRARY_NAME, LibraryRef, library_of
+from grpo_practice.run.own_code import python_objects
+from grpo_practice.run.preflight import give_notices, session_of
+from grpo_practice.run.requests.runs import ArmsRequest
+from grpo_practice.run.session import Session
+from grpo_practice.run.trained_arms import (
     TRAINING_ARMS,
     WEIGHTS,
     WITHOUT,
@@ -34,18 +42,10 @@ from grpo_practice.app.trained_arms import (
     exported_weights,
     of_weights,
 )
-from grpo_practice.app.waiting import run_blocking
-from grpo_practice.errors import ConfigError
-from grpo_practice.events import Emit, Event, Notice, silent
-from grpo_practice.practice.untaught import FILLER_AS_LONG, filler, size
-from grpo_practice.reports.compared import compare_evaluations
-from grpo_practice.reports.comparison import ComparisonReport
-from grpo_practice.requests.runs import ArmsRequest
+from grpo_practice.run.waiting import run_blocking
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.text import nearest
-from grpo_practice.types import Library
 
 Known = Literal[
     "none",
@@ -59,7 +59,7 @@ Known = Literal[
     "trained+practised",
 ]
 """`none`: no library. `full`: the library. `aa`: the library with another seed, which shows the
-effect of chance. `direct` and `filler`: see `practice/untaught.py`. `base` and `practised` are
+effect of chance. `direct` and `filler`: see `practice/placebo_arms.py`. `base` and `practised` are
 `none` and `full` next to trained weights: see `trained_arms.py`.
 """
 

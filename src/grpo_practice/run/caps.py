@@ -3,10 +3,9 @@
 from collections.abc import Iterable, Sequence
 from itertools import chain
 
-from grpo_practice.app.clients import SIM_URL, endpoint_of
-from grpo_practice.calls import Usage
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.budget import (
     ASSUMED_OUT,
@@ -16,6 +15,7 @@ from grpo_practice.llm.budget import (
 )
 from grpo_practice.llm.endpoint import host, place
 from grpo_practice.llm.prices import Price, Prices
+from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent

@@ -9,10 +9,10 @@ from importlib import import_module
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from grpo_practice.calls import Ledger, Scope
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
-from grpo_practice.events import Emit, Notice
+from grpo_practice.core.calls import Ledger, Scope
+from grpo_practice.core.events import Emit, Notice
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.concurrency import FIRST, LATER, STUDENT, Limit
 from grpo_practice.llm.endpoint import Endpoint

@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from shlex import quote
 
-from grpo_practice.app.library_refs import library_of
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.stats.paired import Verdict
 from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
-from grpo_practice.stats.paired import Verdict
+from grpo_practice.run.library_refs import library_of
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 

@@ -9,10 +9,6 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, SecretStr
 
-from grpo_practice.app.library_file import start_ref
-from grpo_practice.app.library_refs import library_of
-from grpo_practice.app.own_code import PythonObjects
-from grpo_practice.app.specs import EvalTarget, unless_edited
 from grpo_practice.config import (
     EvalConfig,
     Loaded,
@@ -27,15 +23,19 @@ from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.reading.discover import Command, config_here
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.schema.provider import WORKED_OUT
-from grpo_practice.errors import ConfigError
-from grpo_practice.requests.runs import EvalRequest, PracticeRequest, TrainRequest, TuneRequest
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Library
+from grpo_practice.run.library_file import start_ref
+from grpo_practice.run.library_refs import library_of
+from grpo_practice.run.own_code import PythonObjects
+from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest, TrainRequest, TuneRequest
+from grpo_practice.run.specs import EvalTarget, unless_edited
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant, questions_of
-from grpo_practice.text import count
-from grpo_practice.types import Library
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 EvalOf = tuple[Loaded[EvalConfig], EvalTarget]

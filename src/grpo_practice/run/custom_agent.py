@@ -7,21 +7,21 @@ from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.agents import Agent
-from grpo_practice.app.own_code import command_of, load_function, source_of
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
-from grpo_practice.errors import AgentError
-from grpo_practice.processes import cores
-from grpo_practice.text import LOOPBACK, count
-from grpo_practice.user_code import (
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.processes import cores
+from grpo_practice.core.text import LOOPBACK, count
+from grpo_practice.core.user_code import (
     STDOUT_TO_STDERR,
     SharedChange,
     is_async,
 )
+from grpo_practice.rollout.agents import Agent
+from grpo_practice.run.own_code import command_of, load_function, source_of
 
 if TYPE_CHECKING:
-    from grpo_practice.agents.custom_agents import Program
-    from grpo_practice.chat_server.proxy import Proxy
+    from grpo_practice.rollout.agents.custom_agents import Program
+    from grpo_practice.rollout.chat_server.proxy import Proxy
 
 
 SHOWN = 8
@@ -43,11 +43,11 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be found or loaded.
     """
-    from grpo_practice.agents.command import CommandProgram
-    from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
-    from grpo_practice.agents.programs import LOADING_S
-    from grpo_practice.agents.room import Room
-    from grpo_practice.app.program_address import open_proxy
+    from grpo_practice.rollout.agents.command import CommandProgram
+    from grpo_practice.rollout.agents.custom_agents import CustomAgent, Whereabouts
+    from grpo_practice.rollout.agents.programs import LOADING_S
+    from grpo_practice.rollout.agents.slots import Room
+    from grpo_practice.run.program_address import open_proxy
 
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(open_proxy(config.proxy, folder))
@@ -80,10 +80,10 @@ async def _open_ray(
     notice: Callable[[str], None],
 ) -> Agent:
     """Open the program on a Ray cluster, after checking all nodes."""
-    from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
-    from grpo_practice.agents.room import Room
-    from grpo_practice.app.program_address import looked_at
-    from grpo_practice.app.ray_agent import open_ray
+    from grpo_practice.rollout.agents.custom_agents import CustomAgent, Whereabouts
+    from grpo_practice.rollout.agents.slots import Room
+    from grpo_practice.run.program_address import looked_at
+    from grpo_practice.run.ray_agent import open_ray
 
     program = await stack.enter_async_context(open_ray(config, folder))
     with looked_at(proxy) as (invited, model):
@@ -101,7 +101,7 @@ async def _open_ray(
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
     """Emit a notice if a configured address does not lead here; others may still reach it."""
-    from grpo_practice.app.program_address import seconds_to
+    from grpo_practice.run.program_address import seconds_to
 
     try:
         await seconds_to(proxy)
@@ -117,7 +117,7 @@ async def _open_function(
     function: Callable[..., Any] | None,
 ) -> tuple["Program", int]:
     """Return the program of a function, and its number of worker processes; 0: this process."""
-    from grpo_practice.agents.programs import FunctionProgram, WorkerProgram
+    from grpo_practice.rollout.agents.programs import FunctionProgram, WorkerProgram
 
     name = config.function or ""
     # A print in the user's function must not end up in the output of the command, such as --json.

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
 from grpo_practice.store import check
 from grpo_practice.store.backup import copy, why_no_copy

@@ -6,27 +6,16 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, Unpack
 
-from grpo_practice.app.dataset_lines import DatasetLines
-from grpo_practice.app.recorded_samples import stage_run
-from grpo_practice.app.upload import (
-    IfExists,
-    Upload,
-    UploadOptions,
-    families_notes,
-    file_source,
-    leave_unusable_out,
-    stage_python_rows,
-    suited,
-)
 from grpo_practice.config.schema.base import check_name
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.events import Emit, Notice, silent, tee
+from grpo_practice.core.types import Answer, Sample
 from grpo_practice.data.download import DownloadOptions, defaults, download
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.golds import Ask, SeveralRightError, nobody
 from grpo_practice.data.read import ReadNotes, join_held, reading_of, stage_file
 from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.events import Emit, Notice, silent, tee
 from grpo_practice.export.files import write_lines
 from grpo_practice.reports.datasets import (
     DatasetList,
@@ -38,10 +27,21 @@ from grpo_practice.reports.datasets import (
     SplitPart,
     StoredDataset,
 )
+from grpo_practice.run.dataset_lines import DatasetLines
+from grpo_practice.run.recorded_samples import stage_run
+from grpo_practice.run.upload import (
+    IfExists,
+    Upload,
+    UploadOptions,
+    families_notes,
+    file_source,
+    leave_unusable_out,
+    stage_python_rows,
+    suited,
+)
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.store.stored_samples import StoredSamples
-from grpo_practice.types import Answer, Sample
 from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"

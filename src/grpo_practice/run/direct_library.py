@@ -4,21 +4,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from grpo_practice.app.clients import Connections, Models, endpoint_of
-from grpo_practice.app.configs import stored_text
-from grpo_practice.app.library_refs import LibraryRef
-from grpo_practice.app.session import Session, end_dead_invocations
-from grpo_practice.calls import Chat, Reply, Request, Scope
 from grpo_practice.config import Loaded, PracticeConfig, load_practice
-from grpo_practice.errors import ConfigError, EndpointError, ReplyError, RunFailedError
-from grpo_practice.events import silent
+from grpo_practice.core.calls import Chat, Reply, Request, Scope
+from grpo_practice.core.errors import ConfigError, EndpointError, ReplyError, RunFailedError
+from grpo_practice.core.events import silent
+from grpo_practice.core.types import Library
 from grpo_practice.llm.ledgered import Model, ledgered
+from grpo_practice.practice.placebo_arms import FIRST, direct_prompts, write_directly
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.practice.untaught import FIRST, direct_prompts, write_directly
+from grpo_practice.run.clients import Connections, Models, endpoint_of
+from grpo_practice.run.configs import stored_text
+from grpo_practice.run.library_refs import LibraryRef
+from grpo_practice.run.session import Session, end_dead_invocations
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch
-from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from grpo_practice.app.preflight import try_verify
-from grpo_practice.app.session import OpenRun, Session, announced, open_runs
 from grpo_practice.config import Loaded
-from grpo_practice.events import RunStarted
+from grpo_practice.core.events import RunStarted
+from grpo_practice.core.types import PlannedStep
+from grpo_practice.run.preflight import try_verify
+from grpo_practice.run.session import OpenRun, Session, announced, open_runs
 from grpo_practice.store import steps
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
-from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
 

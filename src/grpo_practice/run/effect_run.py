@@ -9,19 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from grpo_practice.app.arms import each_once, planned_attempts
-from grpo_practice.app.configs import stored_text
-from grpo_practice.app.evaluation_run import EvalJob, eval_job, run_evals
-from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.app.own_code import python_objects
-from grpo_practice.app.preflight import session_of
-from grpo_practice.app.session import Session
-from grpo_practice.app.specs import EvalTarget
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice
-from grpo_practice.errors import ConfigError, DataError
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.stats.effects import FEWEST, MOST
+from grpo_practice.core.text import count, folded
+from grpo_practice.core.types import Library
 from grpo_practice.reports.effects import EffectsReport, effects_report
-from grpo_practice.requests.runs import EffectRequest
-from grpo_practice.stats.effects import FEWEST, MOST
+from grpo_practice.run.arms import each_once, planned_attempts
+from grpo_practice.run.configs import stored_text
+from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals
+from grpo_practice.run.library_refs import LibraryRef, library_of
+from grpo_practice.run.own_code import python_objects
+from grpo_practice.run.preflight import session_of
+from grpo_practice.run.requests.runs import EffectRequest
+from grpo_practice.run.session import Session
+from grpo_practice.run.specs import EvalTarget
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import arms, runs
 from grpo_practice.store.records import EFFECT, DatasetRow
@@ -31,8 +33,6 @@ from grpo_practice.store.run_names import (
     library_variant,
     select_variant,
 )
-from grpo_practice.text import count, folded
-from grpo_practice.types import Library
 
 ATTEMPTS = 8
 """Default number of rollouts per question, each with half of the library."""

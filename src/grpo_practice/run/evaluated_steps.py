@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from grpo_practice.app.evaluation_run import FEWER, EvalJob, run_eval, wanted_rollouts
-from grpo_practice.app.preflight import LOST
-from grpo_practice.app.specs import with_library
 from grpo_practice.config.schema.runs import PracticeSettings
-from grpo_practice.errors import FingerprintError
+from grpo_practice.core.errors import FingerprintError
+from grpo_practice.core.types import Library
+from grpo_practice.run.evaluation_run import FEWER, EvalJob, run_eval, wanted_rollouts
+from grpo_practice.run.preflight import LOST
+from grpo_practice.run.specs import with_library
 from grpo_practice.store.records import StepRow
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
-from grpo_practice.types import Library
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:

@@ -7,20 +7,28 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from grpo_practice.app.asked_before import asked_before, moved
-from grpo_practice.app.clients import Connections, Models, endpoint_of
-from grpo_practice.app.configs import eval_config
-from grpo_practice.app.driver import playing
-from grpo_practice.app.half_prompts import prompts_of
-from grpo_practice.app.own_code import (
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
+from grpo_practice.core.errors import Change, FingerprintError
+from grpo_practice.core.events import RunStarted
+from grpo_practice.core.types import PlannedStep
+from grpo_practice.reports.run_reports import EvalReport, eval_report
+from grpo_practice.rollout.attempts import SystemCheck
+from grpo_practice.rollout.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
+from grpo_practice.run.clients import Connections, Models, endpoint_of
+from grpo_practice.run.configs import eval_config
+from grpo_practice.run.driver import playing
+from grpo_practice.run.evaluation_reuse import asked_before, moved
+from grpo_practice.run.half_prompts import prompts_of
+from grpo_practice.run.own_code import (
     AgentFunction,
     PythonObjects,
     check_own,
     python_objects,
     sha_of,
 )
-from grpo_practice.app.player import PlayerSpec, open_player
-from grpo_practice.app.preflight import (
+from grpo_practice.run.player import PlayerSpec, open_player
+from grpo_practice.run.preflight import (
     check_models,
     check_plan,
     eval_dataset,
@@ -29,20 +37,12 @@ from grpo_practice.app.preflight import (
     unscorable_notice,
     verify_function,
 )
-from grpo_practice.app.session import OpenRun, PilotOverError, Session
-from grpo_practice.app.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
-from grpo_practice.attempts import SystemCheck
-from grpo_practice.config import Loaded
-from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
-from grpo_practice.errors import Change, FingerprintError
-from grpo_practice.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
-from grpo_practice.events import RunStarted
-from grpo_practice.reports.run_reports import EvalReport, eval_report
-from grpo_practice.requests.runs import EvalRequest
+from grpo_practice.run.requests.runs import EvalRequest
+from grpo_practice.run.session import OpenRun, PilotOverError, Session
+from grpo_practice.run.specs import DEFAULT_LIMITS, EvalTarget, eval_spec
 from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, StepRow
-from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
 FEWER = "pass_k"

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-from grpo_practice.attempts import SystemPrompt
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.prompts.system import system_prompt
-from grpo_practice.rollout import AttemptKey
-from grpo_practice.stats.effects import design
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.stats.effects import design
+from grpo_practice.core.types import Library
+from grpo_practice.rollout.attempts import SystemPrompt
+from grpo_practice.rollout.play import AttemptKey
 from grpo_practice.store.records import EFFECT, Purpose, StepRow
-from grpo_practice.types import Library
 
 
 def prompts_of(

@@ -4,21 +4,21 @@ import re
 from collections.abc import Mapping, Sequence
 from shlex import quote
 
-from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.canonical import clean
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.text import brief, count
+from grpo_practice.core.types import Experience, Library, Operation, Quarantine
 from grpo_practice.practice.answer_guard import AnswerGuard
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.merge import apply, edits
 from grpo_practice.practice.replies import EXPERIENCE_CHARS, FULL, LIBRARY_SIZE
 from grpo_practice.reports.edited_library import EditedLibrary, LibraryDifference, Reworded
+from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.store import Store, branches, datasets, libraries, steps
-from grpo_practice.store.bound_keys import INSTRUCTIONS
+from grpo_practice.store.identity import INSTRUCTIONS
 from grpo_practice.store.queries import history
 from grpo_practice.store.queries.history import Quarantined
 from grpo_practice.store.records import Branch
-from grpo_practice.text import brief, count
-from grpo_practice.types import Experience, Library, Operation, Quarantine
 
 TOLD = (INSTRUCTIONS, "practice.agent_objective", "practice.learning_objective")
 """Keys of texts that the agent always sees; a label in one of them does not count as secret."""

@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from shlex import quote
 
-from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.practice.evidence import Evidence, evidence_on, evidence_text
 from grpo_practice.reports.experience_reports import (
     Changes,
@@ -14,6 +13,7 @@ from grpo_practice.reports.experience_reports import (
     ExperienceReport,
     LibraryReport,
 )
+from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import history, past_votes, references
 from grpo_practice.store.queries.held import held

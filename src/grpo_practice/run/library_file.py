@@ -8,21 +8,21 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.app.session import Session
-from grpo_practice.canonical import clean
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
 from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import key_shaped, redactor
+from grpo_practice.core.text import brief, count
+from grpo_practice.core.types import Experience, Library
 from grpo_practice.data.cells import value_in
-from grpo_practice.errors import Change, ConfigError, FingerprintError
 from grpo_practice.practice.lint import why_not
 from grpo_practice.practice.replies import EXPERIENCE_CHARS
-from grpo_practice.redact import key_shaped, redactor
+from grpo_practice.run.library_refs import LibraryRef, library_of
+from grpo_practice.run.session import Session
 from grpo_practice.store import Store, branches, libraries
-from grpo_practice.store.bound_keys import LIBRARY_SHA
+from grpo_practice.store.identity import LIBRARY_SHA
 from grpo_practice.store.queries import runs
-from grpo_practice.text import brief, count
-from grpo_practice.types import Experience, Library
 
 ENDINGS = (".yaml", ".yml", ".json")
 MOST = 1000

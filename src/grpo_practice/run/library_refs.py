@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import beats, difference
+from grpo_practice.core.types import Library
 from grpo_practice.reports.known_scores import measured
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import beats, difference
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import evaluations, references, runs, scores
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.types import Library
 
 StepRef = Literal["last", "best"] | int
 

@@ -14,15 +14,15 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.canonical import digest
 from grpo_practice.config.reading.compose import Override
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.user_code import STDOUT_TO_STDERR, UserFunction, find_file, looked_in
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import digest
+from grpo_practice.core.user_code import STDOUT_TO_STDERR, UserFunction, find_file, looked_in
 from grpo_practice.verify.resolve import VerifyFunction, resolve_callable
 
 if TYPE_CHECKING:
-    from grpo_practice.agents.worker import FunctionSource
+    from grpo_practice.rollout.agents.worker import FunctionSource
 
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
@@ -36,7 +36,7 @@ def source_of(name: str, folder: Path) -> "FunctionSource":
     Raises:
         ConfigError: Only the program that began the run has the function, or the file is missing.
     """
-    from grpo_practice.agents.worker import FunctionSource
+    from grpo_practice.rollout.agents.worker import FunctionSource
 
     path = _file_of(name, folder)
     where, attribute = _split(name)

@@ -2,16 +2,16 @@
 
 from dataclasses import replace
 
-from grpo_practice.app import evaluation_run, practice_run
-from grpo_practice.app.arms import ArmsJob, with_direct
-from grpo_practice.app.effect_run import EffectJob
-from grpo_practice.app.evaluation_run import EvalJob
-from grpo_practice.app.practice_run import PracticeJob
-from grpo_practice.app.session import Session
-from grpo_practice.forecast.arms import forecast_arms
-from grpo_practice.forecast.effect import forecast_effect
-from grpo_practice.forecast.estimate import Forecast
-from grpo_practice.forecast.remaining_calls import forecast
+from grpo_practice.run import evaluation_run, practice_run
+from grpo_practice.run.arms import ArmsJob, with_direct
+from grpo_practice.run.effect_run import EffectJob
+from grpo_practice.run.evaluation_run import EvalJob
+from grpo_practice.run.forecast.arms import forecast_arms
+from grpo_practice.run.forecast.effect import forecast_effect
+from grpo_practice.run.forecast.estimate import Forecast
+from grpo_practice.run.forecast.remaining_calls import forecast
+from grpo_practice.run.practice_run import PracticeJob
+from grpo_practice.run.session import Session
 from grpo_practice.store.queries import spending
 
 

@@ -6,21 +6,21 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.agents import Agent
-from grpo_practice.agents.simple import play_simple
-from grpo_practice.agents.tool_agent import ToolAgent
-from grpo_practice.app.clients import Models
-from grpo_practice.app.own_code import AgentFunction
-from grpo_practice.app.session import OpenRun, Session, to_the_end
-from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
-from grpo_practice.errors import ConfigError
-from grpo_practice.fences import Fences
-from grpo_practice.rollout import Player
-from grpo_practice.tools import Tool
-from grpo_practice.tools.toolbox import Toolbox
+from grpo_practice.core.calls import Chat, Scope
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.fences import Fences
+from grpo_practice.rollout.agents import Agent
+from grpo_practice.rollout.agents.simple import play_simple
+from grpo_practice.rollout.agents.tool_agent import ToolAgent
+from grpo_practice.rollout.play import Player
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.toolbox import Toolbox
+from grpo_practice.run.clients import Models
+from grpo_practice.run.own_code import AgentFunction
+from grpo_practice.run.session import OpenRun, Session, to_the_end
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
@@ -100,7 +100,7 @@ async def open_agent(
         ConfigError: A tool or the user's program is unusable as configured.
     """
     if config.type != "simple":
-        from grpo_practice.app.custom_agent import open_own
+        from grpo_practice.run.custom_agent import open_own
 
         plays = function.function if function else None
         async with open_own(config, folder, run.notice, plays) as agent:
@@ -136,16 +136,16 @@ async def open_toolkit(
     match toolkit:
         # Each toolkit is imported only if it is used, since it may need an extra of its own.
         case PythonToolkit():
-            from grpo_practice.tools.python import open_python
+            from grpo_practice.rollout.tools.python import open_python
 
             return open_python(toolkit.config, folder)
         case SearchToolkit():
-            from grpo_practice.tools.search.toolkit import open_search
+            from grpo_practice.rollout.tools.search.toolkit import open_search
 
             assert toolkit.config_llm is not None, "the loader fills it"
             return open_search(toolkit.config, await reader(toolkit.config_llm), fences)
         case McpToolkit():
-            from grpo_practice.tools.mcp import open_mcp
+            from grpo_practice.rollout.tools.mcp import open_mcp
 
             return open_mcp(toolkit, folder)
 

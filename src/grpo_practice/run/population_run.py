@@ -8,15 +8,15 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from grpo_practice.app.session import Session
-from grpo_practice.app.train_evaluation import scored_steps
-from grpo_practice.app.train_job import TrainJob
-from grpo_practice.app.train_resume import Origin
-from grpo_practice.app.train_run import run_train
-from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
-from grpo_practice.errors import ConfigError, RunFailedError
+from grpo_practice.core.errors import ConfigError, RunFailedError
 from grpo_practice.reports.tuning import Phase, Trial, TuneReport, settings_text
-from grpo_practice.requests.runs import TuneRequest
+from grpo_practice.run.requests.runs import TuneRequest
+from grpo_practice.run.session import Session
+from grpo_practice.run.train_evaluation import scored_steps
+from grpo_practice.run.train_job import TrainJob
+from grpo_practice.run.train_resume import Origin
+from grpo_practice.run.train_run import run_train
+from grpo_practice.run.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 from grpo_practice.store import branches, trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name

@@ -5,27 +5,45 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
-from grpo_practice.app.clients import Connections, Models, endpoint_of
-from grpo_practice.app.configs import practice_config
-from grpo_practice.app.driver import playing
-from grpo_practice.app.evaluated_steps import (
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError, RunFailedError
+from grpo_practice.core.events import RunStarted
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.prompts.files import prompts_from
+from grpo_practice.core.types import Library, PlannedStep
+from grpo_practice.practice import METHOD
+from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
+from grpo_practice.practice.context import AfterStep, Practice
+from grpo_practice.practice.loop import practise
+from grpo_practice.practice.reading import room_of
+from grpo_practice.practice.teacher import Teacher
+from grpo_practice.reports.before_after import is_measured_without
+from grpo_practice.reports.run_reports import PracticeReport, practice_report
+from grpo_practice.rollout.attempts import SystemCheck
+from grpo_practice.rollout.groups.plan import plan_practice
+from grpo_practice.run.clients import Connections, Models, endpoint_of
+from grpo_practice.run.configs import practice_config
+from grpo_practice.run.driver import playing
+from grpo_practice.run.evaluated_steps import (
     chosen_among,
     due,
     evaluate_baseline,
     evaluate_library,
     evaluation_rollouts,
 )
-from grpo_practice.app.evaluation_run import EvalJob, eval_job
-from grpo_practice.app.library_file import start_library, start_named, start_option
-from grpo_practice.app.own_code import (
+from grpo_practice.run.evaluation_run import EvalJob, eval_job
+from grpo_practice.run.library_file import start_library, start_named, start_option
+from grpo_practice.run.own_code import (
     AgentFunction,
     PythonObjects,
     check_own,
     python_objects,
     sha_of,
 )
-from grpo_practice.app.player import PlayerSpec, open_player
-from grpo_practice.app.preflight import (
+from grpo_practice.run.player import PlayerSpec, open_player
+from grpo_practice.run.preflight import (
     check_models,
     check_plan,
     check_texts,
@@ -34,33 +52,15 @@ from grpo_practice.app.preflight import (
     session_of,
     verify_function,
 )
-from grpo_practice.app.session import OpenRun, PilotOverError, Session
-from grpo_practice.app.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
-from grpo_practice.attempts import SystemCheck
-from grpo_practice.config import Loaded
-from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.errors import Change, ConfigError, FingerprintError, RunFailedError
-from grpo_practice.events import RunStarted
-from grpo_practice.fences import Fences
-from grpo_practice.groups.plan import plan_practice
-from grpo_practice.practice import METHOD
-from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
-from grpo_practice.practice.context import AfterStep, Practice
-from grpo_practice.practice.loop import practise
-from grpo_practice.practice.reading import room_of
-from grpo_practice.practice.teacher import Teacher
-from grpo_practice.prompts.files import prompts_from
-from grpo_practice.reports.before_after import is_measured_without
-from grpo_practice.reports.run_reports import PracticeReport, practice_report
-from grpo_practice.requests.runs import PracticeRequest
+from grpo_practice.run.requests.runs import PracticeRequest
+from grpo_practice.run.session import OpenRun, PilotOverError, Session
+from grpo_practice.run.specs import EvalTarget, configured_prompts, practice_spec, teacher_context
 from grpo_practice.store import branches, datasets
-from grpo_practice.store.bound_keys import METHOD as METHOD_KEY
-from grpo_practice.store.bound_keys import diff
+from grpo_practice.store.identity import METHOD as METHOD_KEY
+from grpo_practice.store.identity import diff
 from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.types import Library, PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
 

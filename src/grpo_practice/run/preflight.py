@@ -4,10 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from grpo_practice.app.caps import admission
-from grpo_practice.app.clients import endpoint_of
-from grpo_practice.app.session import Session
-from grpo_practice.canonical import list_digest
 from grpo_practice.config import EvalConfig, Loaded, PracticeConfig
 from grpo_practice.config.schema.runs import (
     EvalData,
@@ -15,15 +11,19 @@ from grpo_practice.config.schema.runs import (
     RunConfig,
     VerifySpec,
 )
+from grpo_practice.core.errors import Change, ConfigError, DataError, FingerprintError
+from grpo_practice.core.hashing import list_digest
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import count, is_data_file
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.errors import Change, ConfigError, DataError, FingerprintError
-from grpo_practice.redact import redactor
-from grpo_practice.requests.base import RunRequest
+from grpo_practice.run.caps import admission
+from grpo_practice.run.clients import endpoint_of
+from grpo_practice.run.requests.base import RunRequest
+from grpo_practice.run.session import Session
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
-from grpo_practice.text import count, is_data_file
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import OTHER_FORMS, Trial, gold_of, unusable_golds

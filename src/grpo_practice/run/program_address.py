@@ -7,13 +7,13 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo_practice.agents import reach
-from grpo_practice.calls import Reply
-from grpo_practice.chat_server.proxy import Guest, Invitation, Listening, Proxy
-from grpo_practice.chat_server.server import ChatRequest, RequestError
-from grpo_practice.chat_server.tls import server_context
 from grpo_practice.config.schema.agent import ProxyConfig
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.agents import program_endpoint as reach
+from grpo_practice.rollout.chat_server.proxy import Guest, Invitation, Listening, Proxy
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
+from grpo_practice.rollout.chat_server.tls import server_context
 
 
 @dataclass(slots=True)

@@ -2,22 +2,22 @@
 
 from shlex import quote
 
-from grpo_practice.app.library_refs import LibraryRef, library_of
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import (
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import (
     experience_lines,
     library_sha,
     library_tokens,
     render_library,
 )
+from grpo_practice.core.stats.effects import best_within
+from grpo_practice.core.stats.paired import FEWEST
+from grpo_practice.core.text import CHARS_PER_TOKEN, count
+from grpo_practice.core.types import Edit, Experience, Library, Operation
 from grpo_practice.reports.effects import ExperienceEffect, Measurement, measurement
 from grpo_practice.reports.pruning import Pruned, PruneReport
-from grpo_practice.stats.effects import best_within
-from grpo_practice.stats.paired import FEWEST
+from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import evaluations
-from grpo_practice.text import CHARS_PER_TOKEN, count
-from grpo_practice.types import Edit, Experience, Library, Operation
 
 
 def prune(

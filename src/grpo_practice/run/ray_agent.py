@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.agents.on_node import CommandSource, File, Source
-from grpo_practice.agents.ray_cluster import ClusterSettings
-from grpo_practice.agents.ray_program import RayProgram
-from grpo_practice.app.own_code import files_of, source_of
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.processes import cores
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.processes import cores
+from grpo_practice.rollout.agents.on_node import CommandSource, File, Source
+from grpo_practice.rollout.agents.ray_cluster import ClusterSettings
+from grpo_practice.rollout.agents.ray_program import RayProgram
+from grpo_practice.run.own_code import files_of, source_of
 
 
 @asynccontextmanager

@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from grpo_practice.app.library_refs import run_and_step
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.practice.transcript import sections
 from grpo_practice.reports.rollout_report import (
     Flip,
@@ -14,6 +13,7 @@ from grpo_practice.reports.rollout_report import (
     TranscriptsReport,
     is_right,
 )
+from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted

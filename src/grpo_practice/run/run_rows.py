@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from shlex import quote
 
-from grpo_practice.app.rollouts import played_run
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.rollouts import played_run
 from grpo_practice.store import Store
 from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.queries.export_rows import ExportRow

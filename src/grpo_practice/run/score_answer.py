@@ -5,17 +5,17 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from grpo_practice.app.clients import Connections, Models
-from grpo_practice.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
 from grpo_practice.config.input import known
 from grpo_practice.config.trust.keys import sentences
 from grpo_practice.config.trust.word import host_of
-from grpo_practice.errors import ConfigError, EndpointError
-from grpo_practice.events import Emit, Notice, silent, tee
+from grpo_practice.core.calls import Address, Chat, Entry, Reply, Scope
+from grpo_practice.core.errors import ConfigError, EndpointError
+from grpo_practice.core.events import Emit, Notice, silent, tee
+from grpo_practice.core.types import Sample
 from grpo_practice.llm.admission import Admission
 from grpo_practice.reports.scored_answer import ScoredAnswer
-from grpo_practice.types import Sample
+from grpo_practice.run.clients import Connections, Models
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
 

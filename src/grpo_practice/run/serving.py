@@ -12,33 +12,33 @@ from urllib.parse import urlsplit
 
 from typing_extensions import override
 
-from grpo_practice.app.clients import SIM_URL, endpoint_of
-from grpo_practice.app.specs import simulated
-from grpo_practice.chat_server.server import listening
 from grpo_practice.config import Environment, load_eval
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import check_name
-from grpo_practice.errors import ConfigError
-from grpo_practice.events import Emit, Notice
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.events import Emit, Notice
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.text import LOOPBACK, is_loopback
+from grpo_practice.core.types import Library
 from grpo_practice.llm.endpoint import Endpoint, host, shown_url
 from grpo_practice.llm.http import Http
 from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.sim import SimTransport
-from grpo_practice.prompts.system import system_prompt
 from grpo_practice.reports.base import Report
+from grpo_practice.rollout.chat_server.server import listening
+from grpo_practice.run.clients import SIM_URL, endpoint_of
+from grpo_practice.run.specs import simulated
 from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
 from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs
-from grpo_practice.store.bound_keys import agent_of
+from grpo_practice.store.identity import agent_of
 from grpo_practice.store.recorded_runs import RecordedSpec
-from grpo_practice.text import LOOPBACK, is_loopback
-from grpo_practice.types import Library
 
 CONNECTIONS = 512
 """Maximum number of requests in flight to the model; further requests wait."""

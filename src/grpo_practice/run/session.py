@@ -6,9 +6,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
 
-from grpo_practice.calls import Chat
-from grpo_practice.errors import PausedError, StoppedError
-from grpo_practice.events import (
+from grpo_practice.core.calls import Chat
+from grpo_practice.core.errors import PausedError, StoppedError
+from grpo_practice.core.events import (
     CallFinished,
     Emit,
     Event,
@@ -18,14 +18,14 @@ from grpo_practice.events import (
     reason,
     tee,
 )
+from grpo_practice.core.types import PlannedStep, Sample, Verdict
 from grpo_practice.llm.admission import Admission
 from grpo_practice.reports.run_reports import Invocation
-from grpo_practice.rollout import Verify
+from grpo_practice.rollout.play import Verify
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.store import Planner
-from grpo_practice.types import PlannedStep, Sample, Verdict
 
 
 @dataclass(slots=True)

@@ -5,20 +5,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.app.own_code import sha_of
-from grpo_practice.canonical import digest
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import identity_of, train_identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import digest
+from grpo_practice.core.prompts.files import Prompt, load_prompts
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Library
 from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
-from grpo_practice.prompts.files import Prompt, load_prompts
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.run.own_code import sha_of
 from grpo_practice.store import Store, branches
-from grpo_practice.store.bound_keys import (
+from grpo_practice.store.identity import (
     AGENT_SHA,
     LIBRARY_SHA,
     MODEL_SHA,
@@ -36,7 +37,6 @@ from grpo_practice.store.records import (
 )
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.recipe import settings_of
-from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1

@@ -5,19 +5,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.app.preflight import eval_dataset, unscorable
-from grpo_practice.app.session import OpenRun, Session, announced, open_run
-from grpo_practice.app.specs import FORMAT, judge_record, simulated
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import temperature_of, train_identity_of
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.evaluate import plan_eval
-from grpo_practice.events import RolloutFinished, RolloutStarted, RunStarted
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.events import RolloutFinished, RolloutStarted, RunStarted
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Library, PlannedStep, Rollout, Sample
 from grpo_practice.reports.training import scored_steps as scored_steps
-from grpo_practice.rollout import AttemptKey, Player, task_group
+from grpo_practice.rollout.evaluate import plan_eval
+from grpo_practice.rollout.play import AttemptKey, Player, task_group
+from grpo_practice.run.preflight import eval_dataset, unscorable
+from grpo_practice.run.session import OpenRun, Session, announced, open_run
+from grpo_practice.run.specs import FORMAT, judge_record, simulated
 from grpo_practice.store import datasets
-from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA
+from grpo_practice.store.identity import LIBRARY_SHA, MODEL, WEIGHTS_SHA
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import DatasetRow, RolloutPrompt, RunSpec
 from grpo_practice.store.run_names import weights_eval_name
@@ -25,7 +26,6 @@ from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import trajectory
 from grpo_practice.train.work import Answer, Sampling, Selection
-from grpo_practice.types import Library, PlannedStep, Rollout, Sample
 from grpo_practice.verify.resolve import VerifyFunction
 
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from grpo_practice.app.train_job import TrainJob
-from grpo_practice.app.train_plan import plan_of
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.training import TrainingForecast
+from grpo_practice.run.train_job import TrainJob
+from grpo_practice.run.train_plan import plan_of
 from grpo_practice.store import steps
 from grpo_practice.store.branches import load
 from grpo_practice.store.queries import runs

@@ -4,24 +4,25 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from grpo_practice.app.configs import train_config
-from grpo_practice.app.preflight import (
+from grpo_practice.config import Loaded
+from grpo_practice.config.schema.runs import PracticeConfig
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.types import PlannedStep
+from grpo_practice.run.configs import train_config
+from grpo_practice.run.preflight import (
     check_plan,
     dataset_of,
     scorable,
     session_of,
     verify_function,
 )
-from grpo_practice.app.session import Session, StepStop
-from grpo_practice.app.specs import train_spec
-from grpo_practice.app.train_evaluation import WeightsEvaluation, weights_evaluation
-from grpo_practice.app.train_resume import Origin
-from grpo_practice.config import Loaded
-from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.requests.runs import TrainRequest, TuneRequest
+from grpo_practice.run.requests.runs import TrainRequest, TuneRequest
+from grpo_practice.run.session import Session, StepStop
+from grpo_practice.run.specs import train_spec
+from grpo_practice.run.train_evaluation import WeightsEvaluation, weights_evaluation
+from grpo_practice.run.train_resume import Origin
 from grpo_practice.store import datasets
-from grpo_practice.store.bound_keys import ORIGIN, POPULATION
+from grpo_practice.store.identity import ORIGIN, POPULATION
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import train_name
 from grpo_practice.train.checks import (
@@ -33,7 +34,6 @@ from grpo_practice.train.checks import (
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, settings_of
 from grpo_practice.train.weights import weights_sha
-from grpo_practice.types import PlannedStep
 from grpo_practice.verify.resolve import VerifyFunction
 
 

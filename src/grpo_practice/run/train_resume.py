@@ -4,11 +4,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
 
-from grpo_practice.app.session import Session
-from grpo_practice.errors import ConfigError, FingerprintError
+from grpo_practice.core.errors import ConfigError, FingerprintError
+from grpo_practice.run.session import Session
 from grpo_practice.store import branches, steps, trained_steps
-from grpo_practice.store.bound_keys import diff, keeps_checkpoints, origin_of
 from grpo_practice.store.checkpoint_folders import checkpoint_folder
+from grpo_practice.store.identity import diff, keeps_checkpoints, origin_of
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import CheckpointRow, RunSpec
 from grpo_practice.store.resume import Resume

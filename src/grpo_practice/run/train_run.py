@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
-from grpo_practice.app.driver import playing
-from grpo_practice.app.session import OpenRun, StepStop
-from grpo_practice.app.train_evaluation import scored_steps
-from grpo_practice.app.train_job import TrainJob, planned
-from grpo_practice.app.train_plan import checkpoints_folder, plan_of
-from grpo_practice.app.train_resume import Start, checked_folder, start_of
-from grpo_practice.app.train_scoring import OnLoop, answers_to, scoring, selected
-from grpo_practice.app.waiting import SIGNALS
-from grpo_practice.errors import GrpoPracticeError, RunFailedError
-from grpo_practice.events import RunStarted
+from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
+from grpo_practice.core.events import RunStarted
 from grpo_practice.reports.training import TrainReport, train_report
-from grpo_practice.rollout import Player
+from grpo_practice.rollout.play import Player
+from grpo_practice.run.driver import playing
+from grpo_practice.run.session import OpenRun, StepStop
+from grpo_practice.run.train_evaluation import scored_steps
+from grpo_practice.run.train_job import TrainJob, planned
+from grpo_practice.run.train_plan import checkpoints_folder, plan_of
+from grpo_practice.run.train_resume import Start, checked_folder, start_of
+from grpo_practice.run.train_scoring import OnLoop, answers_to, scoring, selected
+from grpo_practice.run.waiting import SIGNALS
 from grpo_practice.store import datasets
 from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned

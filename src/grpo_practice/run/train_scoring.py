@@ -7,20 +7,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from grpo_practice.app.clients import Connections, Models
-from grpo_practice.app.session import OpenRun, StepStop, to_the_end
-from grpo_practice.app.train_evaluation import WeightsEvaluation, score_weights
-from grpo_practice.app.train_job import TrainJob
-from grpo_practice.calls import Scope
-from grpo_practice.errors import PrunedError
-from grpo_practice.fences import Fences
+from grpo_practice.core.calls import Scope
+from grpo_practice.core.errors import PrunedError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.types import Trajectory
 from grpo_practice.llm.ledgered import AgentChat
-from grpo_practice.rollout import Player
+from grpo_practice.rollout.play import Player
+from grpo_practice.run.clients import Connections, Models
+from grpo_practice.run.session import OpenRun, StepStop, to_the_end
+from grpo_practice.run.train_evaluation import WeightsEvaluation, score_weights
+from grpo_practice.run.train_job import TrainJob
 from grpo_practice.train.answering import answers_of
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.work import Answer
-from grpo_practice.types import Trajectory
 from grpo_practice.verify.verifier import Verifier
 
 T = TypeVar("T")

@@ -11,11 +11,10 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.app.evaluation_run import EvalJob
-from grpo_practice.app.library_refs import library_of
-from grpo_practice.app.trained_export import ABOUT, AGENT, SCHEMA
-from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.text import nearest
+from grpo_practice.core.types import Library
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.reports.known_scores import evaluations_of, is_dataset
@@ -25,13 +24,14 @@ from grpo_practice.reports.learning_cost import (
     cost_of_training,
     training_branch,
 )
+from grpo_practice.run.evaluation_run import EvalJob
+from grpo_practice.run.library_refs import library_of
+from grpo_practice.run.trained_export import ABOUT, AGENT, SCHEMA
 from grpo_practice.store import Store, branches, datasets, trained_steps
-from grpo_practice.store.bound_keys import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
+from grpo_practice.store.identity import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name, library_variant, train_name
-from grpo_practice.text import nearest
 from grpo_practice.train.weights import weights_sha
-from grpo_practice.types import Library
 
 WITHOUT = ("base", "trained")
 """Arms without a library."""

@@ -10,17 +10,17 @@ from shlex import quote
 from typing import Any
 
 from grpo_practice import __version__
-from grpo_practice.app.agent_export import endpoint_written, model_as_written, without_secrets
-from grpo_practice.app.trained_weights import TrainedWeights, trained_weights
 from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.config.reading.yaml_reader import parse_yaml
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.plain_file import plain_file
 from grpo_practice.export.plain import one_line
 from grpo_practice.export.yamlfile import to_document
-from grpo_practice.plain_file import plain_file
 from grpo_practice.reports.trained_export import TrainedExport
+from grpo_practice.run.agent_export import endpoint_written, model_as_written, without_secrets
+from grpo_practice.run.trained_weights import TrainedWeights, trained_weights
 from grpo_practice.store import Store
-from grpo_practice.store.bound_keys import MODEL_SHA
+from grpo_practice.store.identity import MODEL_SHA
 from grpo_practice.store.queries import references, runs
 from grpo_practice.train.checks import check_installed
 from grpo_practice.train.merge import merge, to_own_precision

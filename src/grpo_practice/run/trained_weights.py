@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 
-from grpo_practice.app.library_refs import parse_step
-from grpo_practice.app.train_evaluation import scored_steps
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.library_refs import parse_step
+from grpo_practice.run.train_evaluation import scored_steps
 from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs

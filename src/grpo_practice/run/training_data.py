@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from shlex import quote
 from typing import Any, TypedDict, Unpack, get_args
 
-from grpo_practice.app.rollouts import played_run
-from grpo_practice.calls import Message, one_conversation
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.calls import Message, one_conversation
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import Group, Rollout
 from grpo_practice.export.rows import Counted
 from grpo_practice.export.training import (
     EQUAL,
@@ -20,13 +20,13 @@ from grpo_practice.export.training import (
     sft_row,
     without_library,
 )
-from grpo_practice.groups.informative import status_of
-from grpo_practice.requests.base import check_least
+from grpo_practice.rollout.groups.informative import status_of
+from grpo_practice.run.requests.base import check_least
+from grpo_practice.run.rollouts import played_run
 from grpo_practice.store import Store, branches, rollouts
-from grpo_practice.store.bound_keys import WEIGHTS_SHA
+from grpo_practice.store.identity import WEIGHTS_SHA
 from grpo_practice.store.queries import export_rows, runs, training
 from grpo_practice.store.records import Branch, RunRow, StepRow
-from grpo_practice.types import Group, Rollout
 
 
 class DataOptions(TypedDict, total=False):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.config.trust.word import stored_digest, text_digest, user_trust
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.trust_report import TrustReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs

@@ -4,14 +4,14 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from grpo_practice.app.session import Session
-from grpo_practice.app.train_evaluation import scored_steps
-from grpo_practice.app.train_run import run_train
-from grpo_practice.app.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 from grpo_practice.config.identity import train_identity_of
-from grpo_practice.errors import PrunedError, RunFailedError
+from grpo_practice.core.errors import PrunedError, RunFailedError
 from grpo_practice.reports.tuning import Trial, TuneReport
-from grpo_practice.requests.runs import TuneRequest
+from grpo_practice.run.requests.runs import TuneRequest
+from grpo_practice.run.session import Session
+from grpo_practice.run.train_evaluation import scored_steps
+from grpo_practice.run.train_run import run_train
+from grpo_practice.run.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name

@@ -5,22 +5,22 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
-from grpo_practice import stats
-from grpo_practice.app.arms import each_once
-from grpo_practice.app.configs import train_config
-from grpo_practice.app.session import Session, StepStop, open_run
-from grpo_practice.app.train_evaluation import WeightsEvaluation, score_weights, weights_evaluation
-from grpo_practice.app.train_job import TrainJob, planned, prepare_train, selecting
-from grpo_practice.app.train_scoring import answers_to, scoring
-from grpo_practice.app.trained_weights import TrainedWeights, trained_weights
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import TrainSettings
-from grpo_practice.errors import ConfigError
+from grpo_practice.core import stats
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.tuning import Trial, TuneReport
-from grpo_practice.requests.runs import TuneRequest
+from grpo_practice.run.arms import each_once
+from grpo_practice.run.configs import train_config
+from grpo_practice.run.requests.runs import TuneRequest
+from grpo_practice.run.session import Session, StepStop, open_run
+from grpo_practice.run.train_evaluation import WeightsEvaluation, score_weights, weights_evaluation
+from grpo_practice.run.train_job import TrainJob, planned, prepare_train, selecting
+from grpo_practice.run.train_scoring import answers_to, scoring
+from grpo_practice.run.trained_weights import TrainedWeights, trained_weights
 from grpo_practice.store import branches, steps
-from grpo_practice.store.bound_keys import population_of
+from grpo_practice.store.identity import population_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.gather import Ranks

@@ -6,15 +6,15 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Sample
 from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import Reading, ReadNotes, reading_of, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import DataError
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.text import count
-from grpo_practice.types import Sample
 from grpo_practice.verify import suitability
 
 NAMED = 5

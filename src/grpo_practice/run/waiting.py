@@ -12,9 +12,9 @@ from contextvars import copy_context
 from types import FrameType
 from typing import Any, TypeVar
 
-from grpo_practice.app.session import Session
-from grpo_practice.errors import StoppedError, StoreError
+from grpo_practice.core.errors import StoppedError, StoreError
 from grpo_practice.llm.admission import GRACE_S
+from grpo_practice.run.session import Session
 
 T = TypeVar("T")
 

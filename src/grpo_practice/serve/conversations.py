@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Message
-from grpo_practice.canonical import digest, hashable
-from grpo_practice.redact import redactor
+from grpo_practice.core.calls import Message
+from grpo_practice.core.hashing import digest, hashable
+from grpo_practice.core.redact import redactor
 
 LIKE = 256
 """Maximum number of equal requests that are remembered."""

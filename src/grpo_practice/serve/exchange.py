@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_practice.calls import NO_USAGE, Reply
-from grpo_practice.canonical import clean_json
-from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.core.calls import NO_USAGE, Reply
+from grpo_practice.core.errors import ConfigError, EndpointError
+from grpo_practice.core.hashing import clean_json
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
 from grpo_practice.llm.http_response import Response, read_json

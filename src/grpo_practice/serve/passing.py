@@ -4,8 +4,8 @@ from collections.abc import Mapping
 
 from multidict import CIMultiDict
 
+from grpo_practice.core.redact import Redactor, url_secrets
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.redact import Redactor, url_secrets
 
 _OURS = frozenset({
     "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-connection",

@@ -5,11 +5,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from grpo_practice.calls import Address, Entry, Ledger, Message, Reply
-from grpo_practice.canonical import Chain, canon, clean_json
-from grpo_practice.errors import EndpointError
+from grpo_practice.core.calls import Address, Entry, Ledger, Message, Reply
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.hashing import Chain, canon, clean_json
+from grpo_practice.core.redact import redactor
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.redact import redactor
 from grpo_practice.serve.conversations import Conversations, Position, RecordedCall
 from grpo_practice.serve.exchange import Exchange, head_of, replies
 

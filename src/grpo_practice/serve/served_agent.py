@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Message
-from grpo_practice.prompts.system import HEADING
+from grpo_practice.core.calls import Message
+from grpo_practice.core.prompts.system import HEADING
 
 _SYSTEM = ("system", "developer")
 _ENTRY = re.compile(r"^\[E\d+\] ", re.MULTILINE)

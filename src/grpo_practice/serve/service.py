@@ -9,7 +9,9 @@ from typing import Any
 
 from aiohttp import web
 
-from grpo_practice.chat_server.server import (
+from grpo_practice.core.redact import Redactor
+from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.rollout.chat_server.server import (
     RequestError,
     application,
     chat_request,
@@ -17,8 +19,6 @@ from grpo_practice.chat_server.server import (
     models,
     read_body,
 )
-from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.redact import Redactor
 from grpo_practice.serve.exchange import Exchange
 from grpo_practice.serve.passing import Hiding, headers, own_secrets
 from grpo_practice.serve.served_agent import ServedAgent

@@ -9,18 +9,18 @@ machinery works.
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_practice.sim.author import write_directly
+from grpo_practice.core.stages import Stage
+from grpo_practice.core.text import CHARS_PER_TOKEN
+from grpo_practice.sim.direct_teacher import write_directly
 from grpo_practice.sim.judge import grade, read_page
-from grpo_practice.sim.librarian import merge, propose
-from grpo_practice.sim.material import stage_of as stage_shown
+from grpo_practice.sim.merge_teacher import merge, propose
 from grpo_practice.sim.request import SimRequest, read
 from grpo_practice.sim.student import play, request_fails
 from grpo_practice.sim.teacher import compare, summarise
+from grpo_practice.sim.teacher_prompts import stage_of as stage_shown
 from grpo_practice.sim.tool_student import plays_with_tools, turn
 from grpo_practice.sim.work import SimTurn
 from grpo_practice.sim.world import World
-from grpo_practice.stages import Stage
-from grpo_practice.text import CHARS_PER_TOKEN
 
 __all__ = ["DEFAULT", "MODEL", "World", "answer", "fails", "stage_of"]
 

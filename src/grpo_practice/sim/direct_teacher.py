@@ -2,11 +2,11 @@
 
 import re
 
-from grpo_practice.sim.lore import text
+from grpo_practice.sim.experience_texts import text
 from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS
+from grpo_practice.sim.reply_formats import written
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.world import EffectKind, World, unit
-from grpo_practice.sim.writing import written
 
 _ASKED = re.compile(r"Write (\d+) experiences? of about \d+ words each[^:]*: ([\d,]+) characters")
 _MORE = " and look at it again"

@@ -8,13 +8,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.sim import material
-from grpo_practice.sim.lore import about, named
-from grpo_practice.sim.material import Proposal, key_of
+from grpo_practice.core.types import OpKind
+from grpo_practice.sim import teacher_prompts as material
+from grpo_practice.sim.experience_texts import about, named
+from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
+from grpo_practice.sim.teacher_prompts import Proposal, key_of
 from grpo_practice.sim.world import World, unit
-from grpo_practice.sim.writing import Entry, written
-from grpo_practice.types import OpKind
 
 NO_SOURCES, SAYS_NONE = 0.2, 0.2
 """Probability that a merge omits its source proposals, and that it lists an unchanged

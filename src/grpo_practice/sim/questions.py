@@ -12,8 +12,8 @@ from functools import lru_cache
 from random import Random
 from typing import Literal
 
+from grpo_practice.core.types import Sample
 from grpo_practice.sim.topics import LABELS, SUMS, Lore
-from grpo_practice.types import Sample
 
 Task = Literal["math", "labels", "tools"]
 """Kind of question: sums, words from a short list, or sums that take many turns with a tool."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
 
-from grpo_practice.calls import Message
-from grpo_practice.canonical import digest
-from grpo_practice.fences import CODE
-from grpo_practice.sim.lore import MARKER
+from grpo_practice.core.calls import Message
+from grpo_practice.core.fences import CODE
+from grpo_practice.core.hashing import digest
+from grpo_practice.sim.experience_texts import MARKER
 
 FENCE = re.compile(rf"<<<(\w+)(?: \S+)? ({CODE})\n(.*?)\n\2>>>", re.DOTALL)
 _ENTRY = re.compile(r"\b(E\d+)\b[^\n]*?" + MARKER.pattern)

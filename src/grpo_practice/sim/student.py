@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from grpo_practice.sim.lore import advice, keys_in
+from grpo_practice.core.text import CHARS_PER_TOKEN
+from grpo_practice.sim.experience_texts import advice, keys_in
 from grpo_practice.sim.options import letter_for
 from grpo_practice.sim.questions import TOPICS, Question, find
 from grpo_practice.sim.request import SimRequest, labels
 from grpo_practice.sim.topics import LORE, SUMS
 from grpo_practice.sim.world import EffectKind, Failing, World, topic_of, unit
-from grpo_practice.text import CHARS_PER_TOKEN
 
 
 def play(asked: SimRequest, world: World) -> str:

@@ -11,14 +11,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_practice.sim import material
-from grpo_practice.sim.lore import NULL, about, advice, told
-from grpo_practice.sim.material import REPORT, Witness
+from grpo_practice.sim import teacher_prompts as material
+from grpo_practice.sim.experience_texts import NULL, about, advice, told
 from grpo_practice.sim.questions import find
+from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
+from grpo_practice.sim.teacher_prompts import REPORT, Witness
 from grpo_practice.sim.topics import LORE
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
-from grpo_practice.sim.writing import Entry, written
 
 Way = tuple[str, str]
 """A way of working: its key, and the words that describe it."""

@@ -1,17 +1,17 @@
 """Reads the shipped prompts of distillation, which are recognised by their headings and fences.
 
 Other prompts have other headings, so a simulated teacher accepts only the shipped ones
-(`app/specs.py`).
+(`run/specs.py`).
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from grpo_practice.sim.lore import MARKER
+from grpo_practice.core.stages import STAGES, Stage
+from grpo_practice.core.types import OpKind
+from grpo_practice.sim.experience_texts import MARKER
 from grpo_practice.sim.request import SimRequest
-from grpo_practice.stages import STAGES, Stage
-from grpo_practice.types import OpKind
 
 REPORT = "The attempt read the task and took one decision."
 """First sentence of every summary of the simulated teacher."""

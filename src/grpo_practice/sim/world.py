@@ -17,7 +17,7 @@ from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS, Task, find
 
 if TYPE_CHECKING:

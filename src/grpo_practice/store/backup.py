@@ -5,8 +5,8 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-from grpo_practice.errors import StoreError
-from grpo_practice.plain_file import plain_file, replacement
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.plain_file import plain_file, replacement
 from grpo_practice.store.db import PARTS, explain
 from grpo_practice.store.reading import open_to_look
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 
-from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.fences import new_key
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.fences import new_key
+from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.text import folder_text
+from grpo_practice.core.types import Library
 from grpo_practice.store import libraries
-from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import get_text, insert, now, put_text
+from grpo_practice.store.identity import diff
 from grpo_practice.store.played import played_by
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import (
@@ -32,8 +34,6 @@ from grpo_practice.store.resume import (
     Start,
     resume_decision,
 )
-from grpo_practice.text import folder_text
-from grpo_practice.types import Library
 
 ENDLESS = 1 << 30
 

@@ -9,17 +9,17 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.canonical import text_sha
-from grpo_practice.errors import ConfigError, StoreError
-from grpo_practice.prompts.system import library_sha
-from grpo_practice.stages import STAGES
+from grpo_practice.core.errors import ConfigError, StoreError
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.text import brief
 from grpo_practice.store import datasets, libraries, steps
 from grpo_practice.store.db import explained, get_text, is_interrupted
 from grpo_practice.store.reading import open_to_look
 from grpo_practice.store.rollouts import unpack
 from grpo_practice.store.shape import ancestor_faults, objects, schema_faults
 from grpo_practice.store.typed_rows import CHECK_HINT, our_columns
-from grpo_practice.text import brief
 
 MOST = 20
 """Maximum number of reported problems of one kind."""
@@ -206,7 +206,7 @@ def _runs(db: sqlite3.Connection) -> Iterator[str | None]:
 
 def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
     """Check that unfinished runs can use their prompts, and that all prompts are templates."""
-    from grpo_practice.prompts.files import SLOTS, prompts_from, template_fault  # and Jinja
+    from grpo_practice.core.prompts.files import SLOTS, prompts_from, template_fault  # and Jinja
 
     rows = db.execute(
         """SELECT b.run_id, b.prompts, r.head_branch = b.branch_id AND EXISTS

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Literal
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.types import Edit, Library, Operation, ProposalKey
 from grpo_practice.store import libraries, step_totals
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Approvals, Branch, StepResult
-from grpo_practice.types import Edit, Library, Operation, ProposalKey
 
 MERGED = -1
 """Slot of operations that no group proposed."""

@@ -6,13 +6,13 @@ import sys
 from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 
-from grpo_practice.canonical import list_digest
+from grpo_practice.core.errors import DataError
+from grpo_practice.core.hashing import list_digest
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.types import Answer, Gold, PlannedStep, Sample
 from grpo_practice.data.staged_samples import StagedSamples, answer_of, meta_of, sample_of
-from grpo_practice.errors import DataError
-from grpo_practice.redact import redactor
 from grpo_practice.store.db import Connection, insert, insert_all, now
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.types import Answer, Gold, PlannedStep, Sample
 
 _COLUMNS = "dataset_id, name, revision, sha256, n, origin, created_at"
 CACHE_KB = 1 << 16

@@ -11,9 +11,9 @@ from typing import Any
 
 from typing_extensions import override
 
-from grpo_practice.canonical import clean
-from grpo_practice.errors import StoreError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import redactor
 from grpo_practice.store.migrate import APPLICATION_ID, VERSION, make_tables, migrate
 from grpo_practice.store.shape import check_shape
 from grpo_practice.store.typed_rows import TypedConnection

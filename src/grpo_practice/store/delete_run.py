@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from shlex import join
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 
 def doomed(

@@ -4,11 +4,11 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Literal
 
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Edit, Library
 from grpo_practice.store import libraries
 from grpo_practice.store.close_step import Writing
 from grpo_practice.store.records import Branch
-from grpo_practice.types import Edit, Library
 
 DerivedCause = Literal["edit", "prune", "approve"]
 Source = Literal["human", "prune"]

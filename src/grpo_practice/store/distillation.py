@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self, TypeVar
 
-from grpo_practice.types import QuarantineRule, RefusedRule, TeacherFailure
+from grpo_practice.core.types import QuarantineRule, RefusedRule, TeacherFailure
 
 DISTILLATION = "distillation"
 """Key of a step's stats that holds its `Distillation`."""

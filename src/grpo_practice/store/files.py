@@ -3,7 +3,7 @@
 import sqlite3
 from pathlib import Path
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store.db import now
 
 

@@ -7,7 +7,7 @@ reads them back. In the identity of a practice run, the agent's keys start with 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grpo_practice.errors import Change
+from grpo_practice.core.errors import Change
 
 Identity = Mapping[str, Any]
 

@@ -7,11 +7,11 @@ from collections.abc import Container, Mapping, Sequence
 from dataclasses import asdict
 
 from grpo_practice import __version__
-from grpo_practice.calls import Address, Entry, Reply
-from grpo_practice.canonical import canon, text_sha
-from grpo_practice.errors import EndpointError
-from grpo_practice.redact import redactor
-from grpo_practice.stages import STAGES, Stage
+from grpo_practice.core.calls import Address, Entry, Reply
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.hashing import canon, text_sha
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.store.db import Connection, Row, explained, insert, insert_all, now, put_text
 from grpo_practice.store.reading import read_only
 from grpo_practice.store.rollouts import unpack, usage_of

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Edit, Experience, Library
 from grpo_practice.store.db import insert, now
-from grpo_practice.types import Edit, Experience, Library
 
 
 def edited(library: Library, made: Iterable[Edit]) -> Library:

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grpo_practice.errors import LockedError, StoreError
+from grpo_practice.core.errors import LockedError, StoreError
 
 OFD: int | None = getattr(fcntl, "F_OFD_SETLK", None)
 """Command for open file description locks, which SQLite's locks do not affect; None if missing."""

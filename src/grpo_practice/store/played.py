@@ -1,8 +1,9 @@
 """The agent that a run plays, derived from the run's identity."""
 
-from grpo_practice.canonical import digest, text_sha
-from grpo_practice.prompts.system import block_sha, library_sha, system_prompt
-from grpo_practice.store.bound_keys import (
+from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.prompts.system import block_sha, library_sha, system_prompt
+from grpo_practice.core.types import Library
+from grpo_practice.store.identity import (
     INSTRUCTIONS,
     MODEL,
     WEIGHTS_SHA,
@@ -10,7 +11,6 @@ from grpo_practice.store.bound_keys import (
     instructions_of,
 )
 from grpo_practice.store.records import EFFECT, Played, RunSpec
-from grpo_practice.types import Library
 
 
 def played_by(spec: RunSpec) -> Played:

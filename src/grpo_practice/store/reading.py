@@ -7,7 +7,7 @@ import tempfile
 from contextlib import closing, suppress
 from pathlib import Path
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store.db import WAIT_S, Connection, check_ours, connect, explained
 from grpo_practice.store.typed_rows import CHECK_HINT
 

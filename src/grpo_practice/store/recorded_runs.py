@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.calls import Message
-from grpo_practice.canonical import digest, text_sha
-from grpo_practice.errors import ConfigError, FingerprintError
-from grpo_practice.fences import new_key
+from grpo_practice.core.calls import Message
+from grpo_practice.core.errors import ConfigError, FingerprintError
+from grpo_practice.core.fences import new_key
+from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.text import folder_text
 from grpo_practice.store import branches
-from grpo_practice.store.bound_keys import diff
 from grpo_practice.store.db import insert, now, put_text
+from grpo_practice.store.identity import diff
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import unpack
-from grpo_practice.text import folder_text
 
 SYSTEM = "served"
 """Key of the agent's system prompt among the branch's prompts."""

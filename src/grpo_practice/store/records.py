@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
+from grpo_practice.core.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
 
 RunKind = Literal["practice", "eval", "train"]
 ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]

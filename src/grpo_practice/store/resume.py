@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.errors import Change, ConfigError, FingerprintError
-from grpo_practice.store.bound_keys import (
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.store.identity import (
     METHOD,
     diff,
     is_edited_verify,

@@ -7,15 +7,15 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from grpo_practice.calls import Message, Turn, Usage, conversations, ended_by_tool
-from grpo_practice.canonical import text_sha
-from grpo_practice.errors import StoreError
+from grpo_practice.core.calls import Message, Turn, Usage, conversations, ended_by_tool
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.core.types import Rollout, Sample, Trajectory, Verdict
 from grpo_practice.store import branches, datasets
-from grpo_practice.store.bound_keys import has_own_agent
 from grpo_practice.store.db import DAMAGED_HINT, Row, insert, insert_all, now, put_text
+from grpo_practice.store.identity import has_own_agent
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import Branch, RolloutPrompt, StepRow, Unscored
-from grpo_practice.types import Rollout, Sample, Trajectory, Verdict
 
 HEAD = 160
 """Number of characters of a response kept in the narrow row."""

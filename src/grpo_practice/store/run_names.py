@@ -4,9 +4,9 @@ import re
 import shlex
 from pathlib import Path
 
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Library
 from grpo_practice.store.records import EFFECT
-from grpo_practice.types import Library
 
 _SELECTS = "data="
 

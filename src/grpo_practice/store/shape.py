@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store.migrate import migrate
 from grpo_practice.store.typed_rows import CHECK_HINT
 

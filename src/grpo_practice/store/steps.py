@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from grpo_practice.core.types import PlannedStep
 from grpo_practice.store import step_totals
 from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Branch, StepRow
-from grpo_practice.types import PlannedStep
 
 _OF_SEGMENT = "WHERE branch_id = ? AND step >= ? AND step < ?"
 

@@ -8,14 +8,15 @@ from functools import partial
 from typing import Any, TypeVar
 
 from grpo_practice import __version__
-from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.errors import (
+from grpo_practice.core.errors import (
     GrpoPracticeError,
     LockedError,
     PausedError,
     PrunedError,
     StoppedError,
 )
+from grpo_practice.core.types import Edit, Library, PlannedStep, Rollout, Sample, Verdict
+from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.store import (
     branches,
     close_step,
@@ -50,7 +51,6 @@ from grpo_practice.store.records import (
     TrainedStep,
     Unscored,
 )
-from grpo_practice.types import Edit, Library, PlannedStep, Rollout, Sample, Verdict
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from grpo_practice.core.types import Sample
 from grpo_practice.store import datasets
 from grpo_practice.store.records import DatasetRow
 from grpo_practice.store.store import Store
-from grpo_practice.types import Sample
 
 
 @dataclass(frozen=True, slots=True)

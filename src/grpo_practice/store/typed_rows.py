@@ -6,9 +6,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.text import brief
 from grpo_practice.store.migrate import our_tables
-from grpo_practice.text import brief
 
 CHECK_HINT = "to see the details: grpo-practice db check"
 _TYPES: dict[str, tuple[type, ...]] = {

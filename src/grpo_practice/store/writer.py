@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from grpo_practice.errors import StoreError
+from grpo_practice.core.errors import StoreError
 from grpo_practice.store import invocations
 from grpo_practice.store.db import WAIT_S, connect, explain, explained, transaction
 from grpo_practice.store.files import Files

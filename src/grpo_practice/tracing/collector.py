@@ -10,9 +10,9 @@ from urllib.parse import unquote, urlsplit
 
 from grpo_practice.config import Environment, read_environment
 from grpo_practice.config.reading.env import PHOENIX as DOTENV
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redact_url, redactor, url_secrets
-from grpo_practice.text import is_web_address
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redact_url, redactor, url_secrets
+from grpo_practice.core.text import is_web_address
 
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
 """Variables that name a Phoenix; they take precedence over OpenTelemetry's variables."""

@@ -18,7 +18,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, St
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as OtlpSpan
 
 from grpo_practice import __version__
-from grpo_practice.telemetry.spans import Span, Value
+from grpo_practice.tracing.spans import Span, Value
 
 NAME = "grpo-practice"
 _OK, _ERROR = Status(code=Status.STATUS_CODE_OK), Status.STATUS_CODE_ERROR

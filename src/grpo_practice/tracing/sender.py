@@ -9,11 +9,11 @@ from typing import Self
 
 import httpx
 
-from grpo_practice.redact import redactor
-from grpo_practice.telemetry.collector import Collector
-from grpo_practice.telemetry.otlp import encoded
-from grpo_practice.telemetry.spans import Span
-from grpo_practice.text import brief
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief
+from grpo_practice.tracing.collector import Collector
+from grpo_practice.tracing.otlp import encoded
+from grpo_practice.tracing.spans import Span
 
 WAIT_S = 10.0
 """Timeout for a collector that does not respond, in seconds."""

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal
 
-from grpo_practice.calls import Message, content_texts
-from grpo_practice.redact import redactor
-from grpo_practice.stages import Stage
+from grpo_practice.core.calls import Message, content_texts
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.stages import Stage
+from grpo_practice.core.text import cut
 from grpo_practice.store.queries.traced import (
     MERGE,
     TracedCall,
@@ -24,7 +25,6 @@ from grpo_practice.store.queries.traced import (
     TracedRollout,
     TracedStep,
 )
-from grpo_practice.text import cut
 
 Kind = Literal["CHAIN", "AGENT", "LLM", "TOOL", "EVALUATOR"]
 """Kind of a span, as named by the OpenInference conventions."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from time import sleep
 from typing import TYPE_CHECKING
 
-from grpo_practice.errors import ConfigError, EndpointError
+from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.reports.trace_report import TraceReport
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
@@ -17,12 +17,12 @@ from grpo_practice.store.queries.traced import (
     traced_group,
     traced_steps,
 )
-from grpo_practice.telemetry.collector import VARIABLES, collector_of, variables_of
-from grpo_practice.telemetry.spans import Span, sampled, spans_of
-from grpo_practice.telemetry.tracer import AT_ONCE, NOT_INSTALLED, Tracing
+from grpo_practice.tracing.collector import VARIABLES, collector_of, variables_of
+from grpo_practice.tracing.spans import Span, sampled, spans_of
+from grpo_practice.tracing.tracer import AT_ONCE, NOT_INSTALLED, Tracing
 
 if TYPE_CHECKING:
-    from grpo_practice.telemetry.sender import Sender
+    from grpo_practice.tracing.sender import Sender
 
 TRIES, FIRST_PAUSE_S = 5, 1.0
 """Maximum number of attempts to send spans to a busy collector, and the first pause in seconds."""
@@ -37,7 +37,7 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
     """
     collector = collector_of(variables_of(None))
     try:
-        from grpo_practice.telemetry.sender import Sender
+        from grpo_practice.tracing.sender import Sender
     except ImportError as e:
         raise ConfigError("traces need OTLP, which is not installed", hint=NOT_INSTALLED) from e
     with Store(path, "look") as store:

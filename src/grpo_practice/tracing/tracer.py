@@ -8,13 +8,13 @@ from importlib import import_module
 from shlex import quote
 from time import monotonic
 
-from grpo_practice.errors import ConfigError, StoreError
-from grpo_practice.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
+from grpo_practice.core.errors import ConfigError, StoreError
+from grpo_practice.core.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
+from grpo_practice.core.text import count
 from grpo_practice.store import Store
 from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
-from grpo_practice.telemetry.collector import Collector, collector_of, variables_of
-from grpo_practice.telemetry.spans import Span, sampled, spans_of
-from grpo_practice.text import count
+from grpo_practice.tracing.collector import Collector, collector_of, variables_of
+from grpo_practice.tracing.spans import Span, sampled, spans_of
 
 NOT_INSTALLED = "pip install 'grpo-practice[trace]'"
 END_S = 1.5
@@ -52,7 +52,7 @@ def traced(
     try:
         collector = collector_of(variables_of(env))
         if collector is not None:
-            import_module("grpo_practice.telemetry.otlp")
+            import_module("grpo_practice.tracing.otlp")
     except (ConfigError, ImportError) as e:
         # A run matters more than its traces, so it continues without them.
         hint = e.hint if isinstance(e, ConfigError) else NOT_INSTALLED
@@ -136,7 +136,7 @@ class Tracer:
             self._complain(f"no more traces are sent: {reason(e)}")
 
     def _send_all(self) -> None:
-        from grpo_practice.telemetry.sender import WAIT_S, Sender
+        from grpo_practice.tracing.sender import WAIT_S, Sender
 
         pause = 0.0
         with Sender(self._collector) as sender:

@@ -8,14 +8,14 @@ from typing import Any
 
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import LoraSettings, TrainSettings
-from grpo_practice.errors import ConfigError, DataError
-from grpo_practice.groups.plan import plan_practice
-from grpo_practice.text import brief, count
+from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.text import brief, count
+from grpo_practice.core.types import PlannedStep
+from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.weights import check_no_code, check_weights, model_folder
 from grpo_practice.train.work import Message, evaluates
-from grpo_practice.types import PlannedStep
 
 NEEDED = ("torch", "trl", "peft")
 """Modules of the extra `[train]`."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TypeVar
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 T = TypeVar("T")
 PATIENCE = timedelta(hours=2)

@@ -6,7 +6,7 @@ from typing import Any
 from grpo_practice.config.identity import temperature_of
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import TrainSettings
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 AT_ONCE = 8
 """Maximum number of answers per loss computation on a device."""

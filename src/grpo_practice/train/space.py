@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 FACTORS = (0.8, 1.2)
 """Factors by which a population changes a number from one round to the next."""

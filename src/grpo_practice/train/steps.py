@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.calls import Usage
-from grpo_practice.errors import RunFailedError
-from grpo_practice.events import RolloutFinished, RolloutStarted, StepStarted, WeightsUpdated
-from grpo_practice.failure_limit import FailureLimit, Land
-from grpo_practice.groups.informative import status_of
-from grpo_practice.groups.step_sums import group_row, mean_reward, step_stats
-from grpo_practice.rollout import AttemptKey, Player, task_group
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.errors import RunFailedError
+from grpo_practice.core.events import RolloutFinished, RolloutStarted, StepStarted, WeightsUpdated
+from grpo_practice.core.types import Group, Rollout, Sample, Trajectory
+from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.groups.informative import status_of
+from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
+from grpo_practice.rollout.play import AttemptKey, Player, task_group
 from grpo_practice.store import Store
 from grpo_practice.store.records import (
     Branch,
@@ -28,7 +29,6 @@ from grpo_practice.store.records import (
 from grpo_practice.train.rewards import is_uniform
 from grpo_practice.train.weights import weights_sha, weights_size
 from grpo_practice.train.work import Answer
-from grpo_practice.types import Group, Rollout, Sample, Trajectory
 
 NOTHING_LEARNT = 20
 """Number of consecutive steps without an informative group after which a run ends."""

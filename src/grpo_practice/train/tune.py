@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import Change, ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Space
 
 BOUND = "settings"

@@ -4,7 +4,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 
 def weights_sha(folder: Path) -> bytes:

@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from decimal import Decimal
 
-from grpo_practice.text import strip_think
-from grpo_practice.types import Answer
+from grpo_practice.core.text import strip_think
+from grpo_practice.core.types import Answer
 from grpo_practice.verify.expressions import is_prose, last_expression
 from grpo_practice.verify.notation import ascii_digits
 from grpo_practice.verify.stated import final_after, last_statement, unlabelled

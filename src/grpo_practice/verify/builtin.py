@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from grpo_practice.text import strip_think
-from grpo_practice.types import Sample, Verdict
+from grpo_practice.core.text import strip_think
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify import judge, math
 from grpo_practice.verify.answers import gold_texts, last_box, last_line, last_lines
 from grpo_practice.verify.chosen_options import (

@@ -6,7 +6,7 @@ import unicodedata
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.text import strip_think
+from grpo_practice.core.text import strip_think
 from grpo_practice.verify.answers import TAIL, last_box, last_line
 
 _DRESS = " \t*_`\"'"

@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_practice import user_code
-from grpo_practice.calls import Chat, Message, Reply
-from grpo_practice.canonical import clean
-from grpo_practice.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
-from grpo_practice.fences import Fences
-from grpo_practice.prompts.files import FOLDER, Prompt, compile_prompt, template_slots, try_out
-from grpo_practice.prompts.template import TemplateFault
-from grpo_practice.text import strip_think
-from grpo_practice.types import Sample, Verdict
+from grpo_practice.core import user_code
+from grpo_practice.core.calls import Chat, Message, Reply
+from grpo_practice.core.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.prompts.files import FOLDER, Prompt, compile_prompt, template_slots, try_out
+from grpo_practice.core.prompts.template import TemplateFault
+from grpo_practice.core.text import strip_think
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify.answers import gold_texts
 
 SLOTS = frozenset({"question", "answer", "response", "criteria"})

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_practice.types import Verdict
+from grpo_practice.core.types import Verdict
 from grpo_practice.verify import exact_numbers
 from grpo_practice.verify.answers import last_words, read_answer
 from grpo_practice.verify.cost_guard import too_costly

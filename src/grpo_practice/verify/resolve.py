@@ -8,11 +8,11 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Literal
 
-from grpo_practice import function_text, user_code
-from grpo_practice.canonical import digest, text_sha
 from grpo_practice.config.schema.runs import REFERENCE_FILES
-from grpo_practice.errors import ConfigError
-from grpo_practice.types import Gold, Sample
+from grpo_practice.core import function_text, user_code
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.types import Gold, Sample
 from grpo_practice.verify import judge
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.builtin import BUILT_INS, BuiltIn, Runs

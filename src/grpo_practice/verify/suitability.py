@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from grpo_practice.config.schema.runs import PracticeSettings
-from grpo_practice.types import Gold, Sample
+from grpo_practice.core.types import Gold, Sample
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 

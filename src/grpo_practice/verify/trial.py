@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from string import ascii_letters
 from time import monotonic
 
-from grpo_practice.errors import ConfigError, DataError, StepError
-from grpo_practice.findings import Finding, ok, problem, warning
-from grpo_practice.text import count
-from grpo_practice.types import Sample
+from grpo_practice.core.errors import ConfigError, DataError, StepError
+from grpo_practice.core.findings import Finding, ok, problem, warning
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Sample
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier

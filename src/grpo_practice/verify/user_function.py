@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from grpo_practice import user_code
-from grpo_practice.canonical import clean
-from grpo_practice.errors import VerifyError
-from grpo_practice.redact import redactor
-from grpo_practice.types import Sample, Verdict
-from grpo_practice.user_code import EvaluationSample
+from grpo_practice.core import user_code
+from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.types import Sample, Verdict
+from grpo_practice.core.user_code import EvaluationSample
 from grpo_practice.verify.answers import gold_texts
 
 

@@ -7,12 +7,12 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from grpo_practice import user_code
-from grpo_practice.calls import Chat
-from grpo_practice.errors import ConfigError, GrpoPracticeError, VerifyError
-from grpo_practice.fences import Fences
-from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
-from grpo_practice.types import Sample, Verdict
+from grpo_practice.core import user_code
+from grpo_practice.core.calls import Chat
+from grpo_practice.core.errors import ConfigError, GrpoPracticeError, VerifyError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.judge import BlockingJudge, JudgeClient, judged

@@ -5,10 +5,10 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from grpo_practice.errors import VerifyError
-from grpo_practice.processes import isolate, limit_memory, renew_cpu_limit
-from grpo_practice.types import Sample, Verdict
-from grpo_practice.user_code import EvaluationSample, UserFunction
+from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.processes import isolate, limit_memory, renew_cpu_limit
+from grpo_practice.core.types import Sample, Verdict
+from grpo_practice.core.user_code import EvaluationSample, UserFunction
 from grpo_practice.verify.math import Question
 from grpo_practice.verify.user_function import raised, read_result
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.text import brief
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import brief
 
 Known = TypeVar("Known", bound=str)
 

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_practice.see.story import Measured
 from grpo_practice.store.queries.pages import Life
+from grpo_practice.viewer.story import Measured
 
 HEIGHT = 200
 """Height of the learning curve in pixels, without its labels."""

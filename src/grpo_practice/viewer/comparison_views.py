@@ -1,13 +1,13 @@
 """The viewer's page on two runs: their differences, question by question."""
 
-from grpo_practice.app.comparison import compare
+from grpo_practice.core.stats.paired import Moved
 from grpo_practice.reports.rollout_report import is_right
 from grpo_practice.reports.stored_runs import runs_report
-from grpo_practice.see import charts
-from grpo_practice.see.address import Page, Query
-from grpo_practice.stats.paired import Moved
+from grpo_practice.run.comparison import compare
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import pages, rollout_list, runs
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.address import Page, Query
 
 ROWS = 50
 """Questions per page."""

@@ -1,13 +1,13 @@
 """The viewer's pages on experiences: all experiences of a run, and one with its history."""
 
-from grpo_practice.app.libraries import experience_report, library_report
-from grpo_practice.app.library_refs import run_and_step
-from grpo_practice.errors import ConfigError
-from grpo_practice.see import charts
-from grpo_practice.see.address import Page, Query
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.run.libraries import experience_report, library_report
+from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, steps
 from grpo_practice.store.queries import pages
 from grpo_practice.store.queries.pages import Life
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.address import Page, Query
 
 EXPERIENCES = 100
 """Experiences per page."""

@@ -4,18 +4,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.app.library_refs import run_and_step
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.rollout_report import is_right
-from grpo_practice.see import charts
-from grpo_practice.see.address import Page, Query
-from grpo_practice.see.group_views import ROWS, place_of, place_text
+from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs
 from grpo_practice.store.queries.pages import Place, Visit
 from grpo_practice.store.queries.rollout_list import SORTS, Key, Sort, Wanted
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.group_views import ROWS, place_of, place_text
 
 VISITS = 12
 """Most visits of a question shown as columns; the last ones are kept."""

@@ -3,12 +3,12 @@
 import re
 from collections.abc import Iterable, Sequence
 
-from grpo_practice.findings import Finding
+from grpo_practice.core.findings import Finding
+from grpo_practice.core.text import count
 from grpo_practice.reports.base import number
-from grpo_practice.see.pages import figure, line, points, share, tokens, usd
-from grpo_practice.see.report import Part
-from grpo_practice.see.training import Course, stretches
-from grpo_practice.text import count
+from grpo_practice.viewer.pages import figure, line, points, share, tokens, usd
+from grpo_practice.viewer.report import Part
+from grpo_practice.viewer.training import Course, stretches
 
 LISTED = 20
 """Most rows of each list."""

@@ -10,8 +10,8 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from grpo_practice.core.text import brief, count, cut, visible
 from grpo_practice.reports.base import number
-from grpo_practice.text import brief, count, cut, visible
 
 LINE = 160
 """Most characters of a stored text shown on one line."""
@@ -26,7 +26,7 @@ def render(template: str, **values: Any) -> str:
 
 def style() -> str:
     """Return the style sheet shared by all pages."""
-    return (files("grpo_practice.see") / "templates" / "style.css").read_text("utf-8")
+    return (files("grpo_practice.viewer") / "templates" / "style.css").read_text("utf-8")
 
 
 def style_hash(text: str) -> str:
@@ -37,7 +37,7 @@ def style_hash(text: str) -> str:
 @cache
 def _environment() -> Environment:
     environment = Environment(
-        loader=PackageLoader("grpo_practice.see"),
+        loader=PackageLoader("grpo_practice.viewer"),
         # Always: the usual rule by file suffix would leave fragments without one unescaped.
         autoescape=True,
         # Not isinstance: Markup is a subclass of str and must keep its type.

@@ -5,18 +5,18 @@ from dataclasses import dataclass
 from shlex import quote
 
 from grpo_practice import __version__
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.stats import Score
+from grpo_practice.core.text import count
 from grpo_practice.reports.comparison import points
 from grpo_practice.reports.effects import ExperienceEffect
 from grpo_practice.reports.stored_runs import StageCost
-from grpo_practice.see import charts
-from grpo_practice.see.pages import render, seconds, style, style_hash, tokens, when
-from grpo_practice.see.shown_rollouts import ShownRollouts
-from grpo_practice.see.story import Story
-from grpo_practice.see.training import Course
-from grpo_practice.stages import STAGES
-from grpo_practice.stats import Score
 from grpo_practice.store.queries.pages import Life
-from grpo_practice.text import count
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.pages import render, seconds, style, style_hash, tokens, when
+from grpo_practice.viewer.shown_rollouts import ShownRollouts
+from grpo_practice.viewer.story import Story
+from grpo_practice.viewer.training import Course
 
 CUT = 4_000
 """Most characters shown of a turn."""

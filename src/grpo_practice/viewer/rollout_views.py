@@ -3,17 +3,17 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grpo_practice.app.rollouts import RolloutReader
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import brief
 from grpo_practice.practice.transcript import Section, sections
 from grpo_practice.reports.rollout_report import RolloutReport
-from grpo_practice.see.address import Page, Query
-from grpo_practice.see.group_views import step_of
+from grpo_practice.run.rollouts import RolloutReader
 from grpo_practice.store import Store
 from grpo_practice.store.queries import pages
 from grpo_practice.store.queries.teacher_calls import teacher_calls
 from grpo_practice.store.queries.traced import MERGE
-from grpo_practice.text import brief
+from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.group_views import step_of
 
 TURNS = 40
 """Turns of a rollout per page."""

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field
 
 from grpo_practice.reports.stored_runs import StageCost, as_it_stands, run_report, runs_report
 from grpo_practice.reports.training import updates_by_step
-from grpo_practice.see import charts
-from grpo_practice.see.address import Page, Query
-from grpo_practice.see.group_views import group_words
-from grpo_practice.see.report import Part
-from grpo_practice.see.shown_rollouts import ShownRollouts
-from grpo_practice.see.story import story_of
 from grpo_practice.store import Store, branches, steps, trained_steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, RunRow, StepRow, UpdateRow
+from grpo_practice.viewer import charts
+from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.group_views import group_words
+from grpo_practice.viewer.report import Part
+from grpo_practice.viewer.shown_rollouts import ShownRollouts
+from grpo_practice.viewer.story import story_of
 
 RUNS = 100
 """Runs, and steps of a run, per page."""

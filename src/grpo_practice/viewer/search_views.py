@@ -1,13 +1,13 @@
 """The viewer's search page: words in experiences, questions and answers."""
 
-from grpo_practice.app.library_refs import run_and_step
 from grpo_practice.reports.stored_runs import runs_report
-from grpo_practice.see.address import Page, Query
-from grpo_practice.see.group_views import place_text
+from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store
 from grpo_practice.store.queries import search
 from grpo_practice.store.queries.pages import FIRST, Place
 from grpo_practice.store.queries.search import AnswerHit
+from grpo_practice.viewer.address import Page, Query
+from grpo_practice.viewer.group_views import place_text
 
 HITS = 40
 """Hits of each kind per page."""

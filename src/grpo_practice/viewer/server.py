@@ -17,16 +17,16 @@ from aiohttp import web
 from typing_extensions import override
 from yarl import URL
 
-from grpo_practice.chat_server.server import RequestError, check_caller, listening
-from grpo_practice.errors import ConfigError, GrpoPracticeError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import ConfigError, GrpoPracticeError
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import LOOPBACK
 from grpo_practice.reports.base import Report
-from grpo_practice.see import views
-from grpo_practice.see.address import Query, link
-from grpo_practice.see.pages import render
+from grpo_practice.rollout.chat_server.server import RequestError, check_caller, listening
 from grpo_practice.store import Store
 from grpo_practice.store.check import damage_explained
-from grpo_practice.text import LOOPBACK
+from grpo_practice.viewer import views
+from grpo_practice.viewer.address import Query, link
+from grpo_practice.viewer.pages import render
 
 READERS = 4
 """Most pages read at the same time."""
@@ -141,7 +141,7 @@ def application(
 
     app = web.Application(middlewares=[_guard(door, unexpected)])
     app.add_routes([web.get(f"/{door.token}{at}", page(v)) for at, v in views.VIEWS.items()])
-    room = files("grpo_practice.see")
+    room = files("grpo_practice.viewer")
     for at, (names, kind) in ASSETS.items():
         text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
         app.router.add_get(f"/{door.token}{at}", _asset(text, kind))

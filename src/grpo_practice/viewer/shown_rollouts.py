@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Literal
 
-from grpo_practice.app.rollouts import RolloutReader
 from grpo_practice.reports.rollout_report import RolloutReport, is_right
-from grpo_practice.see.story import Story
+from grpo_practice.run.rollouts import RolloutReader
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import pages, runs
 from grpo_practice.store.queries.pages import FIRST, GroupLine, Place
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.records import Branch
+from grpo_practice.viewer.story import Story
 
 MOST = 300
 """Most rollouts with full transcripts in a report."""

@@ -5,10 +5,9 @@ from dataclasses import dataclass, field, replace
 from shlex import quote
 
 from grpo_practice import __version__
-from grpo_practice.app.libraries import library_report
-from grpo_practice.app.trained_arms import compare_stored
-from grpo_practice.errors import ConfigError, FingerprintError
-from grpo_practice.prompts.system import library_sha
+from grpo_practice.core.errors import ConfigError, FingerprintError
+from grpo_practice.core.prompts.system import library_sha
+from grpo_practice.core.types import Library
 from grpo_practice.reports.before_after import BeforeAfter, before_after
 from grpo_practice.reports.compared import compare_evaluations
 from grpo_practice.reports.comparison import ComparisonReport
@@ -16,12 +15,13 @@ from grpo_practice.reports.effects import ExperienceEffect, measurement
 from grpo_practice.reports.experience_reports import EvidenceSummary
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.stored_runs import RunReport, run_report
+from grpo_practice.run.libraries import library_report
+from grpo_practice.run.trained_arms import compare_stored
 from grpo_practice.store import Store, branches, libraries
 from grpo_practice.store.queries import arms, evaluations, pages, references, rollout_list, runs
 from grpo_practice.store.queries.pages import FailureLine, Life, StepStageCost, Visit
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, train_name
-from grpo_practice.types import Library
 
 MOST_QUESTIONS = 200
 """Most questions whose rewards are listed, largest change first."""

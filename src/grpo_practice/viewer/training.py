@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from grpo_practice.reports.training import TrainedParts, UpdateRow
-from grpo_practice.see.charts import Tick, steps_text
 from grpo_practice.store.records import StepRow
+from grpo_practice.viewer.charts import Tick, steps_text
 
 HEIGHT = 120
 """Height of a chart in pixels, without its labels."""

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable, Mapping
 
-from grpo_practice.see import (
+from grpo_practice.store import Store
+from grpo_practice.viewer import (
     comparison_views,
     experience_views,
     group_views,
@@ -11,8 +12,7 @@ from grpo_practice.see import (
     run_views,
     search_views,
 )
-from grpo_practice.see.address import Page, Query
-from grpo_practice.store import Store
+from grpo_practice.viewer.address import Page, Query
 
 View = Callable[[Store, Query], Page]
 """Reads the data of a page; a view writes nothing and opens nothing except the store."""

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from grpo_practice.stats import Question
+from grpo_practice.core.stats import Question
 
 
 def tally(*rewards: Sequence[float | None], clusters: str = "") -> list[Question]:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from grpo_practice.stats.effects import (
+from grpo_practice.core.stats.effects import (
     FEWEST,
     MOST,
     Effects,

@@ -4,11 +4,11 @@ from statistics import stdev
 import numpy as np
 import pytest
 
-from grpo_practice.stats import (
+from grpo_practice.core.stats import (
     Question,
     score,
 )
-from tests.stats.questions import binary, tally
+from tests.core.stats.questions import binary, tally
 
 
 def test_the_standard_error_is_that_of_question_means() -> None:

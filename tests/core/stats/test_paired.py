@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import (
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import (
     ALPHA,
     FEWEST,
     Difference,

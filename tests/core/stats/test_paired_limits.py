@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import ALPHA, FEWEST, effective_clusters, paired_t, verdicts
-from tests.stats.test_paired import arm, compared, question
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import ALPHA, FEWEST, effective_clusters, paired_t, verdicts
+from tests.core.stats.test_paired import arm, compared, question
 
 
 def false_verdicts(sizes: Sequence[int], seeds: int = 4_000) -> float:

@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from grpo_practice.stats import Question
-from grpo_practice.stats.paired import FEWEST, FIRST, paired_t
-from grpo_practice.stats.power import (
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.paired import FEWEST, FIRST, paired_t
+from grpo_practice.core.stats.power import (
     POWER,
     Noise,
     detectable,

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.stats import (
+from grpo_practice.core.stats import (
     advantages,
     correct,
 )

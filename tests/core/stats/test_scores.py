@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from grpo_practice.stats import (
+from grpo_practice.core.stats import (
     Question,
     Score,
     by_source,
@@ -17,7 +17,7 @@ from grpo_practice.stats import (
     pass_hat_k,
     score,
 )
-from tests.stats.questions import binary, tally
+from tests.core.stats.questions import binary, tally
 
 
 def test_a_failure_is_never_counted_as_zero() -> None:

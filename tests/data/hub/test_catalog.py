@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
+from grpo_practice.core.errors import DataError
 from grpo_practice.data import catalog
 from grpo_practice.data.catalog import CATALOG, Prepared
 from grpo_practice.data.text_lines import Row
-from grpo_practice.errors import DataError
 from tests.data.hub.made import AFTER, BEFORE, REPOS
 
 ROOT = Path(__file__).parents[3]

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data.download import DownloadOptions, DownloadResult, download
-from grpo_practice.errors import ConfigError, DataError
 from tests.data.hub import made
 from tests.data.hub.server import Hub, Trouble
 

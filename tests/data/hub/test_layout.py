@@ -2,9 +2,9 @@
 
 import pytest
 
+from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.data.hub import Ref, parse_ref
 from grpo_practice.data.hub_layout import files_of
-from grpo_practice.errors import ConfigError, DataError
 from tests.data.hub.made import card
 
 

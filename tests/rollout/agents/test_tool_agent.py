@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.tool_agent import ToolAgent
-from grpo_practice.calls import Message, Reply, Scope, ToolResult
-from grpo_practice.errors import AgentError, ContextOverflowError, EndpointError
-from grpo_practice.prompts.files import FINAL
-from grpo_practice.types import Trajectory
+from grpo_practice.core.calls import Message, Reply, Scope, ToolResult
+from grpo_practice.core.errors import AgentError, ContextOverflowError, EndpointError
+from grpo_practice.core.prompts.files import FINAL
+from grpo_practice.core.types import Trajectory
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.tool_agent import ToolAgent
 from tests.fakes import FakeChat
-from tests.tools.fakes import SCOPE
+from tests.rollout.tools.fakes import SCOPE
 
 
 def call(*calls: tuple[str | None, str, str], **more: Any) -> Reply:
@@ -185,7 +185,7 @@ async def test_1_49_a_call_that_is_none_has_a_result_all_the_same() -> None:
 
 
 def test_what_is_no_call_is_none() -> None:
-    from grpo_practice.agents.tool_agent import calls_in
+    from grpo_practice.rollout.agents.tool_agent import calls_in
 
     odd: list[Mapping[str, Any]] = [{}, {"tool_calls": None}, {"tool_calls": ["x"]}]
     assert [calls_in(m) for m in odd] == [[], [], []]

@@ -9,12 +9,12 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from grpo_practice.calls import Reply
-from grpo_practice.chat_server import proxy as proxies
-from grpo_practice.chat_server.proxy import Guest, Invitation, Listening, Proxy
-from grpo_practice.chat_server.server import ChatRequest
-from grpo_practice.chat_server.tls import server_context
-from grpo_practice.redact import Redactor
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.redact import Redactor
+from grpo_practice.rollout.chat_server import proxy as proxies
+from grpo_practice.rollout.chat_server.proxy import Guest, Invitation, Listening, Proxy
+from grpo_practice.rollout.chat_server.server import ChatRequest
+from grpo_practice.rollout.chat_server.tls import server_context
 from tests.contract.certificates import certificate
 
 BODY = {"messages": [{"role": "user", "content": "Q"}]}

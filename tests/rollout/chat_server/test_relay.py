@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from typing_extensions import override
 
-from grpo_practice.calls import Message, Reply, Request, Usage
-from grpo_practice.chat_server.relay import Relay
-from grpo_practice.chat_server.server import ChatRequest, RequestError, read_request
-from grpo_practice.errors import EndpointError
-from grpo_practice.events import silent
+from grpo_practice.core.calls import Message, Reply, Request, Usage
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.events import silent
+from grpo_practice.core.redact import redactor
 from grpo_practice.llm.ledgered import Head, LedgeredChat, Model, Play
-from grpo_practice.redact import redactor
-from tests.tools.fakes import SCOPE, FakeLedger
+from grpo_practice.rollout.chat_server.relay import Relay
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError, read_request
+from tests.rollout.tools.fakes import SCOPE, FakeLedger
 
 Script = Callable[[Request, int], str | Message | Exception]
 Q = [{"role": "user", "content": "Q"}]

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from grpo_practice.calls import Reply, Usage
-from grpo_practice.chat_server import server
-from grpo_practice.chat_server.server import ChatRequest, RequestError, read_request
-from grpo_practice.redact import redactor
+from grpo_practice.core.calls import Reply, Usage
+from grpo_practice.core.redact import redactor
+from grpo_practice.rollout.chat_server import server
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError, read_request
 from tests.late import Late
 
 if TYPE_CHECKING:

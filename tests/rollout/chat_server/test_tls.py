@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.chat_server.tls import server_context
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.chat_server.tls import server_context
 from tests.contract.certificates import certificate
 
 

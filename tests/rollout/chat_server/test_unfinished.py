@@ -7,8 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 import pytest
 from aiohttp import web
 
-from grpo_practice.chat_server import server, unfinished
-from grpo_practice.text import LOOPBACK
+from grpo_practice.core.text import LOOPBACK
+from grpo_practice.rollout.chat_server import server, unfinished
 from tests.processes import HANG_S
 
 POST = b"POST /v1/echo HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n"

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from grpo_practice.calls import Address, Entry, Reply, Scope
-from grpo_practice.errors import EndpointError
-from grpo_practice.events import Event
-from grpo_practice.tools import Output, Tool
-from grpo_practice.tools.toolbox import Toolbox
+from grpo_practice.core.calls import Address, Entry, Reply, Scope
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.events import Event
+from grpo_practice.rollout.tools import Output, Tool
+from grpo_practice.rollout.tools.toolbox import Toolbox
 
 SCOPE = Scope(Address(1, 0, 0, 0, "play"), 0, "", 0)
 ANY = {"type": "object", "properties": {}}

@@ -1,8 +1,8 @@
 import pytest
 
-from grpo_practice.calls import Address, Scope
-from grpo_practice.tools import Output, ToolError
-from grpo_practice.tools.function import tool_of
+from grpo_practice.core.calls import Address, Scope
+from grpo_practice.rollout.tools import Output, ToolError
+from grpo_practice.rollout.tools.function import tool_of
 
 AT = Scope(Address(1, 0, 0, 0, "tool"), 0, "", 0)
 

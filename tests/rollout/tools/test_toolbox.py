@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.calls import Scope, ToolResult
-from grpo_practice.errors import AgentError, EndpointRefusedError
-from grpo_practice.events import Event, ToolFinished
-from grpo_practice.redact import redactor
-from grpo_practice.tools import Output, Tool, ToolError, toolbox
-from grpo_practice.tools.toolbox import OUTPUT_BYTES, Toolbox, capped
+from grpo_practice.core.calls import Scope, ToolResult
+from grpo_practice.core.errors import AgentError, EndpointRefusedError
+from grpo_practice.core.events import Event, ToolFinished
+from grpo_practice.core.redact import redactor
+from grpo_practice.rollout.tools import Output, Tool, ToolError, toolbox
+from grpo_practice.rollout.tools.toolbox import OUTPUT_BYTES, Toolbox, capped
 from tests.fakes import cancelling
 from tests.llm.virtual import virtual
-from tests.tools.fakes import ANY, SCOPE, Counter, FakeLedger, box
+from tests.rollout.tools.fakes import ANY, SCOPE, Counter, FakeLedger, box
 
 
 class Echo:

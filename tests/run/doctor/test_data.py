@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.config import load_eval
-from grpo_practice.doctor.data import look_at_questions, look_at_verify
-from grpo_practice.types import Sample
+from grpo_practice.core.types import Sample
+from grpo_practice.run.doctor.data import look_at_questions, look_at_verify
 from grpo_practice.verify.trial import boxed, near_misses
 
 

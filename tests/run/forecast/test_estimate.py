@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import DataError, RunFailedError, StoreError
-from grpo_practice.forecast import remaining_calls
-from grpo_practice.forecast.estimate import ASSUMED_SECONDS, Forecast, Line, PlannedCap
-from grpo_practice.forecast.range import Range
-from grpo_practice.forecast.remaining_calls import forecast as forecast_of_job
+from grpo_practice.core.errors import DataError, RunFailedError, StoreError
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.types import Library
 from grpo_practice.llm.budget import Account, Amount, Caps
-from grpo_practice.pilot import run_pilot
-from grpo_practice.stages import STAGES
+from grpo_practice.run.forecast import remaining_calls
+from grpo_practice.run.forecast.estimate import ASSUMED_SECONDS, Forecast, Line, PlannedCap
+from grpo_practice.run.forecast.range import Range
+from grpo_practice.run.forecast.remaining_calls import forecast as forecast_of_job
+from grpo_practice.run.pilot import run_pilot
 from grpo_practice.store import Store, branches, datasets, steps
-from grpo_practice.types import Library
-from tests.app.project import Project, finished
 from tests.contract.project import served
+from tests.run.project import Project, finished
 
 PRICED = "evaluation.prices={sim: {input: 10, output: 20}}"
 ALWAYS = "practice.summaries=always"
@@ -322,8 +322,8 @@ def test_every_stage_that_asks_a_model_is_forecast(project: Project) -> None:
     found = ahead(project, ALWAYS, "evaluation.verify=judge")
     left_out = {*STAGES} - {"tool", "direct"} - {line.stage for line in found.stages}
     assert not left_out, (
-        f"{left_out}: say in `_practice_calls` (forecast/remaining_calls.py) how many calls there"
-        " are, and in ASSUMED (forecast/estimate.py) what one takes"
+        f"{left_out}: say in `_practice_calls` (run/forecast/remaining_calls.py) how many calls"
+        " there are, and in ASSUMED (run/forecast/estimate.py) what one takes"
     )
 
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.app.project import Project
-from tests.forecast.test_estimate import EVALUATED, PRICED, ahead, pilot
+from tests.run.forecast.test_estimate import EVALUATED, PRICED, ahead, pilot
+from tests.run.project import Project
 
 
 @pytest.fixture

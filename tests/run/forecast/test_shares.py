@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.forecast.shares import ASSUMED_SHARE
+from grpo_practice.run.forecast.shares import ASSUMED_SHARE
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.store import Store
-from tests.app.project import Project
 from tests.contract.endpoint.actions import completion
 from tests.contract.project import Hook, served
-from tests.forecast.test_estimate import ahead, pilot
+from tests.run.forecast.test_estimate import ahead, pilot
+from tests.run.project import Project
 
 MORE = "practice.epochs=2"
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from grpo_practice.cli.terminal.forecast_view import show_forecast
-from grpo_practice.forecast.estimate import TURN_TOKENS
-from tests.app.project import Project
+from grpo_practice.run.forecast.estimate import TURN_TOKENS
 from tests.contract.own import ONCE, Programs
 from tests.contract.project import served
-from tests.forecast.test_estimate import ahead, calls, pilot
-from tests.tools.mcp.test_run import calling, overrides, project_of
+from tests.rollout.tools.mcp.test_run import calling, overrides, project_of
+from tests.run.forecast.test_estimate import ahead, calls, pilot
+from tests.run.project import Project
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from grpo_practice.cli.terminal.formatting import (
 )
 from grpo_practice.cli.terminal.health_view import dollars
 from grpo_practice.cli.terminal.tables import GAP, room, table
+from grpo_practice.core.text import brief
 from grpo_practice.reports.comparison import MOST_MOVED, points
-from grpo_practice.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.comparison import ComparisonReport, Contrast

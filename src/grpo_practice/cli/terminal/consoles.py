@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 from typing_extensions import override
 
-from grpo_practice.redact import redactor
+from grpo_practice.core.redact import redactor
 
 _COMMAND = re.compile(r"grpo-practice \S|\bexport \w+=|\bpip install ")
 NARROWEST = 10

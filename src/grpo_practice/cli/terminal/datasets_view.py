@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Literal
 from grpo_practice.cli.options import PROGRAM, needed_model, on_database
 from grpo_practice.cli.terminal.formatting import choose, count, say, say_next
 from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.text import brief
+from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.datasets import (

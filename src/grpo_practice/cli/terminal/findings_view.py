@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from grpo_practice.cli.options import on_database
 from grpo_practice.cli.terminal.tables import beside
-from grpo_practice.findings import Finding
+from grpo_practice.core.findings import Finding
 
 STYLES = {"ok": None, "warning": "yellow", "problem": "red"}
 WIDTH = 8

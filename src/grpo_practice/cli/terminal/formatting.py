@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from grpo_practice.cli.options import continuing, on_database
-from grpo_practice.errors import ConfigError, DeclinedError
-from grpo_practice.text import count as count
-from grpo_practice.text import visible
+from grpo_practice.core.errors import ConfigError, DeclinedError
+from grpo_practice.core.text import count as count
+from grpo_practice.core.text import visible
 
 if TYPE_CHECKING:
-    from grpo_practice.events import Event
+    from grpo_practice.core.events import Event
 
 
 def say(text: str, *, style: str | None = None) -> None:
@@ -48,7 +48,7 @@ def note_next(command: str) -> None:
 
 def tell(event: "Event") -> None:
     """Print a command's notice on stderr."""
-    from grpo_practice.events import Notice
+    from grpo_practice.core.events import Notice
 
     if isinstance(event, Notice):
         note(event.text)
@@ -56,7 +56,7 @@ def tell(event: "Event") -> None:
 
 def warn(event: "Event") -> None:
     """Print a notice on stderr in yellow, as a run's progress does."""
-    from grpo_practice.events import Notice
+    from grpo_practice.core.events import Notice
 
     if isinstance(event, Notice):
         note(f"note: {event.text}", style="yellow")

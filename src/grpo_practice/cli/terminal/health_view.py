@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from grpo_practice.calls import NO_USAGE
 from grpo_practice.cli.terminal.formatting import cached_share, count, tokens
-from grpo_practice.text import brief
+from grpo_practice.core.calls import NO_USAGE
+from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from grpo_practice.reports.answer_findings import Health

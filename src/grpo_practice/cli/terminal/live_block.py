@@ -17,10 +17,10 @@ from typing_extensions import override
 from grpo_practice.cli.terminal.consoles import is_coloured_file
 from grpo_practice.cli.terminal.formatting import count, reward, tokens
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.events import RunStarted
-from grpo_practice.redact import redactor
-from grpo_practice.stages import STAGES
-from grpo_practice.text import brief, visible
+from grpo_practice.core.events import RunStarted
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.text import brief, visible
 
 BARS = (10, 60)
 """Minimum width of a bar with numbers next to it, and maximum width of a bar."""

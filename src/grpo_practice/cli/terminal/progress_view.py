@@ -10,7 +10,7 @@ from grpo_practice.cli.terminal.consoles import err, print_line
 from grpo_practice.cli.terminal.formatting import count, reward, tokens
 from grpo_practice.cli.terminal.live_block import SHOWN, LiveBlock, coarse, is_live
 from grpo_practice.cli.terminal.tally import Tally
-from grpo_practice.events import (
+from grpo_practice.core.events import (
     Emit,
     Event,
     GroupDistilled,
@@ -22,7 +22,7 @@ from grpo_practice.events import (
     StepStarted,
     WeightsUpdated,
 )
-from grpo_practice.text import brief, visible
+from grpo_practice.core.text import brief, visible
 
 NAMED = 3
 """Number of failure kinds whose first occurrence is printed."""

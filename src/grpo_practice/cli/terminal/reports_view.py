@@ -9,15 +9,15 @@ from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import count, duration, reward, say, say_next
 from grpo_practice.cli.terminal.health_view import costs, shrunk_groups, trouble
 from grpo_practice.cli.terminal.tables import facts, table
-from grpo_practice.findings import remedy
+from grpo_practice.core.findings import remedy
 
 if TYPE_CHECKING:
+    from grpo_practice.core.stats import Score
+    from grpo_practice.core.types import Experience
     from grpo_practice.reports.before_after import When
     from grpo_practice.reports.known_scores import KnownScore
     from grpo_practice.reports.learning_findings import Distillation, StepRow
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.stats import Score
-    from grpo_practice.types import Experience
 
 SHOWN = 10
 """Maximum number of experiences in a report."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from grpo_practice.cli.terminal.formatting import say
-from grpo_practice.text import visible
+from grpo_practice.core.text import visible
 
 if TYPE_CHECKING:
     from rich.table import Table

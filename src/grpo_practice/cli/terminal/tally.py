@@ -5,8 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
 
-from grpo_practice.calls import Address, Usage
-from grpo_practice.events import (
+from grpo_practice.core.calls import Address, Usage
+from grpo_practice.core.events import (
     Aborted,
     CallFinished,
     CallStarted,
@@ -27,8 +27,8 @@ from grpo_practice.events import (
     ToolFinished,
     WeightsUpdated,
 )
-from grpo_practice.stages import STAGES
-from grpo_practice.text import similar
+from grpo_practice.core.stages import STAGES
+from grpo_practice.core.text import similar
 
 MOST_KINDS = 100
 """Maximum number of distinct failure kinds; all others count as one kind."""

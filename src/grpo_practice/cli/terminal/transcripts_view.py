@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.cli.options import on_database
 from grpo_practice.cli.terminal.formatting import count, reward, say, say_next
 from grpo_practice.cli.terminal.tables import GAP, room, table
-from grpo_practice.text import brief, cut
+from grpo_practice.core.text import brief, cut
 
 if TYPE_CHECKING:
     from grpo_practice.reports.rollout_report import (

@@ -19,8 +19,8 @@ from grpo_practice.config.reading.yaml_reader import (
     read_yaml,
 )
 from grpo_practice.config.redact import leaves, redact
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import REDACTED
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import REDACTED
 
 MAX_FILES_DEEP = 16
 CONFIGS = "configs"

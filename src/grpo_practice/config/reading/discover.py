@@ -9,7 +9,7 @@ from grpo_practice.config.reading.compose import compose, is_file, packaged_conf
 from grpo_practice.config.reading.problems import did_you_mean
 from grpo_practice.config.reading.yaml_reader import Tree
 from grpo_practice.config.schema.base import check_name
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")

@@ -31,7 +31,7 @@ from grpo_practice.config.trust.foreign import (
     variables_named,
 )
 from grpo_practice.config.trust.keys import Keys
-from grpo_practice.redact import REDACTED, redactor, url_secrets
+from grpo_practice.core.redact import REDACTED, redactor, url_secrets
 
 M = TypeVar("M", bound=BaseModel)
 ConfigKind = Literal["eval", "practice"]

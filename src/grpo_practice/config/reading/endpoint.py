@@ -13,7 +13,7 @@ from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.schema.provider import ModelProvider, is_sim
 from grpo_practice.config.trust.keys import NOWHERE, Address
 from grpo_practice.config.trust.word import host_of
-from grpo_practice.redact import REDACTED, redact_url
+from grpo_practice.core.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from grpo_practice.config.trust.word import Trust, user_trust
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import environment_secrets, redactor
-from grpo_practice.text import is_loopback, is_web_address
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import environment_secrets, redactor
+from grpo_practice.core.text import is_loopback, is_web_address
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
 """Prefixes of names that a `.env` file may set. A `PATH` or `LD_PRELOAD` in one is ignored."""

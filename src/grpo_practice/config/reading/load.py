@@ -24,9 +24,9 @@ from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.config.trust.foreign import lay_agent_over, read_agent, read_stored
 from grpo_practice.config.trust.keys import KeyRoute, sentences
 from grpo_practice.config.trust.word import Trust, stored_digest
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import REDACTED, redactor
-from grpo_practice.text import is_data_file
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import REDACTED, redactor
+from grpo_practice.core.text import is_data_file
 
 C = TypeVar("C", PracticeConfig, EvalConfig)
 

@@ -11,9 +11,9 @@ from pydantic import BaseModel, ValidationError
 from grpo_practice.config.reading.yaml_reader import Key, Tree
 from grpo_practice.config.redact import redact
 from grpo_practice.config.schema.provider import WORKED_OUT
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redactor
-from grpo_practice.text import brief, nearest
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief, nearest
 
 SHOWN = 20
 """Maximum number of problems in one message."""

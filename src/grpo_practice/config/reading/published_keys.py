@@ -11,7 +11,7 @@ from typing import Any, Literal
 from grpo_practice.config.reading.problems import Problem, dotted, section_at
 from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import WORKED_OUT
-from grpo_practice.text import is_data_file
+from grpo_practice.core.text import is_data_file
 
 _MANY_AGENTS = "belongs to agents made of several, which are not played here"
 _RESPONSES = "belongs to the responses API, which is not used"

@@ -25,8 +25,8 @@ from grpo_practice.config.schema.provider import (
 )
 from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.config.trust.keys import NOWHERE, Address, Keys
-from grpo_practice.redact import redact_url
-from grpo_practice.text import is_loopback
+from grpo_practice.core.redact import redact_url
+from grpo_practice.core.text import is_loopback
 
 _CARRIED = (
     "metadata", "store", "prompt_cache_retention", "include_usage",

@@ -16,10 +16,10 @@ from typing import Any
 import yaml
 from typing_extensions import override
 
-from grpo_practice.canonical import clean
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import key_shaped, redactor
-from grpo_practice.text import nearest_file
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import key_shaped, redactor
+from grpo_practice.core.text import nearest_file
 
 Key = tuple[str | int, ...]
 """Path to a value: `("practice", "epochs")`."""

@@ -10,7 +10,7 @@ from pydantic import Field, field_validator, model_validator
 from grpo_practice.config.schema.base import Model, Names, Operational, Text, Url
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import PAGE_TOOLS, SearchToolkit, Toolkit, named
-from grpo_practice.text import LOOPBACK, is_loopback
+from grpo_practice.core.text import LOOPBACK, is_loopback
 
 
 class AgentProfile(Model):

@@ -15,8 +15,8 @@ from pydantic import (
 )
 
 from grpo_practice.config.reading.yaml_reader import plain
-from grpo_practice.errors import ConfigError
-from grpo_practice.text import is_web_address
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import is_web_address
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$"
 """Pattern for names of experiments and datasets, which become parts of run and file names."""

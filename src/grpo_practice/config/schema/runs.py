@@ -24,8 +24,8 @@ from grpo_practice.config.schema.base import (
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import SearchToolkit
 from grpo_practice.config.schema.train import TrainSettings
-from grpo_practice.text import DATA_SUFFIXES, is_data_file
-from grpo_practice.types import Summaries
+from grpo_practice.core.text import DATA_SUFFIXES, is_data_file
+from grpo_practice.core.types import Summaries
 
 MOST = 10_000
 """Upper limit for epochs, rollouts per question and concurrent requests; more is likely a typo."""

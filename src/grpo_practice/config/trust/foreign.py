@@ -25,7 +25,7 @@ from grpo_practice.config.schema.tools import (
     Toolkit,
 )
 from grpo_practice.config.trust.word import Trust, text_digest
-from grpo_practice.text import is_data_file
+from grpo_practice.core.text import is_data_file
 
 
 def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:

@@ -17,7 +17,7 @@ from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.config.schema.tools import McpToolkit, SearchToolkit, Toolkit
 from grpo_practice.config.trust.foreign import is_endpoint
 from grpo_practice.config.trust.word import host_of, typed_host
-from grpo_practice.redact import REDACTED, redact_url
+from grpo_practice.core.redact import REDACTED, redact_url
 
 LINE = 74
 """Characters available for a route on a line of a narrow terminal, after `note: `."""

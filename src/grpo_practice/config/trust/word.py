@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from grpo_practice.canonical import digest
 from grpo_practice.config.reading.yaml_reader import parse_yaml
-from grpo_practice.errors import ConfigError
-from grpo_practice.text import is_loopback
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import digest
+from grpo_practice.core.text import is_loopback
 
 HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
 """Process variable with comma-separated hosts that may receive any key."""

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from grpo_practice.calls import Message
-from grpo_practice.errors import ConfigError
-from grpo_practice.fences import Fences
-from grpo_practice.prompts.template import Template, TemplateEnvironment, TemplateFault
-from grpo_practice.stages import STAGES, distillation
+from grpo_practice.core.calls import Message
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.prompts.template import Template, TemplateEnvironment, TemplateFault
+from grpo_practice.core.stages import STAGES, distillation
 
 DIVIDER = "\n--- user ---\n"
 FOLDER = Path(__file__).parent
@@ -25,7 +25,7 @@ SLOTS: Mapping[str, frozenset[str]] = {
 }
 """The prompts of distillation, and the values that the code fills into each."""
 DIRECT = STAGES["direct"].slots
-"""Values of a prompt that is not part of practice: see `practice/untaught.py`."""
+"""Values of a prompt that is not part of practice: see `practice/placebo_arms.py`."""
 OPTIONAL = frozenset({"votes", "size", "reward", "words", "instructions"})
 """Values that a prompt need not use: a user's own prompt may have been written before they
 existed.

@@ -5,9 +5,9 @@ measured one byte for byte. Texts are concatenated: instructions may contain `{{
 else.
 """
 
-from grpo_practice.canonical import text_sha
-from grpo_practice.text import CHARS_PER_TOKEN
-from grpo_practice.types import Library
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.core.text import CHARS_PER_TOKEN
+from grpo_practice.core.types import Library
 
 HEADING = """\
 ## Experience from practice

@@ -17,7 +17,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import htmlsafe_json_dumps, pass_context
 from typing_extensions import override
 
-from grpo_practice.prompts.syntax import EACH, LOOP_FIELDS, TESTS, WEIGHED, Checker
+from grpo_practice.core.prompts.syntax import EACH, LOOP_FIELDS, TESTS, WEIGHED, Checker
 
 TEXT = 100_000
 """Maximum length of a template, in characters."""

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from grpo_practice.fences import CODE, Fences
+from grpo_practice.core.fences import CODE, Fences
 
 _BEGIN = re.compile(rf"^<<<web (\S+) ({CODE})\n", re.MULTILINE)
 

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING
 
-from grpo_practice.stats.intervals import TAIL
-from grpo_practice.stats.paired import effective_clusters
+from grpo_practice.core.stats.intervals import TAIL
+from grpo_practice.core.stats.paired import effective_clusters
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, SupportsInt
 
-from grpo_practice.stats.intervals import TAIL, Interval
-from grpo_practice.stats.scores import Question
+from grpo_practice.core.stats.intervals import TAIL, Interval
+from grpo_practice.core.stats.scores import Question
 
 if TYPE_CHECKING:
     import numpy as np

@@ -10,9 +10,9 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from grpo_practice.stats.intervals import TAIL
-from grpo_practice.stats.paired import FEWEST, FIRST
-from grpo_practice.stats.scores import Question
+from grpo_practice.core.stats.intervals import TAIL
+from grpo_practice.core.stats.paired import FEWEST, FIRST
+from grpo_practice.core.stats.scores import Question
 
 POWER = 0.8
 """Probability of finding a difference that exists."""

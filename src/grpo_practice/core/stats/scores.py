@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from grpo_practice.stats.intervals import Interval, Method, spread_of
+from grpo_practice.core.stats.intervals import Interval, Method, spread_of
 
 
 @dataclass(frozen=True, slots=True)

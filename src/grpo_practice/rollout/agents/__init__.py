@@ -4,9 +4,9 @@ import asyncio
 from dataclasses import dataclass
 from typing import Protocol
 
-from grpo_practice.calls import Scope
+from grpo_practice.core.calls import Scope
+from grpo_practice.core.types import Trajectory
 from grpo_practice.llm.ledgered import AgentChat
-from grpo_practice.types import Trajectory
 
 
 @dataclass(frozen=True, slots=True)

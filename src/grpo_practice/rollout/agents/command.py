@@ -11,7 +11,11 @@ from pathlib import Path
 
 from typing_extensions import override
 
-from grpo_practice.agents.called import (
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.reaper import Reaper
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief, visible
+from grpo_practice.rollout.agents.program_context import (
     MAX_OUTPUT,
     SAID_CHARS,
     ProgramContext,
@@ -20,10 +24,6 @@ from grpo_practice.agents.called import (
     command_environment,
     ended,
 )
-from grpo_practice.errors import AgentError
-from grpo_practice.reaper import Reaper
-from grpo_practice.redact import redactor
-from grpo_practice.text import brief, visible
 
 ENDING_S = 1.0
 """Maximum wait in seconds for a command to end when told, and for the rest of its output."""

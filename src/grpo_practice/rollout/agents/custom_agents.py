@@ -7,26 +7,26 @@ from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.clock import Clock
-from grpo_practice.agents.room import Place, Room
-from grpo_practice.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
-from grpo_practice.calls import UNASKED, Reply
-from grpo_practice.canonical import clean
-from grpo_practice.chat_server.proxy import Guest, Proxy
-from grpo_practice.chat_server.relay import Relay
-from grpo_practice.chat_server.server import ChatRequest, RequestError
-from grpo_practice.errors import (
+from grpo_practice.core.calls import UNASKED, Reply
+from grpo_practice.core.errors import (
     AgentError,
     ContentFilterError,
     ContextOverflowError,
     EndpointError,
     is_transient,
 )
-from grpo_practice.redact import redactor
-from grpo_practice.text import brief, count
-from grpo_practice.types import Trajectory
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief, count
+from grpo_practice.core.types import Trajectory
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.clock import Clock
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.simple import answer_of, failed_trajectory, outcome_of, trajectory
+from grpo_practice.rollout.agents.slots import Place, Room
+from grpo_practice.rollout.chat_server.proxy import Guest, Proxy
+from grpo_practice.rollout.chat_server.relay import Relay
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 
 GRACE_S = 5.0
 """Maximum seconds to wait until a program ends after it was asked to."""

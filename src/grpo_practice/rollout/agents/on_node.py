@@ -14,12 +14,13 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from grpo_practice.agents import reach, worker
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.command import CommandProgram
-from grpo_practice.agents.worker import FunctionSource
-from grpo_practice.errors import AgentError
-from grpo_practice.reaper import end_together
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.reaper import end_together
+from grpo_practice.rollout.agents import program_endpoint as reach
+from grpo_practice.rollout.agents import worker
+from grpo_practice.rollout.agents.command import CommandProgram
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.worker import FunctionSource
 
 
 @dataclass(frozen=True, slots=True)

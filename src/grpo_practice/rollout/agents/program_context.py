@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grpo_practice import user_code
-from grpo_practice.canonical import clean
-from grpo_practice.errors import AgentError
-from grpo_practice.text import cut
+from grpo_practice.core import user_code
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.hashing import clean
+from grpo_practice.core.text import cut
 
 MAX_OUTPUT = 2**20
 """Limit in bytes of an answer, and of everything a program prints."""
@@ -21,8 +21,13 @@ PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT
 keys.
 """
 _OURS = frozenset(
-    str(Path(user_code.__file__).parent / name)
-    for name in ("user_code.py", "agents/programs.py", "agents/worker.py", "agents/on_node.py")
+    str(Path(user_code.__file__).parents[1] / name)
+    for name in (
+        "core/user_code.py",
+        "rollout/agents/programs.py",
+        "rollout/agents/worker.py",
+        "rollout/agents/on_node.py",
+    )
 )
 """Our own files, which are skipped in the traceback of a user's error."""
 

@@ -6,8 +6,8 @@ from time import perf_counter
 from urllib.error import HTTPError, URLError
 from urllib.request import ProxyHandler, Request, build_opener
 
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.errors import AgentError
+from grpo_practice.core.errors import AgentError
+from grpo_practice.rollout.agents.program_context import ProgramContext
 
 _LIMIT_S = 10.0
 _direct = build_opener(ProxyHandler({}))

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from grpo_practice import user_code
-from grpo_practice.agents import being_cancelled, worker
-from grpo_practice.agents.called import (
+from grpo_practice.core import user_code
+from grpo_practice.core.errors import AgentError, ConfigError
+from grpo_practice.core.processes import CannotStartError, Pool, WorkerDiedError
+from grpo_practice.core.text import LOOPBACK
+from grpo_practice.rollout.agents import being_cancelled, worker
+from grpo_practice.rollout.agents.program_context import (
     PASSED,
     ProgramContext,
     agent_error,
@@ -17,10 +20,7 @@ from grpo_practice.agents.called import (
     ended,
     raised,
 )
-from grpo_practice.agents.worker import FunctionSource
-from grpo_practice.errors import AgentError, ConfigError
-from grpo_practice.processes import CannotStartError, Pool, WorkerDiedError
-from grpo_practice.text import LOOPBACK
+from grpo_practice.rollout.agents.worker import FunctionSource
 
 LOADING_S = 5 * user_code.LOAD_S
 """Seconds that a worker may take to load the file, with many workers loading simultaneously."""

@@ -15,11 +15,11 @@ from threading import Event
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from grpo_practice.agents.called import PASSED
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redactor
-from grpo_practice.text import LOOPBACK
-from grpo_practice.user_code import in_thread, start_thread
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import LOOPBACK
+from grpo_practice.core.user_code import in_thread, start_thread
+from grpo_practice.rollout.agents.program_context import PASSED
 
 LOCAL = "local"
 CONNECT_S = 45.0
@@ -153,7 +153,7 @@ async def _check_port(address: str) -> None:
 
 def _initialise(settings: ClusterSettings, local_cores: int) -> None:
     """Connect; start a local cluster without the keys in our environment."""
-    modules = [*settings.runtime_env.get("py_modules", ()), str(Path(__file__).parents[1])]
+    modules = [*settings.runtime_env.get("py_modules", ()), str(Path(__file__).parents[2])]
     options: dict[str, Any] = {
         "runtime_env": {**settings.runtime_env, "py_modules": modules},
         "log_to_driver": False,

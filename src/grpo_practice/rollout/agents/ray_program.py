@@ -4,14 +4,14 @@ import asyncio
 from functools import partial
 from typing import Any
 
-from grpo_practice.agents import on_node
-from grpo_practice.agents.called import ProgramContext, agent_error
-from grpo_practice.agents.custom_agents import GRACE_S
-from grpo_practice.agents.on_node import Source
-from grpo_practice.agents.ray_cluster import ClusterSettings, Node, nodes_for, ray_cluster
-from grpo_practice.chat_server.proxy import Invitation
-from grpo_practice.errors import AgentError, ConfigError
-from grpo_practice.user_code import start_thread
+from grpo_practice.core.errors import AgentError, ConfigError
+from grpo_practice.core.user_code import start_thread
+from grpo_practice.rollout.agents import on_node
+from grpo_practice.rollout.agents.custom_agents import GRACE_S
+from grpo_practice.rollout.agents.on_node import Source
+from grpo_practice.rollout.agents.program_context import ProgramContext, agent_error
+from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, Node, nodes_for, ray_cluster
+from grpo_practice.rollout.chat_server.proxy import Invitation
 
 LOOK_S = 120.0
 """Maximum wait for a node's first message, which may come after it has set up its environment."""

@@ -2,11 +2,16 @@
 
 from collections.abc import Sequence
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.calls import NO_USAGE, Message, Reply
-from grpo_practice.errors import AgentError, ContentFilterError, ContextOverflowError, EndpointError
-from grpo_practice.text import strip_think
-from grpo_practice.types import Outcome, Trajectory
+from grpo_practice.core.calls import NO_USAGE, Message, Reply
+from grpo_practice.core.errors import (
+    AgentError,
+    ContentFilterError,
+    ContextOverflowError,
+    EndpointError,
+)
+from grpo_practice.core.text import strip_think
+from grpo_practice.core.types import Outcome, Trajectory
+from grpo_practice.rollout.agents import RolloutContext
 
 
 async def play_simple(question: str, system: str, context: RolloutContext) -> Trajectory:

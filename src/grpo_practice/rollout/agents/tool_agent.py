@@ -7,18 +7,18 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from typing import Any
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.simple import (
+from grpo_practice.core.calls import Message, Reply, Scope, ToolResult, Tools, Usage, ended_by_tool
+from grpo_practice.core.errors import AgentError, EndpointError, StepError
+from grpo_practice.core.prompts.files import FINAL
+from grpo_practice.core.types import Trajectory
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.simple import (
     answer_of,
     failed_trajectory,
     opening_messages,
     outcome_of,
     trajectory,
 )
-from grpo_practice.calls import Message, Reply, Scope, ToolResult, Tools, Usage, ended_by_tool
-from grpo_practice.errors import AgentError, EndpointError, StepError
-from grpo_practice.prompts.files import FINAL
-from grpo_practice.types import Trajectory
 
 Open = Callable[[Scope], AbstractAsyncContextManager[Tools]]
 """Function that opens the tools for one play of a rollout."""

@@ -12,7 +12,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from grpo_practice.agents.called import (
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.processes import isolate
+from grpo_practice.core.reaper import end_together
+from grpo_practice.core.user_code import UserFunction
+from grpo_practice.rollout.agents.program_context import (
     MAX_OUTPUT,
     ProgramContext,
     answer_text,
@@ -20,11 +24,7 @@ from grpo_practice.agents.called import (
     exactly,
     raised,
 )
-from grpo_practice.agents.reach import begin
-from grpo_practice.errors import AgentError
-from grpo_practice.processes import isolate
-from grpo_practice.reaper import end_together
-from grpo_practice.user_code import UserFunction
+from grpo_practice.rollout.agents.program_endpoint import begin
 
 _source: "FunctionSource | None" = None
 

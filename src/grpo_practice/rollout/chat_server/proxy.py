@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from grpo_practice.calls import Reply
-from grpo_practice.chat_server import server
-from grpo_practice.chat_server.server import ChatRequest, RequestError
-from grpo_practice.redact import ROLLOUT_TOKEN, hide_rollout_keys
-from grpo_practice.text import LOOPBACK
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.redact import ROLLOUT_TOKEN, hide_rollout_keys
+from grpo_practice.core.text import LOOPBACK
+from grpo_practice.rollout.chat_server import server
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 
 ROOT = "/r/{token}/v1"
 FREE_GUESSES = 20

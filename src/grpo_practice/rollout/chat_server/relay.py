@@ -9,14 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from grpo_practice.calls import Chat, Message, Reply, conversations
-from grpo_practice.canonical import canon, hashable
-from grpo_practice.chat_server.server import ChatRequest, RequestError, one_reply
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.calls import Chat, Message, Reply, conversations
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import canon, hashable
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import strip_think
 from grpo_practice.llm.ledgered import AgentChat, Play
 from grpo_practice.llm.params import canonical_params
-from grpo_practice.redact import redactor
-from grpo_practice.text import strip_think
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError, one_reply
 
 
 @dataclass(slots=True)

@@ -13,13 +13,13 @@ from typing import Any
 
 from aiohttp import web
 
-from grpo_practice.calls import Message, Reply, Usage
-from grpo_practice.canonical import clean_json
-from grpo_practice.chat_server import unfinished
+from grpo_practice.core.calls import Message, Reply, Usage
+from grpo_practice.core.hashing import clean_json
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import LOOPBACK, is_loopback
 from grpo_practice.llm.http_response import finite_number
 from grpo_practice.llm.stream import chunks
-from grpo_practice.redact import redactor
-from grpo_practice.text import LOOPBACK, is_loopback
+from grpo_practice.rollout.chat_server import unfinished
 
 MAX_BODY = 64 * 2**20
 """Maximum size of a request in bytes."""

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from aiohttp import web
 
-from grpo_practice.chat_server import server
 from grpo_practice.llm.sim import encode, respond
+from grpo_practice.rollout.chat_server import server
 from grpo_practice.sim import DEFAULT, World, stage_of
 
 

@@ -3,7 +3,7 @@
 import ssl
 from pathlib import Path
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 _MOST_TURNS = 20
 """Limit of exchanges, twice as many as a handshake in memory needs."""

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from typing import Literal
 
-from grpo_practice.stats import advantages
-from grpo_practice.types import Group, Rollout
+from grpo_practice.core.stats import advantages
+from grpo_practice.core.types import Group, Rollout
 from grpo_practice.verify.answers import last_box, last_line
 
 Status = Literal["scored", "uniform", "too_few"]

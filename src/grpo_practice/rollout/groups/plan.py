@@ -3,7 +3,7 @@
 import random
 from collections.abc import Sequence
 
-from grpo_practice.types import PlannedStep
+from grpo_practice.core.types import PlannedStep
 
 
 def plan_practice(

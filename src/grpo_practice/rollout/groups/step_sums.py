@@ -3,10 +3,10 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from grpo_practice.groups.informative import Status
-from grpo_practice.stats import correct
+from grpo_practice.core.stats import correct
+from grpo_practice.core.types import Distilled, Group, Rollout
+from grpo_practice.rollout.groups.informative import Status
 from grpo_practice.store.records import GroupRow
-from grpo_practice.types import Distilled, Group, Rollout
 
 
 def group_row(

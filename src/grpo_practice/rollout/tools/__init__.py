@@ -6,8 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Scope
-from grpo_practice.errors import AgentError
+from grpo_practice.core.calls import Scope
+from grpo_practice.core.errors import AgentError
 
 Schema = Mapping[str, Any]
 

@@ -7,8 +7,8 @@ from typing import Any, get_type_hints
 from docstring_parser import parse
 from pydantic import BaseModel, Field, ValidationError, create_model
 
-from grpo_practice.calls import Scope
-from grpo_practice.tools import Output, Tool, ToolError
+from grpo_practice.core.calls import Scope
+from grpo_practice.rollout.tools import Output, Tool, ToolError
 
 
 def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> Tool:

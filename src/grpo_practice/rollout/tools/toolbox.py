@@ -11,13 +11,13 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from grpo_practice.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
-from grpo_practice.canonical import Chain, canon, clean_json
-from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
-from grpo_practice.events import Emit, ToolFinished
+from grpo_practice.core.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
+from grpo_practice.core.errors import AgentError, ConfigError, GrpoPracticeError
+from grpo_practice.core.events import Emit, ToolFinished
+from grpo_practice.core.hashing import Chain, canon, clean_json
+from grpo_practice.core.redact import redactor
 from grpo_practice.llm.ledgered import Play
-from grpo_practice.redact import redactor
-from grpo_practice.tools import Output, Tool, ToolError, ToolSession
+from grpo_practice.rollout.tools import Output, Tool, ToolError, ToolSession
 
 OUTPUT_BYTES = 16 * 1024
 """Most bytes (UTF-8) of a result that a model reads; the rest is cut, with a note."""

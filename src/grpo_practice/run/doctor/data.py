@@ -5,20 +5,20 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 
-from grpo_practice.app.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.config.schema.runs import EvalConfig, RunConfig
+from grpo_practice.core.errors import ConfigError, DataError, GrpoPracticeError
+from grpo_practice.core.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.prompts.files import prompts_from
+from grpo_practice.core.text import count, folded, is_data_file
+from grpo_practice.core.types import Sample, Samples
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.doctor.diagnosis import not_run
-from grpo_practice.errors import ConfigError, DataError, GrpoPracticeError
-from grpo_practice.findings import Finding, ok, problem, problems, warning
-from grpo_practice.prompts.files import prompts_from
+from grpo_practice.run.doctor.diagnosis import not_run
+from grpo_practice.run.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
 from grpo_practice.store.stored_samples import StoredSamples
-from grpo_practice.text import count, folded, is_data_file
-from grpo_practice.types import Sample, Samples
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import SHOWN, tried, unusable_golds

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from grpo_practice.findings import Finding, exit_code, totals, warning
+from grpo_practice.core.findings import Finding, exit_code, totals, warning
 from grpo_practice.reports.base import Report
 
 

@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from grpo_practice.app.any_config import load_config
-from grpo_practice.app.specs import configured_prompts, teacher_context_text
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, RunConfig
 from grpo_practice.config.input import ConfigInput, known
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.trust.keys import sentences
-from grpo_practice.doctor.data import (
+from grpo_practice.core.errors import ConfigError, GrpoPracticeError
+from grpo_practice.core.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.text import count
+from grpo_practice.llm.prices import Prices
+from grpo_practice.run.any_config import load_config
+from grpo_practice.run.doctor.data import (
     look_at_prompts,
     look_at_questions,
     look_at_verify,
     samples_of,
 )
-from grpo_practice.doctor.diagnosis import Diagnosis
-from grpo_practice.doctor.endpoints import asked_for, look_at_models, models_of
-from grpo_practice.doctor.machine import current, look_here
-from grpo_practice.doctor.teacher import look_at_teacher
-from grpo_practice.doctor.tools import look_at_tools
-from grpo_practice.errors import ConfigError, GrpoPracticeError
-from grpo_practice.findings import Finding, ok, problem, problems, warning
-from grpo_practice.llm.prices import Prices
+from grpo_practice.run.doctor.diagnosis import Diagnosis
+from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, models_of
+from grpo_practice.run.doctor.machine import current, look_here
+from grpo_practice.run.doctor.teacher import look_at_teacher
+from grpo_practice.run.doctor.tools import look_at_tools
+from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
-from grpo_practice.text import count
 from grpo_practice.train.checks import check_installed
 from grpo_practice.train.weights import check_no_code, check_weights, local_folder
 

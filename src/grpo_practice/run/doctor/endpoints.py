@@ -9,12 +9,12 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
-from grpo_practice.app.clients import endpoint_of
-from grpo_practice.calls import Reply, Request
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
-from grpo_practice.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.calls import Reply, Request
+from grpo_practice.core.errors import EndpointError, EndpointRefusedError, GrpoPracticeError
+from grpo_practice.core.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.text import is_loopback
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import (
@@ -26,7 +26,7 @@ from grpo_practice.llm.endpoint import (
     shown_url,
 )
 from grpo_practice.llm.prices import Price, Prices
-from grpo_practice.text import is_loopback
+from grpo_practice.run.clients import endpoint_of
 
 DEADLINE_S = 30.0
 """Timeout for one answer; after a timeout, the request is not retried."""

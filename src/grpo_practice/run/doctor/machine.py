@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 
 from grpo_practice.config import Environment
-from grpo_practice.errors import StoreError
-from grpo_practice.findings import Finding, ok, problem, warning
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.findings import Finding, ok, problem, warning
 from grpo_practice.store import Store
 from grpo_practice.store.migrate import VERSION
 

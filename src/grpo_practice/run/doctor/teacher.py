@@ -5,22 +5,22 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from grpo_practice.app.clients import endpoint_of
-from grpo_practice.calls import Message, Reply, Request
 from grpo_practice.config import PracticeConfig
-from grpo_practice.doctor.endpoints import TRIES
-from grpo_practice.errors import EndpointRefusedError, ReplyError, StepError
-from grpo_practice.findings import Finding, ok, problem, warning
+from grpo_practice.core.calls import Message, Reply, Request
+from grpo_practice.core.errors import EndpointRefusedError, ReplyError, StepError
+from grpo_practice.core.findings import Finding, ok, problem, warning
+from grpo_practice.core.prompts.files import Prompt
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Group, Library, Rollout, Sample, Trajectory, Verdict
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.prices import Prices
 from grpo_practice.llm.reply_bound import ReplyBound
 from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
-from grpo_practice.prompts.files import Prompt
 from grpo_practice.reports.learning_findings import advice
-from grpo_practice.text import count
-from grpo_practice.types import Group, Library, Rollout, Sample, Trajectory, Verdict
+from grpo_practice.run.clients import endpoint_of
+from grpo_practice.run.doctor.endpoints import TRIES
 
 COMPARISON_S = 120.0
 """Timeout for a reply, far longer than for the other tiny requests."""

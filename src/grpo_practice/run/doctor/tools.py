@@ -8,27 +8,27 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.ray_cluster import LOCAL
-from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.own_code import sha_of
-from grpo_practice.app.player import chosen, open_toolkit
-from grpo_practice.app.program_address import looked_at, open_proxy, seconds_to
-from grpo_practice.attempts import SEND_IT, is_sent
-from grpo_practice.calls import UNASKED, Address, Chat, Message, Reply, Scope
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, Toolkit
 from grpo_practice.config.trust.foreign import agent_programs
-from grpo_practice.doctor.diagnosis import not_run
-from grpo_practice.errors import AgentError, GrpoPracticeError
-from grpo_practice.fences import Fences
-from grpo_practice.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.calls import UNASKED, Address, Chat, Message, Reply, Scope
+from grpo_practice.core.errors import AgentError, GrpoPracticeError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.text import count, is_loopback
+from grpo_practice.core.types import Trajectory
 from grpo_practice.llm.ledgered import Play
-from grpo_practice.text import count, is_loopback
-from grpo_practice.tools import Tool
-from grpo_practice.tools.toolbox import check_names
-from grpo_practice.types import Trajectory
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.ray_cluster import LOCAL
+from grpo_practice.rollout.attempts import SEND_IT, is_sent
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.toolbox import check_names
+from grpo_practice.run.custom_agent import open_own
+from grpo_practice.run.doctor.diagnosis import not_run
+from grpo_practice.run.own_code import sha_of
+from grpo_practice.run.player import chosen, open_toolkit
+from grpo_practice.run.program_address import looked_at, open_proxy, seconds_to
 
 _SYSTEM = "Answer with the number alone."
 PLAY_S = 30.0
@@ -110,7 +110,7 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             # Only a warning: the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":
-        from grpo_practice.app.ray_agent import open_ray
+        from grpo_practice.run.ray_agent import open_ray
 
         program = await stack.enter_async_context(open_ray(agent, folder))
         with looked_at(proxy) as (invited, model):

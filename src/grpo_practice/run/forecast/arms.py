@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from grpo_practice.app.arms import ArmsJob
-from grpo_practice.forecast.estimate import Forecast, Line, StageCalls, forecast_line
-from grpo_practice.forecast.range import ONE
-from grpo_practice.forecast.remaining_calls import forecast
 from grpo_practice.llm.prices import Prices
+from grpo_practice.run.arms import ArmsJob
+from grpo_practice.run.forecast.estimate import Forecast, Line, StageCalls, forecast_line
+from grpo_practice.run.forecast.range import ONE
+from grpo_practice.run.forecast.remaining_calls import forecast
 
 
 def forecast_arms(job: ArmsJob) -> Forecast:

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from grpo_practice.app.effect_run import EffectJob
-from grpo_practice.app.evaluation_run import wanted_rollouts
-from grpo_practice.forecast.arms import together
-from grpo_practice.forecast.estimate import Forecast
-from grpo_practice.forecast.power import planned_effect
-from grpo_practice.forecast.remaining_calls import forecast
+from grpo_practice.run.effect_run import EffectJob
+from grpo_practice.run.evaluation_run import wanted_rollouts
+from grpo_practice.run.forecast.arms import together
+from grpo_practice.run.forecast.estimate import Forecast
+from grpo_practice.run.forecast.power import planned_effect
+from grpo_practice.run.forecast.remaining_calls import forecast
 from grpo_practice.store.records import EFFECT
 
 

@@ -6,21 +6,21 @@ from typing import ClassVar, Literal
 
 from typing_extensions import override
 
-from grpo_practice.app.clients import endpoint_of
-from grpo_practice.calls import Usage
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.forecast.power import PlannedEffect, PlannedPower
-from grpo_practice.forecast.range import ONE, Range, around, total
-from grpo_practice.forecast.requests_per_rollout import RolloutRequests
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.stages import STAGES, Stage
+from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 from grpo_practice.llm.budget import FLAGS, Account
 from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.reports.base import Report
-from grpo_practice.stages import STAGES, Stage
+from grpo_practice.run.clients import endpoint_of
+from grpo_practice.run.forecast.power import PlannedEffect, PlannedPower
+from grpo_practice.run.forecast.range import ONE, Range, around, total
+from grpo_practice.run.forecast.requests_per_rollout import RolloutRequests
 from grpo_practice.store import Store
-from grpo_practice.store.bound_keys import Identity
+from grpo_practice.store.identity import Identity
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted, ToCome
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN, SPARSE_CHARS_PER_TOKEN
 
 EXPERIENCE_TOKENS = 40
 """Upper bound on the tokens of one experience in a prompt: a label and a sentence."""

@@ -4,13 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import inf
 
-from grpo_practice.forecast.range import Range
-from grpo_practice.reports.effects import measurement
-from grpo_practice.reports.known_scores import evaluations_of
-from grpo_practice.stats import Question
-from grpo_practice.stats.effects import planned_se
-from grpo_practice.stats.paired import FEWEST, FIRST, difference, effective_clusters
-from grpo_practice.stats.power import (
+from grpo_practice.core.stats import Question
+from grpo_practice.core.stats.effects import planned_se
+from grpo_practice.core.stats.paired import FEWEST, FIRST, difference, effective_clusters
+from grpo_practice.core.stats.power import (
     OMEGA,
     SIGMA2,
     Noise,
@@ -18,11 +15,14 @@ from grpo_practice.stats.power import (
     omega2_between,
     sigma2_within,
 )
+from grpo_practice.core.types import Library
+from grpo_practice.reports.effects import measurement
+from grpo_practice.reports.known_scores import evaluations_of
+from grpo_practice.run.forecast.range import Range
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.types import Library
 
 
 @dataclass(frozen=True, slots=True)

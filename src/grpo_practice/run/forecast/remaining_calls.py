@@ -6,32 +6,32 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import ceil
 
-from grpo_practice.app import evaluated_steps, evaluation_run, practice_run
-from grpo_practice.app.evaluation_run import EvalJob
-from grpo_practice.app.practice_run import PracticeJob
-from grpo_practice.app.session import foreseen
-from grpo_practice.canonical import text_sha
 from grpo_practice.config.schema.runs import EvalConfig
-from grpo_practice.evaluate import unfinished
-from grpo_practice.forecast.estimate import (
+from grpo_practice.core.hashing import text_sha
+from grpo_practice.core.prompts.system import system_prompt
+from grpo_practice.core.stages import STAGES, distillation
+from grpo_practice.core.types import Library
+from grpo_practice.llm.prices import Prices
+from grpo_practice.practice.group_policy import group_policy
+from grpo_practice.rollout.evaluate import unfinished
+from grpo_practice.run import evaluated_steps, evaluation_run, practice_run
+from grpo_practice.run.evaluation_run import EvalJob
+from grpo_practice.run.forecast.estimate import (
     Forecast,
     Line,
     StageCalls,
     forecast_line,
     transcript_tokens,
 )
-from grpo_practice.forecast.power import PlannedPower, planned_power
-from grpo_practice.forecast.range import ONE, Range
-from grpo_practice.forecast.requests_per_rollout import RolloutRequests, rollout_requests
-from grpo_practice.forecast.shares import reads_of, share_of, summarised_share
-from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.group_policy import group_policy
-from grpo_practice.prompts.system import system_prompt
-from grpo_practice.stages import STAGES, distillation
+from grpo_practice.run.forecast.power import PlannedPower, planned_power
+from grpo_practice.run.forecast.range import ONE, Range
+from grpo_practice.run.forecast.requests_per_rollout import RolloutRequests, rollout_requests
+from grpo_practice.run.forecast.shares import reads_of, share_of, summarised_share
+from grpo_practice.run.practice_run import PracticeJob
+from grpo_practice.run.session import foreseen
 from grpo_practice.store import Store, branches, datasets, libraries, steps
 from grpo_practice.store.queries import arms, looks, runs, scores, spending
 from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
-from grpo_practice.types import Library
 from grpo_practice.verify.resolve import VerifyFunction
 
 SAMPLED = 200

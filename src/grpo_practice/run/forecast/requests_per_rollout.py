@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.forecast.range import Range, around
+from grpo_practice.run.forecast.range import Range, around
 from grpo_practice.store import Store
 from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import ENOUGH

@@ -5,19 +5,19 @@ from itertools import groupby
 from math import sqrt
 from operator import attrgetter
 
-from grpo_practice.app.clients import endpoint_of
-from grpo_practice.app.specs import teacher_context
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
-from grpo_practice.forecast.range import ONE, Range
-from grpo_practice.groups.informative import status_of
+from grpo_practice.core.stats import score
+from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN
+from grpo_practice.core.types import Group
 from grpo_practice.practice.reading import room_of
-from grpo_practice.stats import score
+from grpo_practice.rollout.groups.informative import status_of
+from grpo_practice.run.clients import endpoint_of
+from grpo_practice.run.forecast.range import ONE, Range
+from grpo_practice.run.specs import teacher_context
 from grpo_practice.store import Store, rollouts
 from grpo_practice.store.queries import runs, scores, spending
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.run_names import eval_name
-from grpo_practice.text import DENSE_CHARS_PER_TOKEN
-from grpo_practice.types import Group
 
 ASSUMED_SHARE = Range(0.1, 0.6)
 """Share of groups that teach, assumed for a run without groups; the agent's score may lower it."""

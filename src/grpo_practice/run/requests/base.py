@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from typing_extensions import override
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.redact import redactor
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.redact import redactor
 
 if TYPE_CHECKING:
     from grpo_practice.config import Environment
     from grpo_practice.config.input import Override
-    from grpo_practice.events import Emit
+    from grpo_practice.core.events import Emit
     from grpo_practice.llm.budget import Caps
 
 YES_OR_NO = Literal["yes", "no"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from grpo_practice.requests.base import (
+from grpo_practice.run.requests.base import (
     PilotedRequest,
     RunRequest,
     TracedRequest,
@@ -19,7 +19,7 @@ from grpo_practice.requests.base import (
 
 if TYPE_CHECKING:
     from grpo_practice.config.input import ConfigInput
-    from grpo_practice.types import Library
+    from grpo_practice.core.types import Library
 
 EXP_ID = "Name of the experiment."
 CONFIG = "Config file, or its name in ./configs."

@@ -4,12 +4,12 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
+from grpo_practice.core.types import Answer
 from grpo_practice.store.queries.pages import Place, stretches
 from grpo_practice.store.queries.rollout_list import QUESTIONS
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.step_totals import ROLLOUTS
-from grpo_practice.types import Answer
 
 
 @dataclass(frozen=True, slots=True)

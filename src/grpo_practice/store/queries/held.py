@@ -4,9 +4,9 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
+from grpo_practice.core.types import Operation, OpKind
 from grpo_practice.store import branches
 from grpo_practice.store.queries.history import ON_LINE, line_json
-from grpo_practice.types import Operation, OpKind
 
 # INDEXED BY: because of the grouping, SQLite would otherwise read the operations of every run.
 _HELD = f"""SELECT o.op_id, o.step, o.op, 'E' || e.label AS target, o.text, o.domains, o.from_ops,

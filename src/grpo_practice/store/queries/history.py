@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from shlex import quote
 from typing import Any
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.types import LessonFinding, Operation, OpKind, sharpens
 from grpo_practice.store import branches
-from grpo_practice.store.bound_keys import origin_of
-from grpo_practice.types import LessonFinding, Operation, OpKind, sharpens
+from grpo_practice.store.identity import origin_of
 
 ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id

@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from grpo_practice.stats.paired import FEWEST, Look
+from grpo_practice.core.stats.paired import FEWEST, Look
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 
 _ROLLOUTS = """

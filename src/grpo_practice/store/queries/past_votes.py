@@ -10,9 +10,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from grpo_practice.core.types import Library, Operation, one_vote, sharpens
 from grpo_practice.store import branches, libraries
 from grpo_practice.store.records import Branch, Past, Play
-from grpo_practice.types import Library, Operation, one_vote, sharpens
 
 _MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""

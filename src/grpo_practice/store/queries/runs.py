@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.text import folder_of, nearest
 from grpo_practice.store.db import get_text
 from grpo_practice.store.records import RunRow
-from grpo_practice.text import folder_of, nearest
 
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,

@@ -7,14 +7,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.calls import Usage
-from grpo_practice.stats import Question
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.stats import Question
+from grpo_practice.core.types import STRIKES
 from grpo_practice.store import branches, step_totals, steps
 from grpo_practice.store.queries.spending import OF_RUN, TOKENS
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.rollouts import JUDGED, usage_of
 from grpo_practice.store.step_totals import TALLY, UNSUMMED
-from grpo_practice.types import STRIKES
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Literal
 
-from grpo_practice.calls import Usage
-from grpo_practice.stages import STAGES, Stage
-from grpo_practice.store.bound_keys import Identity, agent_of, has_own_agent
+from grpo_practice.core.calls import Usage
+from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.identity import Identity, agent_of, has_own_agent
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import usage_of
 

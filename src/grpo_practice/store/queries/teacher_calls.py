@@ -4,8 +4,8 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
-from grpo_practice.calls import Reply
-from grpo_practice.stages import Stage, distillation
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.stages import Stage, distillation
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import unpack
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from grpo_practice.calls import Message, Usage
-from grpo_practice.errors import StoreError
-from grpo_practice.stages import Stage
+from grpo_practice.core.calls import Message, Usage
+from grpo_practice.core.errors import StoreError
+from grpo_practice.core.stages import Stage
 from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
 
 MERGE = -1

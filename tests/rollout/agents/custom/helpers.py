@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import override
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.custom_agents import CustomAgent
-from grpo_practice.agents.programs import FunctionProgram
-from grpo_practice.calls import Address, Reply, Request, Scope, Usage
-from grpo_practice.chat_server.proxy import Proxy
-from grpo_practice.errors import EndpointError
-from grpo_practice.events import silent
+from grpo_practice.core.calls import Address, Reply, Request, Scope, Usage
+from grpo_practice.core.errors import EndpointError
+from grpo_practice.core.events import silent
+from grpo_practice.core.types import Trajectory
 from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
-from grpo_practice.types import Trajectory
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.custom_agents import CustomAgent
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.programs import FunctionProgram
+from grpo_practice.rollout.chat_server.proxy import Proxy
 from tests.late import Late
-from tests.tools.fakes import SCOPE, FakeLedger
+from tests.rollout.tools.fakes import SCOPE, FakeLedger
 
 if TYPE_CHECKING:
     import openai

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from grpo_practice.agents import clock, custom_agents
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.calls import Reply, Request
-from grpo_practice.errors import (
+from grpo_practice.core.calls import Reply, Request
+from grpo_practice.core.errors import (
     ContentFilterError,
     ContextOverflowError,
     EndpointError,
@@ -19,10 +17,12 @@ from grpo_practice.errors import (
     PausedError,
     ReplyTooLargeError,
 )
-from tests.agents.custom.helpers import World, ask, client
+from grpo_practice.rollout.agents import clock, custom_agents
+from grpo_practice.rollout.agents.program_context import ProgramContext
 from tests.fakes import FakeChat
 from tests.late import Late
 from tests.processes import HANG_S
+from tests.rollout.agents.custom.helpers import World, ask, client
 
 if TYPE_CHECKING:
     import openai

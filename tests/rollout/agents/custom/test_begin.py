@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents import RolloutContext
-from grpo_practice.agents.custom_agents import CustomAgent, Whereabouts
-from grpo_practice.agents.programs import WorkerProgram
-from grpo_practice.agents.room import Room
-from grpo_practice.app.own_code import source_of
-from grpo_practice.events import silent
+from grpo_practice.core.events import silent
+from grpo_practice.core.types import Trajectory
 from grpo_practice.llm.ledgered import Model, ledgered
-from grpo_practice.types import Trajectory
-from tests.agents.custom.helpers import World
-from tests.tools.fakes import SCOPE
+from grpo_practice.rollout.agents import RolloutContext
+from grpo_practice.rollout.agents.custom_agents import CustomAgent, Whereabouts
+from grpo_practice.rollout.agents.programs import WorkerProgram
+from grpo_practice.rollout.agents.slots import Room
+from grpo_practice.run.own_code import source_of
+from tests.rollout.agents.custom.helpers import World
+from tests.rollout.tools.fakes import SCOPE
 
 LIMIT_S = 2.0
 SLOW_TO_LOAD = """

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from grpo_practice.agents import clock
-from grpo_practice.agents.clock import Clock
+from grpo_practice.rollout.agents import clock
+from grpo_practice.rollout.agents.clock import Clock
 from tests.llm.virtual import virtual
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents.command import CommandProgram
-from grpo_practice.errors import AgentError
-from grpo_practice.redact import ROLLOUT_TOKEN
-from tests.agents.custom.helpers import CONTEXT, PYTHON
+from grpo_practice.core.errors import AgentError
+from grpo_practice.core.redact import ROLLOUT_TOKEN
+from grpo_practice.rollout.agents.command import CommandProgram
+from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
 
 GIVEN = "import json, os, sys, time; given = json.load(sys.stdin); "
 

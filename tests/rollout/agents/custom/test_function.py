@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.agents import programs
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.programs import FunctionProgram
-from grpo_practice.errors import AgentError
-from tests.agents.custom.helpers import CONTEXT
+from grpo_practice.core.errors import AgentError
+from grpo_practice.rollout.agents import programs
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.programs import FunctionProgram
+from tests.rollout.agents.custom.helpers import CONTEXT
 
 
 async def call(function: Any, notices: list[str] | None = None) -> str:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.command import CommandProgram
-from grpo_practice.reaper import Reaper
-from tests.agents.custom.helpers import CONTEXT, PYTHON
-from tests.agents.custom.test_worker import running
+from grpo_practice.core.reaper import Reaper
+from grpo_practice.rollout.agents.command import CommandProgram
 from tests.processes import until
+from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
+from tests.rollout.agents.custom.test_worker import running
 
 SLEEPER = """
 import os, pathlib, signal, subprocess, sys, time
@@ -28,8 +28,8 @@ time.sleep(600)
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from grpo_practice.agents.command import CommandProgram
-from tests.agents.custom.helpers import CONTEXT
+from grpo_practice.rollout.agents.command import CommandProgram
+from tests.rollout.agents.custom.helpers import CONTEXT
 
 async def main():
     program = CommandProgram(sys.argv[2:], Path(sys.argv[1]))

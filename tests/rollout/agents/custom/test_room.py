@@ -5,8 +5,8 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from grpo_practice.agents import room as rooms
-from grpo_practice.agents.room import Place, Room
+from grpo_practice.rollout.agents import slots as rooms
+from grpo_practice.rollout.agents.slots import Place, Room
 
 
 async def test_as_many_compute_at_once_as_may() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.called import ProgramContext
-from grpo_practice.agents.programs import FunctionProgram
-from grpo_practice.errors import AgentError
+from grpo_practice.core.errors import AgentError
+from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.programs import FunctionProgram
 from tests.contract.own import THREADS, asking
 
 _play = FunctionProgram.__call__

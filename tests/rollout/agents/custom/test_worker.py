@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.agents.custom_agents import CustomAgent
-from grpo_practice.agents.programs import WorkerProgram
-from grpo_practice.app.custom_agent import open_own
-from grpo_practice.app.own_code import source_of
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.processes import cores
-from tests.agents.custom.helpers import CONTEXT
+from grpo_practice.core.processes import cores
+from grpo_practice.rollout.agents.custom_agents import CustomAgent
+from grpo_practice.rollout.agents.programs import WorkerProgram
+from grpo_practice.run.custom_agent import open_own
+from grpo_practice.run.own_code import source_of
 from tests.processes import until
+from tests.rollout.agents.custom.helpers import CONTEXT
 
 FUNCTIONS = """
 import os, subprocess, sys, time
@@ -138,7 +138,8 @@ async def call(folder: Path, name: str) -> str:
 
 def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
     script = (
-        "import asyncio, sys; from pathlib import Path; from tests.agents.custom import test_worker"
+        "import asyncio, sys; from pathlib import Path; "
+        "from tests.rollout.agents.custom import test_worker"
         "\nprint(asyncio.run(test_worker.call(Path(sys.argv[1]), 'says')))"
     )
     ran = subprocess.run(
@@ -150,7 +151,7 @@ def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from tests.agents.custom import test_worker
+from tests.rollout.agents.custom import test_worker
 asyncio.run(test_worker.call(Path(sys.argv[1]), sys.argv[2]))
 """
 

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.tools import Tool
-from grpo_practice.tools.mcp import open_mcp
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.mcp import open_mcp
 from tests.processes import HANG_S
-from tests.tools.fakes import SCOPE
+from tests.rollout.tools.fakes import SCOPE
 
-HERE = Path(__file__).parents[2] / "contract"
+HERE = Path(__file__).parents[3] / "contract"
 
 
 def kit(*args: str, program: str = "crude.py", env: Any = None, **more: Any) -> McpToolkit:

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.errors import ConfigError, EndpointRefusedError
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.mcp import connection, server
-from grpo_practice.tools.mcp.listing import fitting
-from grpo_practice.tools.mcp.transport import Notes
-from tests.tools.mcp.kits import alive, ask, kit, opened, until
+from grpo_practice.core.errors import ConfigError, EndpointRefusedError
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.mcp import connection, server
+from grpo_practice.rollout.tools.mcp.listing import fitting
+from grpo_practice.rollout.tools.mcp.transport import Notes
+from tests.rollout.tools.mcp.kits import alive, ask, kit, opened, until
 
 
 async def refused(toolkit: McpToolkit) -> str:

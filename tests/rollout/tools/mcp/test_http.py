@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.errors import ConfigError, EndpointRefusedError
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.mcp import server as shared
+from grpo_practice.core.errors import ConfigError, EndpointRefusedError
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.mcp import server as shared
 from tests.late import Late
-from tests.tools.fakes import SCOPE, FakeLedger, box
-from tests.tools.mcp.kits import ask, opened
-from tests.tools.mcp.test_stateful import OTHER
+from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
+from tests.rollout.tools.mcp.kits import ask, opened
+from tests.rollout.tools.mcp.test_stateful import OTHER
 
 if TYPE_CHECKING:
     import uvicorn

@@ -9,14 +9,14 @@ import sys
 import pytest
 
 from tests.processes import HANG_S
-from tests.tools.mcp.kits import HERE, alive, until
+from tests.rollout.tools.mcp.kits import HERE, alive, until
 
 
 def running(body: str) -> subprocess.Popen[str]:
     """A program of its own that has a toolkit open."""
     code = f"""
 import asyncio
-from tests.tools.mcp.kits import ask, kit, opened
+from tests.rollout.tools.mcp.kits import ask, kit, opened
 async def main():
     async with opened({body}
 asyncio.run(main())

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.mcp import result_check
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.mcp import result_check
 from tests.processes import HANG_S
-from tests.tools.mcp.kits import ask, kit, opened, until
-from tests.tools.mcp.test_programs import running
+from tests.rollout.tools.mcp.kits import ask, kit, opened, until
+from tests.rollout.tools.mcp.test_programs import running
 
 UNUSED = "the tool's server answered what cannot be used: tool "
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.errors import EndpointRefusedError
-from grpo_practice.events import CallFinished, ToolFinished
-from grpo_practice.tools.mcp import server
-from tests.app.project import Project
+from grpo_practice.core.errors import EndpointRefusedError
+from grpo_practice.core.events import CallFinished, ToolFinished
+from grpo_practice.rollout.tools.mcp import server
 from tests.contract.project import CONFIG, Served, served
-from tests.tools.mcp.kits import HERE, alive
-from tests.tools.mcp.test_stateful import pids
+from tests.rollout.tools.mcp.kits import HERE, alive
+from tests.rollout.tools.mcp.test_stateful import pids
+from tests.run.project import Project
 
 QUESTIONS = 12
 

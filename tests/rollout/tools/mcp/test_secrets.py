@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.config import load_eval, read_environment
 from grpo_practice.config.identity import identity_of
 from grpo_practice.config.redact import redact
-from grpo_practice.redact import Redactor, variable_secrets
+from grpo_practice.core.redact import Redactor, variable_secrets
 
 
 @pytest.mark.parametrize(

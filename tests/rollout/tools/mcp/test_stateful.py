@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import AgentError
-from tests.tools.fakes import SCOPE, FakeLedger, box
-from tests.tools.mcp.kits import alive, kit, opened
+from grpo_practice.core.errors import AgentError
+from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
+from tests.rollout.tools.mcp.kits import alive, kit, opened
 
 OTHER = replace(SCOPE, address=replace(SCOPE.address, attempt=1))
 

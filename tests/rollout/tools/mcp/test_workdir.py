@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.errors import AgentError
+from grpo_practice.core.errors import AgentError
 from tests.contract.project import served
 from tests.processes import until as wait_until
-from tests.tools.fakes import SCOPE, FakeLedger, box
-from tests.tools.mcp.kits import HERE, alive, opened
-from tests.tools.mcp.test_run import calling, overrides, project_of
+from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
+from tests.rollout.tools.mcp.kits import HERE, alive, opened
+from tests.rollout.tools.mcp.test_run import calling, overrides, project_of
 
 
 def notebook(stateful: bool = True, **more: Any) -> McpToolkit:
@@ -86,9 +86,9 @@ async def test_a_killed_evaluation_goes_on_and_every_rollout_begins_with_nothing
 DRIVER = """
 import asyncio, sys
 from pathlib import Path
-from tests.tools.fakes import SCOPE, FakeLedger, box
-from tests.tools.mcp.kits import opened
-from tests.tools.mcp.test_workdir import notebook
+from tests.rollout.tools.fakes import SCOPE, FakeLedger, box
+from tests.rollout.tools.mcp.kits import opened
+from tests.rollout.tools.mcp.test_workdir import notebook
 
 async def main():
     async with opened(notebook(workdir="rollout", command=sys.argv[2], args=sys.argv[3:])) as tools:

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from grpo_practice.config.schema.tools import PythonConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.tools import Tool
-from grpo_practice.tools.python import open_python
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.python import open_python
 from tests.contract.machines import bwrap_works
-from tests.tools.fakes import SCOPE
+from tests.rollout.tools.fakes import SCOPE
 
 
 @asynccontextmanager

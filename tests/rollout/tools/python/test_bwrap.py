@@ -12,14 +12,14 @@ from venv import EnvBuilder
 
 import pytest
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.tools.python import cpython
-from grpo_practice.tools.python.bwrap import Sandbox
-from grpo_practice.tools.python.cpython import execute
-from grpo_practice.tools.python.interpreter import Interpreter, installed
-from grpo_practice.tools.python.probe import try_backend
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.tools.python import cpython
+from grpo_practice.rollout.tools.python.bwrap import Sandbox
+from grpo_practice.rollout.tools.python.cpython import execute
+from grpo_practice.rollout.tools.python.interpreter import Interpreter, installed
+from grpo_practice.rollout.tools.python.probe import try_backend
 from tests.contract.machines import bwrap_works
-from tests.tools.python.running import opened, refusal, said
+from tests.rollout.tools.python.running import opened, refusal, said
 
 needs_bwrap = pytest.mark.skipif(not bwrap_works(), reason="bwrap does not work here")
 

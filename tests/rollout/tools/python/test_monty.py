@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_practice.tools.python.monty import showing
+from grpo_practice.rollout.tools.python.monty import showing
 
 
 @pytest.mark.parametrize(

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.tools import Tool
-from grpo_practice.tools.python import cpython as cpython_module
-from grpo_practice.tools.python.captured_output import HEAD, MOST, TAIL, Written, joined
-from grpo_practice.tools.toolbox import OUTPUT_BYTES
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.python import cpython as cpython_module
+from grpo_practice.rollout.tools.python.captured_output import HEAD, MOST, TAIL, Written, joined
+from grpo_practice.rollout.tools.toolbox import OUTPUT_BYTES
 from tests.contract.machines import living
-from tests.tools.python.running import opened, said, until
+from tests.rollout.tools.python.running import opened, said, until
 
 
 @pytest.fixture(params=("bwrap", "subprocess"))

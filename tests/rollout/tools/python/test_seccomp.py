@@ -9,10 +9,10 @@ from collections.abc import Iterable
 
 import pytest
 
-from grpo_practice.tools.python import seccomp
-from grpo_practice.tools.python.seccomp import MACHINES, program
+from grpo_practice.rollout.tools.python import seccomp
+from grpo_practice.rollout.tools.python.seccomp import MACHINES, program
 from tests.contract.machines import bwrap_works
-from tests.tools.python.running import opened, said
+from tests.rollout.tools.python.running import opened, said
 
 needs_filter = pytest.mark.skipif(
     not bwrap_works() or not seccomp.machine_filter(),

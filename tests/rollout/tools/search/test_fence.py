@@ -4,8 +4,8 @@ import hashlib
 
 import pytest
 
-from grpo_practice.prompts.web import web_texts
-from grpo_practice.tools.search.fence import clipped, from_web, neutral
+from grpo_practice.core.prompts.web import web_texts
+from grpo_practice.rollout.tools.search.fence import clipped, from_web, neutral
 from tests.fakes import FENCES
 
 MARKS = [

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.errors import ConfigError
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search import local
-from grpo_practice.tools.search.guard import Guard
-from grpo_practice.tools.search.local import MOST_BYTES, open_local
-from grpo_practice.tools.search.markup import page_text
-from grpo_practice.tools.search.page import Banned
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search import local
+from grpo_practice.rollout.tools.search.guard import Guard
+from grpo_practice.rollout.tools.search.local import MOST_BYTES, open_local
+from grpo_practice.rollout.tools.search.markup import page_text
+from grpo_practice.rollout.tools.search.page import Banned
 from tests.contract.test_tools_reader import answer
-from tests.tools.search.raw import Raw, raw
+from tests.rollout.tools.search.raw import Raw, raw
 
 
 async def read(
@@ -49,7 +49,7 @@ async def test_2_32_the_address_itself_is_checked_where_the_socket_is_opened(
         assert server.asked == 0
 
 
-HERE = str(Path(__file__).parents[3])
+HERE = str(Path(__file__).parents[4])
 """Folder by whose full path a worker finds this module."""
 
 
@@ -98,7 +98,7 @@ async def test_2_33_a_page_that_takes_for_ever_to_read_is_given_up_and_the_next_
 async def test_workers_that_cannot_start_are_found_before_a_page_is_asked_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[4]))
     monkeypatch.setattr(local, "start_worker", cannot)
     async with raw(answer(b"<p>Hi")) as server:
         with pytest.raises(ConfigError, match="pages cannot start: OSError: it cannot"):
@@ -115,7 +115,7 @@ async def test_2_33_what_would_unpack_to_much_is_unpacked_to_the_cap(
     encoding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     unpacked = Counting()
-    monkeypatch.setattr("grpo_practice.tools.search.bounded_body.zlib", unpacked)
+    monkeypatch.setattr("grpo_practice.rollout.tools.search.bounded_body.zlib", unpacked)
     bomb = b"<p>" + b"0" * 64 * 1024 * 1024
     body = gzip.compress(bomb, 1) if encoding == "gzip" else zlib.compress(bomb, 1)
     async with raw(answer(body, f"Content-Encoding: {encoding}")) as server:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from grpo_practice.tools.search.markup import META, decoded, readable
+from grpo_practice.rollout.tools.search.markup import META, decoded, readable
 
 URL = "https://a.example/x/y.html"
 

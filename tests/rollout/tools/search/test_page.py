@@ -5,8 +5,14 @@ import ipaddress
 import pytest
 from yarl import URL
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.page import LONGEST_URL, Banned, domain_of, is_public, page_url
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search.page import (
+    LONGEST_URL,
+    Banned,
+    domain_of,
+    is_public,
+    page_url,
+)
 
 PRIVATE = [
     *("0.0.0.0", "0.1.2.3", "10.0.0.1", "100.64.0.1", "127.0.0.1", "127.255.255.255"),

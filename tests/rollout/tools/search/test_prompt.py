@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from grpo_practice.tools.search.page import Page
-from grpo_practice.tools.search.qa import question
+from grpo_practice.rollout.tools.search.page import Page
+from grpo_practice.rollout.tools.search.qa import question
 from tests.fakes import FENCES
 
-GOLDEN = Path(__file__).parents[2] / "golden"
+GOLDEN = Path(__file__).parents[3] / "golden"
 
 
 def test_the_prompt_of_the_reading_model_is_what_was_reviewed() -> None:

@@ -10,10 +10,10 @@ import aiohttp
 import pytest
 from aiohttp import ClientPayloadError
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.bounded_body import unread_bodies
-from grpo_practice.tools.search.engines import Serper
-from grpo_practice.tools.search.service import TRIES, Service
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search.bounded_body import unread_bodies
+from grpo_practice.rollout.tools.search.engines import Serper
+from grpo_practice.rollout.tools.search.service import TRIES, Service
 from tests.contract.standins import SERPER_KEY, Answer, Standins, standins
 from tests.llm.test_http import read_request, serving
 from tests.processes import HANG_S

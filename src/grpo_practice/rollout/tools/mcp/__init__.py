@@ -7,16 +7,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.calls import Scope
-from grpo_practice.canonical import clean, clean_json
-from grpo_practice.errors import AgentError, ConfigError
-from grpo_practice.reaper import Reaper
-from grpo_practice.tools import Output, Tool
+from grpo_practice.core.calls import Scope
+from grpo_practice.core.errors import AgentError, ConfigError
+from grpo_practice.core.hashing import clean, clean_json
+from grpo_practice.core.reaper import Reaper
+from grpo_practice.rollout.tools import Output, Tool
 
 if TYPE_CHECKING:
     # Not at run time: workers that check results import this, and the config schema takes 0.2 s.
     from grpo_practice.config.schema.tools import McpToolkit
-    from grpo_practice.tools.mcp.result_check import ResultChecker
+    from grpo_practice.rollout.tools.mcp.result_check import ResultChecker
 
 ToolCall = Callable[[str, Mapping[str, Any]], Awaitable[Output]]
 """Calls a tool by the name that the model uses."""
@@ -44,7 +44,7 @@ async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[To
             f"toolkits.{toolkit.name} needs the package mcp, version 2",
             hint="pip install 'grpo-practice[mcp]'",
         ) from e
-    from grpo_practice.tools.mcp.result_check import ResultChecker
+    from grpo_practice.rollout.tools.mcp.result_check import ResultChecker
 
     for name in ("mcp", "client"):  # keep the library's log messages off the terminal
         logging.getLogger(name).addHandler(logging.NullHandler())
@@ -61,10 +61,10 @@ async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[To
 async def _opened(
     toolkit: "McpToolkit", folder: Path, checker: "ResultChecker", reaper: Reaper
 ) -> AsyncIterator[list[Tool]]:
-    from grpo_practice.tools.mcp.connection import Connection, UnreachableError
-    from grpo_practice.tools.mcp.listing import usable, version_of
-    from grpo_practice.tools.mcp.server import Server
-    from grpo_practice.tools.mcp.transport import reaching
+    from grpo_practice.rollout.tools.mcp.connection import Connection, UnreachableError
+    from grpo_practice.rollout.tools.mcp.listing import usable, version_of
+    from grpo_practice.rollout.tools.mcp.server import Server
+    from grpo_practice.rollout.tools.mcp.transport import reaching
 
     reach, timeout_s = reaching(toolkit, folder, reaper), toolkit.mcp_client_session_timeout_seconds
     connect = partial(Connection.open, toolkit.name, reach, timeout_s, checker)

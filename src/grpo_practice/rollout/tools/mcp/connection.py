@@ -10,12 +10,12 @@ from mcp import Client, MCPError
 from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
 from mcp.types import Tool as ServerTool
 
-from grpo_practice.errors import AgentError, ConfigError, GrpoPracticeError
-from grpo_practice.tools import Output, ToolError
-from grpo_practice.tools.mcp.listing import every_tool
-from grpo_practice.tools.mcp.result_check import ResultChecker, UnfitError
-from grpo_practice.tools.mcp.results import output_of
-from grpo_practice.tools.mcp.transport import Notes, Reach
+from grpo_practice.core.errors import AgentError, ConfigError, GrpoPracticeError
+from grpo_practice.rollout.tools import Output, ToolError
+from grpo_practice.rollout.tools.mcp.listing import every_tool
+from grpo_practice.rollout.tools.mcp.result_check import ResultChecker, UnfitError
+from grpo_practice.rollout.tools.mcp.results import output_of
+from grpo_practice.rollout.tools.mcp.transport import Notes, Reach
 
 START_S = 60.0
 """Seconds for a server to start and list its tools; one that first installs itself is slow."""

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from mcp import Client
 from mcp.types import Tool as ServerTool
 
-from grpo_practice.canonical import canon, clean, clean_json, text_sha
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.hashing import canon, clean, clean_json, text_sha
 
 MOST_PAGES, MOST_TOOLS = 100, 1_000
 SCHEMA_BYTES = 64 * 1024

@@ -14,8 +14,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
-from grpo_practice.reaper import Reaper
-from grpo_practice.tools.mcp.limited_body import MOST
+from grpo_practice.core.reaper import Reaper
+from grpo_practice.rollout.tools.mcp.limited_body import MOST
 
 Received = SessionMessage | Exception
 _CHUNK = 64 * 1024

@@ -8,7 +8,7 @@ the time limit is reached or the call is cancelled.
 
 from typing import Any
 
-from grpo_practice.processes import (
+from grpo_practice.core.processes import (
     CannotStartError,
     Pool,
     TimedOutError,

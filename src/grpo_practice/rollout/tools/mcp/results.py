@@ -13,7 +13,7 @@ from mcp.types import (
     TextContent,
 )
 
-from grpo_practice.tools import Output, ToolError
+from grpo_practice.rollout.tools import Output, ToolError
 
 
 def output_of(result: CallToolResult) -> Output:

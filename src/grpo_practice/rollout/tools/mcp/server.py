@@ -5,9 +5,14 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from grpo_practice.errors import EndpointRefusedError
-from grpo_practice.tools import Output
-from grpo_practice.tools.mcp.connection import Connection, LostError, SlowError, UnreachableError
+from grpo_practice.core.errors import EndpointRefusedError
+from grpo_practice.rollout.tools import Output
+from grpo_practice.rollout.tools.mcp.connection import (
+    Connection,
+    LostError,
+    SlowError,
+    UnreachableError,
+)
 
 WAITS_S = (0.0, 1.0, 4.0)
 """Seconds to wait before each attempt to reconnect."""

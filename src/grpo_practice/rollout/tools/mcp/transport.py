@@ -25,12 +25,12 @@ from mcp.types import Implementation
 
 from grpo_practice import __version__
 from grpo_practice.config.schema.tools import McpToolkit
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.reaper import Reaper
+from grpo_practice.core.redact import redactor, url_secrets, variable_secrets
 from grpo_practice.llm.size_limit import ENCODINGS, MEBIBYTE
-from grpo_practice.reaper import Reaper
-from grpo_practice.redact import redactor, url_secrets, variable_secrets
-from grpo_practice.tools.mcp.limited_body import MOST, limit_body
-from grpo_practice.tools.mcp.program import open_program
+from grpo_practice.rollout.tools.mcp.limited_body import MOST, limit_body
+from grpo_practice.rollout.tools.mcp.program import open_program
 
 CONNECT_S = 30.0
 _TAIL = 2_000

@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
 from grpo_practice.config.schema.tools import PythonConfig
-from grpo_practice.tools import Tool, ToolError
-from grpo_practice.tools.function import tool_of
-from grpo_practice.tools.python.backend import Backend
+from grpo_practice.rollout.tools import Tool, ToolError
+from grpo_practice.rollout.tools.function import tool_of
+from grpo_practice.rollout.tools.python.backend import Backend
 
 _FENCES = {"```", "```python", "```py", "```python3"}
 _ABOUT = """\
@@ -59,20 +59,20 @@ async def _opened(
 ) -> Backend:
     match config.backend:
         case "monty":
-            from grpo_practice.tools.python.monty import open_monty
+            from grpo_practice.rollout.tools.python.monty import open_monty
 
             return await stack.enter_async_context(open_monty(config.memory_mb, at_once))
         case "bwrap":
-            from grpo_practice.tools.python.bwrap import open_bwrap
+            from grpo_practice.rollout.tools.python.bwrap import open_bwrap
 
             return await open_bwrap(config.python, folder, config.memory_mb)
         case "docker":
-            from grpo_practice.tools.python.docker import open_docker
+            from grpo_practice.rollout.tools.python.docker import open_docker
 
             assert config.image is not None, "the config has checked it"
             return await open_docker(config.image, config.memory_mb)
         case "subprocess":
-            from grpo_practice.tools.python.subprocess import open_subprocess
+            from grpo_practice.rollout.tools.python.subprocess import open_subprocess
 
             return await open_subprocess(config.python, folder, config.memory_mb)
 

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
 
 Run = Callable[[str, float], Awaitable[str]]
 """Runs code for at most this many seconds, and returns its output, the value of its last

@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grpo_practice.config.reading.env import project
-from grpo_practice.tools.python import seccomp
-from grpo_practice.tools.python.backend import Backend, refused
-from grpo_practice.tools.python.cpython import (
+from grpo_practice.rollout.tools.python import seccomp
+from grpo_practice.rollout.tools.python.backend import Backend, refused
+from grpo_practice.rollout.tools.python.cpython import (
     ENVIRONMENT,
     FILE_MB,
     Start,
     execute,
     python_arguments,
 )
-from grpo_practice.tools.python.interpreter import Interpreter, installed
-from grpo_practice.tools.python.probe import try_backend
+from grpo_practice.rollout.tools.python.interpreter import Interpreter, installed
+from grpo_practice.rollout.tools.python.probe import try_backend
 
 OLDEST = (0, 7)
 """Oldest version that can limit the size of a tmpfs."""

@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from signal import SIGKILL
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.python.captured_output import STARTED, Written, joined, out_of_time
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.python.captured_output import STARTED, Written, joined, out_of_time
 
 PROCESSES = 64
 """Most processes and threads of one execution."""

@@ -6,8 +6,8 @@ import secrets
 import shutil
 from asyncio.subprocess import PIPE, STDOUT
 
-from grpo_practice.tools.python.backend import Backend, refused
-from grpo_practice.tools.python.cpython import (
+from grpo_practice.rollout.tools.python.backend import Backend, refused
+from grpo_practice.rollout.tools.python.cpython import (
     ENVIRONMENT,
     FILE_MB,
     PROCESSES,
@@ -15,7 +15,7 @@ from grpo_practice.tools.python.cpython import (
     execute,
     python_arguments,
 )
-from grpo_practice.tools.python.probe import try_backend
+from grpo_practice.rollout.tools.python.probe import try_backend
 
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 _ANSWER_S = 20.0

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from grpo_practice.tools.python.backend import refused
+from grpo_practice.rollout.tools.python.backend import refused
 
 _ASK = "import json, sys; print(json.dumps([sys.executable, sys.prefix, sys.base_prefix]))"
 

@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from math import inf
 from typing import TYPE_CHECKING
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.python.backend import Backend, refused
-from grpo_practice.tools.python.captured_output import Written, joined, out_of_time
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.python.backend import Backend, refused
+from grpo_practice.rollout.tools.python.captured_output import Written, joined, out_of_time
 
 if TYPE_CHECKING:
     from pydantic_monty import AsyncMonty, ResourceLimits

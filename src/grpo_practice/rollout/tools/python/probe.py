@@ -3,8 +3,8 @@
 import asyncio
 import json
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.python.backend import Run, refused
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.python.backend import Run, refused
 
 LIMIT_S = 30.0
 """Time limit of the trial in seconds."""

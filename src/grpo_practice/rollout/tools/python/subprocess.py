@@ -4,10 +4,10 @@ import secrets
 import tempfile
 from pathlib import Path
 
-from grpo_practice.tools.python.backend import Backend
-from grpo_practice.tools.python.cpython import ENVIRONMENT, Start, execute, python_arguments
-from grpo_practice.tools.python.interpreter import find
-from grpo_practice.tools.python.probe import try_backend
+from grpo_practice.rollout.tools.python.backend import Backend
+from grpo_practice.rollout.tools.python.cpython import ENVIRONMENT, Start, execute, python_arguments
+from grpo_practice.rollout.tools.python.interpreter import find
+from grpo_practice.rollout.tools.python.probe import try_backend
 
 ABOUT = "files in the working directory are gone after the call"
 

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.tools import ToolError
+from grpo_practice.rollout.tools import ToolError
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.page import (
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search.page import (
     Banned,
     Page,
     RefusedError,
@@ -13,7 +13,7 @@ from grpo_practice.tools.search.page import (
     found_at,
     page_url,
 )
-from grpo_practice.tools.search.service import Service
+from grpo_practice.rollout.tools.search.service import Service
 
 
 class Engine(Protocol):

@@ -14,7 +14,7 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from typing_extensions import override
 from yarl import URL
 
-from grpo_practice.tools.search.page import (
+from grpo_practice.rollout.tools.search.page import (
     NOT_PUBLIC,
     RefusedError,
     WebAddress,

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from yarl import URL
 
 from grpo_practice import __version__
-from grpo_practice.errors import ConfigError
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
+from grpo_practice.core.text import brief
 from grpo_practice.llm.size_limit import ENCODINGS
-from grpo_practice.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
-from grpo_practice.text import brief
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.bounded_body import body_of, unread_bodies
-from grpo_practice.tools.search.guard import Guard
-from grpo_practice.tools.search.markup import page_text, start_worker
-from grpo_practice.tools.search.page import Banned, Page, RefusedError, domain_of
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search.bounded_body import body_of, unread_bodies
+from grpo_practice.rollout.tools.search.guard import Guard
+from grpo_practice.rollout.tools.search.markup import page_text, start_worker
+from grpo_practice.rollout.tools.search.page import Banned, Page, RefusedError, domain_of
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

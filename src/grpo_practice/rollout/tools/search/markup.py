@@ -12,7 +12,7 @@ from urllib.parse import urljoin
 
 from justhtml import stream
 
-from grpo_practice.processes import isolate, limit_memory
+from grpo_practice.core.processes import isolate, limit_memory
 
 if TYPE_CHECKING:
     from justhtml.parser.stream import StreamEvent

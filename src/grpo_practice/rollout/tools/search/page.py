@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from yarl import URL
 
-from grpo_practice.text import brief
-from grpo_practice.tools import ToolError
+from grpo_practice.core.text import brief
+from grpo_practice.rollout.tools import ToolError
 
 LONGEST_URL = 2000
 _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*\.?|\[?[0-9a-f:.]+\]?")

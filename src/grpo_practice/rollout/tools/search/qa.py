@@ -9,16 +9,16 @@ from weakref import WeakValueDictionary
 
 from yarl import URL
 
-from grpo_practice.calls import Address, Chat, Message, Reply, Scope
-from grpo_practice.errors import ContentFilterError, ContextOverflowError
-from grpo_practice.fences import Fences
-from grpo_practice.prompts.files import FOLDER, Prompt, load_prompt
-from grpo_practice.text import CHARS_PER_TOKEN, strip_think
-from grpo_practice.tools import Output, Tool, ToolError
-from grpo_practice.tools.function import tool_of
-from grpo_practice.tools.search.engines import Engine, PageReader
-from grpo_practice.tools.search.fence import PREFACE, clipped, from_web, neutral
-from grpo_practice.tools.search.page import Banned, Page, SearchHit, domain_of
+from grpo_practice.core.calls import Address, Chat, Message, Reply, Scope
+from grpo_practice.core.errors import ContentFilterError, ContextOverflowError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.prompts.files import FOLDER, Prompt, load_prompt
+from grpo_practice.core.text import CHARS_PER_TOKEN, strip_think
+from grpo_practice.rollout.tools import Output, Tool, ToolError
+from grpo_practice.rollout.tools.function import tool_of
+from grpo_practice.rollout.tools.search.engines import Engine, PageReader
+from grpo_practice.rollout.tools.search.fence import PREFACE, clipped, from_web, neutral
+from grpo_practice.rollout.tools.search.page import Banned, Page, SearchHit, domain_of
 
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20

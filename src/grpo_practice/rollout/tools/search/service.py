@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from time import time
 from typing import TYPE_CHECKING, Any, Literal
 
-from grpo_practice.canonical import clean_json
-from grpo_practice.errors import EndpointRefusedError, is_transient
+from grpo_practice.core.errors import EndpointRefusedError, is_transient
+from grpo_practice.core.hashing import clean_json
+from grpo_practice.core.redact import redactor
+from grpo_practice.core.text import brief
 from grpo_practice.llm.endpoint import environment_proxy
 from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.llm.size_limit import ENCODINGS
-from grpo_practice.redact import redactor
-from grpo_practice.text import brief
-from grpo_practice.tools import ToolError
-from grpo_practice.tools.search.bounded_body import body_of
-from grpo_practice.tools.search.fence import neutral
+from grpo_practice.rollout.tools import ToolError
+from grpo_practice.rollout.tools.search.bounded_body import body_of
+from grpo_practice.rollout.tools.search.fence import neutral
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession

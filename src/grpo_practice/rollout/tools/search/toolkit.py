@@ -9,20 +9,26 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
-from grpo_practice.calls import Chat, Scope
 from grpo_practice.config.schema.tools import SearchConfig
-from grpo_practice.errors import ConfigError
-from grpo_practice.fences import Fences
+from grpo_practice.core.calls import Chat, Scope
+from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.fences import Fences
+from grpo_practice.core.text import CHARS_PER_TOKEN
 from grpo_practice.llm.endpoint import environment_proxy, refuse_socks
-from grpo_practice.text import CHARS_PER_TOKEN
-from grpo_practice.tools import Tool
-from grpo_practice.tools.search.bounded_body import unread_bodies
-from grpo_practice.tools.search.engines import Engine, JinaReader, JinaSearch, PageReader, Serper
-from grpo_practice.tools.search.guard import Guard
-from grpo_practice.tools.search.local import open_local
-from grpo_practice.tools.search.page import Banned
-from grpo_practice.tools.search.qa import search_tool, web_qa_tool
-from grpo_practice.tools.search.service import Service
+from grpo_practice.rollout.tools import Tool
+from grpo_practice.rollout.tools.search.bounded_body import unread_bodies
+from grpo_practice.rollout.tools.search.engines import (
+    Engine,
+    JinaReader,
+    JinaSearch,
+    PageReader,
+    Serper,
+)
+from grpo_practice.rollout.tools.search.guard import Guard
+from grpo_practice.rollout.tools.search.local import open_local
+from grpo_practice.rollout.tools.search.page import Banned
+from grpo_practice.rollout.tools.search.qa import search_tool, web_qa_tool
+from grpo_practice.rollout.tools.search.service import Service
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
