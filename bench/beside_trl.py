@@ -18,11 +18,11 @@ from tests.train.tiny import tiny_tokenizer
 
 from grpo_practice.api.workspace import Workspace
 from grpo_practice.config import load_practice
-from grpo_practice.run.train_scoring import OnLoop
 from grpo_practice.store import Store
 from grpo_practice.train.checks import prompts_of
 from grpo_practice.train.loading import keep_quiet, load_model, load_tokenizer
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
+from grpo_practice.train.scoring import OnLoop
 from grpo_practice.train.trainer import update_seed
 
 PAIRS, STEPS = 6, 8

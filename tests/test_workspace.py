@@ -322,7 +322,7 @@ def test_a_forecast_without_a_pilot_writes_nothing(ws: Workspace) -> None:
 INTERRUPTED = """
 import asyncio, json, os, signal, sys
 from grpo_practice import Workspace
-from grpo_practice.run.serving import Served
+from grpo_practice.serve.serving import Served
 from grpo_practice.core.events import RolloutFinished
 
 ended = 0

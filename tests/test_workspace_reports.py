@@ -14,7 +14,7 @@ from typing_extensions import override
 from grpo_practice import Workspace
 from grpo_practice.core.types import Sample
 from grpo_practice.reports.experience_reports import Changes
-from grpo_practice.run.serving import Served
+from grpo_practice.serve.serving import Served
 from grpo_practice.sim.questions import questions
 from tests.test_workspace import N, config
 

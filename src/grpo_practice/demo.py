@@ -13,7 +13,7 @@ import typer
 from grpo_practice.cli.options import DATABASE, PROGRAM
 from grpo_practice.cli.terminal.formatting import count, reward, say
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.export.files import write_file
+from grpo_practice.core.files import write_file
 
 if TYPE_CHECKING:
     from grpo_practice.api.workspace import Workspace

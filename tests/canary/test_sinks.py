@@ -14,10 +14,10 @@ from grpo_practice.cli.options import as_typed, keep_secrets
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.core.errors import DataError, VerifyError
+from grpo_practice.core.files import write_file
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.types import Sample
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.export.files import write_file
 from grpo_practice.store.datasets import add
 from grpo_practice.store.db import connect, prepare
 from grpo_practice.store.ledger import _pack

@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.files import write_file
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.files import write_file
 from grpo_practice.export.render import FORMATS, Format
 from tests.cli.conftest import Gp
 

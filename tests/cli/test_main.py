@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.export.first_files.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.run.first_files.init_files", raise_it)
 
     return install
 

@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.core.calls import Message, Turn, one_conversation
 from grpo_practice.core.prompts.system import system_prompt
-from grpo_practice.export.training import Attempt, dpo_rows, plain_messages, without_library
+from grpo_practice.export.trl_rows import Attempt, dpo_rows, plain_messages, without_library
 from tests.export.sample import LIBRARY
 
 BARE = "Solve it."

@@ -18,10 +18,12 @@ import pytest
 from grpo_practice.api.workspace import Workspace
 from grpo_practice.core.events import Event
 from grpo_practice.reports.training import TrainReport
-from grpo_practice.reports.tuning import TuneReport
-from grpo_practice.run import train_job, train_run, train_scoring
 from grpo_practice.store import Store
+from grpo_practice.train import job as train_job
+from grpo_practice.train import run as train_run
+from grpo_practice.train import scoring as train_scoring
 from grpo_practice.train.gather import Ranks
+from grpo_practice.train.tune_report import TuneReport
 from grpo_practice.train.work import (
     MAKING,
     Answer,

@@ -16,6 +16,7 @@ from grpo_practice.core.types import Group, PlannedStep, Rollout, Sample, Trajec
 from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.run.specs import train_spec
+from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import (
@@ -25,7 +26,6 @@ from grpo_practice.store.records import (
     TrainedStep,
     UpdateRow,
 )
-from grpo_practice.train.weights import weights_sha
 from grpo_practice.verify.resolve import resolve
 
 RUN = "toy/train"

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.events import Notice
-from grpo_practice.reports.tuning import TuneReport
 from grpo_practice.train.population import first_members, next_members
 from grpo_practice.train.space import Choice, Range, Space
+from grpo_practice.train.tune_report import TuneReport
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
 SPACE: Space = {

@@ -7,7 +7,7 @@ import pytest
 
 from grpo_practice.config import load_eval
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.train.weights import weights_sha
+from grpo_practice.run.weights import weights_sha
 from tests.train.fake_trainer import FakeTrainer, TrainProject
 
 
@@ -83,7 +83,7 @@ def test_a_folder_that_is_not_ours_stays(project: TrainProject, tmp_path: Path) 
 def test_another_base_is_not_merged(
     project: TrainProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("grpo_practice.run.trained_export.check_installed", lambda: None)
+    monkeypatch.setattr("grpo_practice.train.export.check_installed", lambda: None)
     (project.base / "model.safetensors").write_bytes(b"another")
     with pytest.raises(
         ConfigError, match="does not contain the weights that toy/train was trained"

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 from grpo_practice.api.database import DatabaseFile
 
 if TYPE_CHECKING:
-    from grpo_practice.export.report import Exported
+    from grpo_practice.effects.prune_report import PruneReport
+    from grpo_practice.export.export_report import Exported
     from grpo_practice.reports.edited_library import EditedLibrary, LibraryDifference
     from grpo_practice.reports.experience_reports import (
         DecisionReport,
         ExperienceReport,
         LibraryReport,
     )
-    from grpo_practice.reports.pruning import PruneReport
-    from grpo_practice.reports.trained_export import TrainedExport
+    from grpo_practice.train.export_report import TrainedExport
 
 
 class Libraries(DatabaseFile):
@@ -101,7 +101,7 @@ class Libraries(DatabaseFile):
             ConfigError: The library does not exist, the effects of its experiences were not
                 measured, or no experience fits.
         """
-        from grpo_practice.run.pruning import prune
+        from grpo_practice.effects.pruning import prune
 
         with self._store() as store:
             return prune(store, library, step, max_tokens)
@@ -168,11 +168,11 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The library does not exist, or the file cannot be written.
         """
-        from grpo_practice.export.files import write_files, write_section
+        from grpo_practice.core.files import write_files, write_section
+        from grpo_practice.export.agent_export import call_of_program, exported, remember_export
+        from grpo_practice.export.export_report import Exported
         from grpo_practice.export.render import FORMATS, format_by_name, render_files
-        from grpo_practice.export.report import Exported
         from grpo_practice.reports.before_after import before_after
-        from grpo_practice.run.agent_export import call_of_program, exported, remember_export
         from grpo_practice.run.library_refs import library_of
 
         format = format or format_by_name(str(output or ""))
@@ -215,7 +215,7 @@ class Libraries(DatabaseFile):
         Raises:
             ConfigError: The weights do not exist, or the folder cannot be written.
         """
-        from grpo_practice.run.trained_export import export_trained
+        from grpo_practice.train.export import export_trained
 
         with self._store() as store:
             exp = run.partition("/")[0]

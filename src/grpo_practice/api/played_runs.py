@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from grpo_practice.reports.effects import EffectsReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
     from grpo_practice.reports.training import TrainingForecast, TrainReport
-    from grpo_practice.reports.tuning import TuneReport
     from grpo_practice.run.arms import ArmsJob
     from grpo_practice.run.evaluation_run import EvalJob
     from grpo_practice.run.forecast.estimate import Forecast
     from grpo_practice.run.practice_run import PracticeJob
     from grpo_practice.run.session import Session
     from grpo_practice.store import Store
+    from grpo_practice.train.tune_report import TuneReport
 
 
 class Prepared(Protocol):
@@ -168,14 +168,14 @@ class PlayedRuns(DatabaseFile):
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
                 the same call continues from there.
         """
-        from grpo_practice.run.effect_run import prepare_effect, run_effect
+        from grpo_practice.effects.effect_run import prepare_effect, run_effect
 
         return self._complete(request, prepare_effect, run_effect)
 
     @takes(EffectRequest)
     async def effects_async(self, request: EffectRequest) -> "EffectsReport":
         """Measure as `effects` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.run.effect_run import prepare_effect, run_effect
+        from grpo_practice.effects.effect_run import prepare_effect, run_effect
 
         with self._job(request, prepare_effect) as job:
             return await run_effect(job)
@@ -191,8 +191,8 @@ class PlayedRuns(DatabaseFile):
         Raises:
             GrpoPracticeError: The run could not be completed; its last checkpoint is intact.
         """
-        from grpo_practice.run.train_job import prepare_train
-        from grpo_practice.run.train_run import help_if_not_first, run_train
+        from grpo_practice.train.job import prepare_train
+        from grpo_practice.train.run import help_if_not_first, run_train
 
         if help_if_not_first():
             return None
@@ -208,8 +208,8 @@ class PlayedRuns(DatabaseFile):
         Raises:
             GrpoPracticeError: The search could not be completed; see `train`.
         """
-        from grpo_practice.run.population_run import prepare_population, run_population
-        from grpo_practice.run.tune_run import prepare_trials, run_trials
+        from grpo_practice.train.population_run import prepare_population, run_population
+        from grpo_practice.train.tune_run import prepare_trials, run_trials
 
         if request.population is None:
             return self._complete(request, prepare_trials, run_trials)
@@ -242,7 +242,7 @@ class PlayedRuns(DatabaseFile):
     @takes(EffectRequest)
     def forecast_effects(self, request: EffectRequest) -> "Forecast":
         """Return the remaining work of `effects`, and its expected precision."""
-        from grpo_practice.run.effect_run import prepare_effect
+        from grpo_practice.effects.effect_run import prepare_effect
         from grpo_practice.run.pilot import forecast_of
 
         with self._job(request, prepare_effect, foresee=True) as job:
@@ -251,8 +251,8 @@ class PlayedRuns(DatabaseFile):
     @takes(TrainRequest)
     def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
         """Play and measure one step, discard it, and return the needs of the whole run."""
-        from grpo_practice.run.train_forecast import forecast_of
-        from grpo_practice.run.train_job import prepare_train
+        from grpo_practice.train.forecast import forecast_of
+        from grpo_practice.train.job import prepare_train
 
         with self._job(request, prepare_train, foresee=True) as job:
             return self._wait(job.session, forecast_of(job))

@@ -10,7 +10,8 @@ from grpo_practice.api.database import DatabaseFile
 if TYPE_CHECKING:
     from grpo_practice.core.stats.paired import Verdict
     from grpo_practice.export.rows import RowFormat
-    from grpo_practice.export.training import DataFormat
+    from grpo_practice.export.training_data import DataOptions
+    from grpo_practice.export.trl_rows import DataFormat
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.exported_rows import ExportedData, ExportedRows
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
-    from grpo_practice.run.training_data import DataOptions
     from grpo_practice.store.queries.export_rows import ExportRow
 
 
@@ -259,7 +259,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: The run does not exist, none of its rollouts has been played yet, or the
                 file already exists or cannot be written.
         """
-        from grpo_practice.export.files import write_lines
+        from grpo_practice.core.files import write_lines
         from grpo_practice.export.rows import Counted, format_of_rows, row_lines
         from grpo_practice.reports.exported_rows import ExportedRows
 
@@ -282,7 +282,7 @@ class StoredRuns(DatabaseFile):
             ConfigError: The run does not exist, it is an evaluation and `include_eval` is not set,
                 or it has no usable training data.
         """
-        from grpo_practice.run.training_data import training_data
+        from grpo_practice.export.training_data import training_data
 
         with self._store() as store:
             yield from training_data(store, run, format, **options)
@@ -308,10 +308,10 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: As for `training_rows`; or the file already exists or cannot be written.
         """
-        from grpo_practice.export.files import write_lines
+        from grpo_practice.core.files import write_lines
         from grpo_practice.export.rows import Counted, json_line
+        from grpo_practice.export.training_data import training_data
         from grpo_practice.reports.exported_rows import ExportedData
-        from grpo_practice.run.training_data import training_data
 
         with self._store() as store:
             data = training_data(store, run, format, **options)

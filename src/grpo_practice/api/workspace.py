@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from grpo_practice.config.input import ConfigInput
     from grpo_practice.core.events import Emit
     from grpo_practice.core.types import Sample
+    from grpo_practice.export.training_data import DataOptions as DataOptions
     from grpo_practice.reports.config_report import ConfigReport
     from grpo_practice.reports.saved_report import SavedReport
     from grpo_practice.reports.scored_answer import ScoredAnswer
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
     from grpo_practice.run.forecast.estimate import Forecast as Forecast
     from grpo_practice.run.forecast.estimate import Line as Line
     from grpo_practice.run.forecast.range import Range as Range
-    from grpo_practice.run.serving import Served as Served
-    from grpo_practice.run.training_data import DataOptions as DataOptions
+    from grpo_practice.serve.serving import Served as Served
     from grpo_practice.store.queries.spending import Piloted as Piloted
     from grpo_practice.viewer.server import Viewed as Viewed
     from grpo_practice.viewer.story import Story
@@ -244,7 +244,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         """
         from grpo_practice.config.input import known
         from grpo_practice.core.events import silent, tee
-        from grpo_practice.run.serving import serve_agent
+        from grpo_practice.serve.serving import serve_agent
 
         file = Path(agent) if isinstance(agent, str) else agent
         shown = repr(str(file)) if isinstance(file, Path) else "agent"
@@ -277,7 +277,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             ConfigError: A run does not exist or has not begun, or the file cannot be written.
         """
         from grpo_practice.core.errors import ConfigError
-        from grpo_practice.export.files import check_free, write_file
+        from grpo_practice.core.files import check_free, write_file
         from grpo_practice.reports.saved_report import SavedReport
         from grpo_practice.store.db import now
         from grpo_practice.store.queries.runs import get

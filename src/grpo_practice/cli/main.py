@@ -11,30 +11,22 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice import __version__
+from grpo_practice import __version__, demo
 from grpo_practice.cli import (
     compare,
     config,
     data,
     db,
-    demo,
     doctor,
     edit_commands,
-    effect,
     evaluate,
     experiences,
-    export,
-    exports,
     init,
     practice,
-    report,
     rollouts,
     runs,
-    serve,
-    train,
     trust,
     verify,
-    view,
 )
 from grpo_practice.cli import findings as diagnose
 from grpo_practice.cli.completion import ASKED
@@ -54,7 +46,14 @@ from grpo_practice.cli.terminal.tables import table
 from grpo_practice.core.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import unlike
+from grpo_practice.effects import commands as effect
+from grpo_practice.export import commands as export
+from grpo_practice.export import row_commands as exports
 from grpo_practice.reports.error_report import ErrorReport
+from grpo_practice.serve import commands as serve
+from grpo_practice.train import commands as train
+from grpo_practice.viewer import commands as view
+from grpo_practice.viewer import report_command as report
 
 INTERRUPTED = 130
 CHANGE = 60

@@ -89,7 +89,7 @@ def effect(
 
         show_forecast(forecast)
     else:
-        from grpo_practice.cli.terminal.effects_view import show_effects
+        from grpo_practice.effects.view import show_effects
 
         show_effects(report)
 
@@ -117,6 +117,6 @@ def prune(
     if json:
         print_json(report.document())
         return
-    from grpo_practice.cli.terminal.effects_view import show_pruned
+    from grpo_practice.effects.view import show_pruned
 
     show_pruned(report)

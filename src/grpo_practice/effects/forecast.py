@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from grpo_practice.run.effect_run import EffectJob
+from grpo_practice.effects.effect_run import EffectJob
 from grpo_practice.run.evaluation_run import wanted_rollouts
 from grpo_practice.run.forecast.arms import together
 from grpo_practice.run.forecast.estimate import Forecast

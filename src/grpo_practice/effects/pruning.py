@@ -13,8 +13,8 @@ from grpo_practice.core.stats.effects import best_within
 from grpo_practice.core.stats.paired import FEWEST
 from grpo_practice.core.text import CHARS_PER_TOKEN, count
 from grpo_practice.core.types import Edit, Experience, Library, Operation
+from grpo_practice.effects.prune_report import Pruned, PruneReport
 from grpo_practice.reports.effects import ExperienceEffect, Measurement, measurement
-from grpo_practice.reports.pruning import Pruned, PruneReport
 from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import evaluations

@@ -8,8 +8,8 @@ from grpo_practice.core.text import brief
 from grpo_practice.reports.comparison import points
 
 if TYPE_CHECKING:
+    from grpo_practice.effects.prune_report import PruneReport
     from grpo_practice.reports.effects import EffectsReport, ExperienceEffect
-    from grpo_practice.reports.pruning import PruneReport
 
 NUMBERS = 44
 """Width of the columns next to the text."""

@@ -3,9 +3,9 @@
 import re
 
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.foreign_text import fenced_experiences, no_markup
 from grpo_practice.core.prompts.system import HEADING
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.plain import fenced_experiences, no_markup
 
 _MARK = "<!-- grpo-practice"
 BEGIN = f"{_MARK} begin: the next export replaces all from here to the end mark -->"

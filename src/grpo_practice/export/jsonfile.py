@@ -3,9 +3,9 @@
 import json
 from typing import Any
 
+from grpo_practice.core.foreign_text import respell
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.export.exported_agent import ExportedAgent, Measured
-from grpo_practice.export.plain import respell
 
 
 def to_json(agent: ExportedAgent) -> str:

@@ -1,8 +1,8 @@
 """Export of the agent as a Markdown page for readers."""
 
+from grpo_practice.core.foreign_text import fenced, no_markup
 from grpo_practice.core.text import visible
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.plain import fenced, no_markup
 
 CHANGED = (
     "Control characters are spelt out here; the YAML and the JSON export have them as they are."

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_practice.core.foreign_text import one_line
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.plain import one_line
 
 KEY = "AGENT_API_KEY"
 """Environment variable with the API key for an address that is written in the file.

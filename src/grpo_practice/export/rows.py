@@ -11,8 +11,8 @@ from typing import Any, Literal, TypeVar
 
 from typing_extensions import override
 
+from grpo_practice.core.foreign_text import respell
 from grpo_practice.core.text import visible
-from grpo_practice.export.plain import respell
 from grpo_practice.store.queries.export_rows import ExportRow
 
 RowFormat = Literal["csv", "jsonl"]

@@ -10,7 +10,7 @@ from grpo_practice.core.calls import Message, one_conversation
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.types import Group, Rollout
 from grpo_practice.export.rows import Counted
-from grpo_practice.export.training import (
+from grpo_practice.export.trl_rows import (
     EQUAL,
     Attempt,
     DataFormat,

@@ -8,8 +8,8 @@ import yaml
 from typing_extensions import override
 
 from grpo_practice.config.reading.interpolate import escaped
+from grpo_practice.core.foreign_text import one_line, respell, unseen
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.plain import one_line, respell, unseen
 
 _HYDRA = "# @package _global_\n"
 """First line of the file; without it, the reference nests the keys and loads another agent."""

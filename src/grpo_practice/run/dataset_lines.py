@@ -4,11 +4,11 @@ import json
 from collections.abc import Iterator
 
 from grpo_practice.core.errors import DataError
+from grpo_practice.core.foreign_text import respell
 from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import PLAIN
 from grpo_practice.data.golds import GoldMapping, SeveralRightError
 from grpo_practice.data.row_layout import find_layout, to_sample
-from grpo_practice.export.plain import respell
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
 

@@ -9,6 +9,7 @@ from typing import Any, Literal, Unpack
 from grpo_practice.config.schema.base import check_name
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.events import Emit, Notice, silent, tee
+from grpo_practice.core.files import write_lines
 from grpo_practice.core.types import Answer, Sample
 from grpo_practice.data.download import DownloadOptions, defaults, download
 from grpo_practice.data.formats import FileSource
@@ -16,7 +17,6 @@ from grpo_practice.data.golds import Ask, SeveralRightError, nobody
 from grpo_practice.data.read import ReadNotes, join_held, reading_of, stage_file
 from grpo_practice.data.split import Part, draw, shares_of, split
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.export.files import write_lines
 from grpo_practice.reports.datasets import (
     DatasetList,
     DatasetReport,

@@ -13,7 +13,7 @@ from typing_extensions import override
 from grpo_practice.config.reading.discover import init_files
 from grpo_practice.config.trust.word import user_trust
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.export.files import write_file
+from grpo_practice.core.files import write_file
 from grpo_practice.reports.base import Report
 
 

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
+from grpo_practice.effects.effect_run import EffectJob
+from grpo_practice.effects.forecast import forecast_effect
 from grpo_practice.run import evaluation_run, practice_run
 from grpo_practice.run.arms import ArmsJob, with_direct
-from grpo_practice.run.effect_run import EffectJob
 from grpo_practice.run.evaluation_run import EvalJob
 from grpo_practice.run.forecast.arms import forecast_arms
-from grpo_practice.run.forecast.effect import forecast_effect
 from grpo_practice.run.forecast.estimate import Forecast
 from grpo_practice.run.forecast.remaining_calls import forecast
 from grpo_practice.run.practice_run import PracticeJob

@@ -8,7 +8,7 @@ from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.types import Sample
 from grpo_practice.data.read import ReadNotes
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.serve.served_agent import ServedAgent
+from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.store import Store, branches, recorded_runs
 from grpo_practice.store.queries import runs
 from grpo_practice.store.recorded_runs import SYSTEM, Conversation

@@ -19,9 +19,9 @@ from grpo_practice.rollout.chat_server.server import (
     models,
     read_body,
 )
+from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.serve.exchange import Exchange
 from grpo_practice.serve.passing import Hiding, headers, own_secrets
-from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 WHOLE = 256 * 1024

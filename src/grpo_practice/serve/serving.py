@@ -30,10 +30,10 @@ from grpo_practice.llm.sim import SimTransport
 from grpo_practice.reports.base import Report
 from grpo_practice.rollout.chat_server.server import listening
 from grpo_practice.run.clients import SIM_URL, endpoint_of
+from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.run.specs import simulated
 from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
-from grpo_practice.serve.served_agent import ServedAgent
 from grpo_practice.serve.service import Counts, Service
 from grpo_practice.serve.upstream import Upstream
 from grpo_practice.store import Store, recorded_runs

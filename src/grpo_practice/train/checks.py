@@ -12,9 +12,9 @@ from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import brief, count
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.rollout.groups.plan import plan_practice
+from grpo_practice.run.weights import check_no_code, check_weights, model_folder
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
-from grpo_practice.train.weights import check_no_code, check_weights, model_folder
 from grpo_practice.train.work import Message, evaluates
 
 NEEDED = ("torch", "trl", "peft")

@@ -13,18 +13,18 @@ from grpo_practice import __version__
 from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.foreign_text import one_line
 from grpo_practice.core.plain_file import plain_file
-from grpo_practice.export.plain import one_line
+from grpo_practice.export.agent_export import endpoint_written, model_as_written, without_secrets
 from grpo_practice.export.yamlfile import to_document
-from grpo_practice.reports.trained_export import TrainedExport
-from grpo_practice.run.agent_export import endpoint_written, model_as_written, without_secrets
-from grpo_practice.run.trained_weights import TrainedWeights, trained_weights
+from grpo_practice.run.weights import check_no_code, folder_size, model_folder, weights_sha
 from grpo_practice.store import Store
 from grpo_practice.store.identity import MODEL_SHA
 from grpo_practice.store.queries import references, runs
+from grpo_practice.train.checkpoints import TrainedWeights, trained_weights
 from grpo_practice.train.checks import check_installed
+from grpo_practice.train.export_report import TrainedExport
 from grpo_practice.train.merge import merge, to_own_precision
-from grpo_practice.train.weights import check_no_code, folder_size, model_folder, weights_sha
 
 SCHEMA = "grpo-practice.trained/1"
 AGENT = "agent.yaml"

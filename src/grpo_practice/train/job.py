@@ -19,8 +19,7 @@ from grpo_practice.run.preflight import (
 from grpo_practice.run.requests.runs import TrainRequest, TuneRequest
 from grpo_practice.run.session import Session, StepStop
 from grpo_practice.run.specs import train_spec
-from grpo_practice.run.train_evaluation import WeightsEvaluation, weights_evaluation
-from grpo_practice.run.train_resume import Origin
+from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import datasets
 from grpo_practice.store.identity import ORIGIN, POPULATION
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
@@ -31,9 +30,10 @@ from grpo_practice.train.checks import (
     check_training,
     steps_planned,
 )
+from grpo_practice.train.evaluation import WeightsEvaluation, weights_evaluation
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, settings_of
-from grpo_practice.train.weights import weights_sha
+from grpo_practice.train.resume import Origin
 from grpo_practice.verify.resolve import VerifyFunction
 
 

@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from grpo_practice.core.types import PlannedStep
-from grpo_practice.run.train_resume import Start
 from grpo_practice.store import datasets
 from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch
 from grpo_practice.train.checks import lora_arguments, prompts_of
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
+from grpo_practice.train.resume import Start
 from grpo_practice.train.rewards import skips_uniform
 from grpo_practice.train.work import MAKING, TrainingPlan
 
 if TYPE_CHECKING:
-    from grpo_practice.run.train_job import TrainJob
+    from grpo_practice.train.job import TrainJob
 
 
 def plan_of(

@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grpo_practice.core.errors import ConfigError, RunFailedError
-from grpo_practice.reports.tuning import Phase, Trial, TuneReport, settings_text
 from grpo_practice.run.requests.runs import TuneRequest
 from grpo_practice.run.session import Session
-from grpo_practice.run.train_evaluation import scored_steps
-from grpo_practice.run.train_job import TrainJob
-from grpo_practice.run.train_resume import Origin
-from grpo_practice.run.train_run import run_train
-from grpo_practice.run.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 from grpo_practice.store import branches, trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
+from grpo_practice.train.evaluation import scored_steps
+from grpo_practice.train.job import TrainJob
 from grpo_practice.train.population import Member, first_members, next_members
+from grpo_practice.train.resume import Origin
+from grpo_practice.train.run import run_train
+from grpo_practice.train.tune_report import Phase, Trial, TuneReport, settings_text
+from grpo_practice.train.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 
 _SHAPES = ("update_epochs", "lora")
 """Keys that determine the shape of weights and optimiser state, which members must share."""

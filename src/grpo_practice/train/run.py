@@ -13,17 +13,17 @@ from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout.play import Player
 from grpo_practice.run.driver import playing
 from grpo_practice.run.session import OpenRun, StepStop
-from grpo_practice.run.train_evaluation import scored_steps
-from grpo_practice.run.train_job import TrainJob, planned
-from grpo_practice.run.train_plan import checkpoints_folder, plan_of
-from grpo_practice.run.train_resume import Start, checked_folder, start_of
-from grpo_practice.run.train_scoring import OnLoop, answers_to, scoring, selected
 from grpo_practice.run.waiting import SIGNALS
 from grpo_practice.store import datasets
 from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned
+from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.gather import Ranks
+from grpo_practice.train.job import TrainJob, planned
+from grpo_practice.train.plan import checkpoints_folder, plan_of
 from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.resume import Start, checked_folder, start_of
+from grpo_practice.train.scoring import OnLoop, answers_to, scoring, selected
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.trainer import (
     OtherRankFailedError,

@@ -15,9 +15,9 @@ from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.rollout.play import Player
 from grpo_practice.run.clients import Connections, Models
 from grpo_practice.run.session import OpenRun, StepStop, to_the_end
-from grpo_practice.run.train_evaluation import WeightsEvaluation, score_weights
-from grpo_practice.run.train_job import TrainJob
 from grpo_practice.train.answering import answers_of
+from grpo_practice.train.evaluation import WeightsEvaluation, score_weights
+from grpo_practice.train.job import TrainJob
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.work import Answer

@@ -17,6 +17,7 @@ from grpo_practice.rollout.failure_limit import FailureLimit, Land
 from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.rollout.play import AttemptKey, Player, task_group
+from grpo_practice.run.weights import weights_sha, weights_size
 from grpo_practice.store import Store
 from grpo_practice.store.records import (
     Branch,
@@ -27,7 +28,6 @@ from grpo_practice.store.records import (
     UpdateRow,
 )
 from grpo_practice.train.rewards import is_uniform
-from grpo_practice.train.weights import weights_sha, weights_size
 from grpo_practice.train.work import Answer
 
 NOTHING_LEARNT = 20

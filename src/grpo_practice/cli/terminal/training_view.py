@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grpo_practice.reports.learning_findings import StepRow
-    from grpo_practice.reports.trained_export import TrainedExport
     from grpo_practice.reports.training import (
         TrainedParts,
         TrainingForecast,
         TrainReport,
         UpdateRow,
     )
-    from grpo_practice.reports.tuning import TuneReport
+    from grpo_practice.train.export_report import TrainedExport
+    from grpo_practice.train.tune_report import TuneReport
 
 
 def show_training(report: "TrainReport") -> None:
@@ -86,7 +86,7 @@ def show_training_forecast(needed: "TrainingForecast") -> None:
 
 def show_tuning(report: "TuneReport") -> None:
     """Print a row for each trial, then the best trial with its scores and their meaning."""
-    from grpo_practice.reports.tuning import setting_text
+    from grpo_practice.train.tune_report import setting_text
 
     keys = list(dict.fromkeys(key for trial in report.trials for key in trial.values))
     population = any(trial.phases for trial in report.trials)

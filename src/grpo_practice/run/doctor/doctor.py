@@ -28,9 +28,9 @@ from grpo_practice.run.doctor.machine import current, look_here
 from grpo_practice.run.doctor.teacher import look_at_teacher
 from grpo_practice.run.doctor.tools import look_at_tools
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
+from grpo_practice.run.weights import check_no_code, check_weights, local_folder
 from grpo_practice.store import Store
 from grpo_practice.train.checks import check_installed
-from grpo_practice.train.weights import check_no_code, check_weights, local_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
