@@ -16,7 +16,7 @@ from typing import Any
 from scipy import stats
 from tests.train.tiny import tiny_tokenizer
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.config import load_practice
 from grpo_practice.store import Store
 from grpo_practice.train.checks import prompts_of

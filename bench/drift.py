@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from bench.harness import folder, write_config
 from bench.learning import SOLVER
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.types import Library
 from grpo_practice.llm import sim
 from grpo_practice.llm.sim import SimTransport

@@ -106,7 +106,7 @@ def main() -> None:
     started = time.monotonic()
     asyncio.BaseEventLoop.run_forever = _probed  # type: ignore[method-assign]
     sys.argv = ["grpo-practice", *command]
-    from grpo_practice.cli.main import main as cli
+    from grpo_practice.main import main as cli
 
     try:
         cli()

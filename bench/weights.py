@@ -17,7 +17,7 @@ from pathlib import Path
 from scipy import stats
 from tests.train.tiny import tiny_model_folder
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.train.steps import TrainingRun

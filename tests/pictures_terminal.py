@@ -17,8 +17,7 @@ from unittest.mock import patch
 from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.terminal_theme import DEFAULT_TERMINAL_THEME, SVG_EXPORT_THEME
 
-from grpo_practice import demo
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace, demo
 from grpo_practice.cli.options import DATABASE
 from grpo_practice.cli.terminal import consoles, reports_view
 from grpo_practice.cli.terminal.progress_view import Lines

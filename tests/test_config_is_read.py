@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from grpo_practice.cli.main import run
 from grpo_practice.config.reading.problems import model_in
 from grpo_practice.config.schema.agent import RayConfig
 from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.provider import WORKED_OUT, ModelParams, ModelSettings, Reasoning
 from grpo_practice.config.schema.runs import PracticeConfig, VerifySpec
 from grpo_practice.config.schema.train import TrainSettings
+from grpo_practice.main import run
 from grpo_practice.run.specs import DEFAULT_LIMITS
 from grpo_practice.sim import stage_of
 from tests.contract.project import served

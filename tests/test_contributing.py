@@ -22,7 +22,6 @@ RECIPES = {
     "a command",
     "a config key",
     "an option of a command that plays",
-    "a key of `train:`",
     "a kind of failure",
 }
 

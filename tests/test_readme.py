@@ -14,16 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.main import run
+from grpo_practice.effects.request import EffectRequest
+from grpo_practice.main import run
 from grpo_practice.run.requests.runs import (
     ArmsRequest,
-    EffectRequest,
     EvalRequest,
     PracticeRequest,
-    TrainRequest,
-    TuneRequest,
 )
 from grpo_practice.sim import World
+from grpo_practice.train.requests import TrainRequest, TuneRequest
 from tests.config.reference import reference_markdown
 from tests.workflows.play import MATH, WEB
 

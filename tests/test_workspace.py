@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 from grpo_practice import Workspace
-from grpo_practice.cli.main import run
 from grpo_practice.core.errors import (
     ConfigError,
     DataError,
@@ -25,6 +24,7 @@ from grpo_practice.core.errors import (
     PausedError,
 )
 from grpo_practice.core.events import CallFinished, Event, RolloutFinished, RunFinished, RunStarted
+from grpo_practice.main import run
 from grpo_practice.sim.questions import questions
 from grpo_practice.store.run_names import library_variant
 

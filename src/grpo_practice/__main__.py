@@ -12,7 +12,7 @@ def main() -> None:
     """Run the command line; stop cleanly on Ctrl-C even while it is being imported."""
     try:
         # Not at the top: the imports take most of a second, and Ctrl-C would print a traceback.
-        from grpo_practice.cli.main import main as run
+        from grpo_practice.main import main as run
 
         run()
     except KeyboardInterrupt:

@@ -16,7 +16,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.files import write_file
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
     from grpo_practice.sim import World
 
 EXP_ID = "demo"
@@ -87,7 +87,7 @@ def demo(
         return
     if world is not None:
         raise ConfigError("--world is for the endpoint alone", hint="add --serve 0")
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
 
     with _folder(keep) as folder:
         say("Simulated from end to end: it shows how the work goes, not how well a model learns.")

@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from tests.browser.browser import WIDE, Scheme, browsing, file_url
 from tests.browser.made_of import MADE_OF, PICTURES, present
 from tests.pictures_terminal import terminal_svg

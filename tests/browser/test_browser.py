@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from tests.browser.browser import NARROW, WIDE, Scheme, browsing, file_url
 from tests.contract.hostile_texts import ATTACKS, fill
 from tests.contract.viewing import viewing

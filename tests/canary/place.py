@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
-from grpo_practice.cli.main import run
 from grpo_practice.cli.options import DATABASE
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
+from grpo_practice.main import run
 from grpo_practice.sim.questions import questions
 from tests.canary import keys
 from tests.canary.keys import Search

@@ -37,7 +37,7 @@ def fail_with(monkeypatch: pytest.MonkeyPatch) -> Fail:
         def raise_it(_: str) -> NoReturn:
             raise error
 
-        monkeypatch.setattr("grpo_practice.run.first_files.init_files", raise_it)
+        monkeypatch.setattr("grpo_practice.cli.first_files.init_files", raise_it)
 
     return install
 
@@ -201,7 +201,7 @@ def test_a_closed_pipe_is_no_error(finished_demo: Path) -> None:
 def test_help_does_not_wait_for_heavy_libraries() -> None:
     code = (
         "import sys\n"
-        "from grpo_practice.cli.main import run\n"
+        "from grpo_practice.main import run\n"
         "run(['practice', '--help'])\n"
         "heavy = {'rich.console', 'httpx', 'numpy', 'scipy',\n"
         "         'sqlite3', 'sympy', 'math_verify', 'aiohttp', 'asyncio', 'yaml', 'jinja2'}\n"

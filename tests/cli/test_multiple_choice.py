@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from tests.cli.conftest import Gp
 from tests.data.test_multiple_choice import LIQUID, SETS, SEVERAL, mmlu, table
 

@@ -13,9 +13,9 @@ import pytest
 import typer
 
 from grpo_practice import Workspace
-from grpo_practice.cli.main import app, run
 from grpo_practice.cli.options import forget_database, on_database
 from grpo_practice.core.errors import PausedError
+from grpo_practice.main import app, run
 from tests.cli.conftest import Gp
 from tests.contract.advice import next_words
 from tests.run.project import Project

@@ -12,6 +12,17 @@ from grpo_practice.store import Store
 from tests.cli.conftest import Gp
 from tests.contract.command import BOUND, Said, commands
 
+COMMANDS = """
+import contextlib, io, json, sys
+from grpo_practice.main import run
+said = []
+for command in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(command.split())
+    said.append([code, out.getvalue(), err.getvalue()])
+json.dump(said, sys.stdout)
+"""
 READING = [
     "runs list --json",
     "runs show demo --json",

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.llm import client
 from grpo_practice.llm.client import Client
 from grpo_practice.sim.questions import questions

@@ -11,7 +11,7 @@ from tests.cli.conftest import Gp
 SLOW = "aiohttp httpx genai_prices sqlite_utils math_verify sympy numpy scipy"
 CODE = """
 import sys
-from grpo_practice.cli.main import run
+from grpo_practice.main import run
 code = run(sys.argv[2:])
 print(code, *(m for m in sys.argv[1].split() if m in sys.modules), file=sys.stderr)
 """

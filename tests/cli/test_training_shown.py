@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from tests.cli.conftest import Gp
 from tests.train.stored import RUN, training_database
 

@@ -77,4 +77,4 @@ def test_an_import_of_the_inside_is_seen(source: str) -> None:
 def test_the_workspace_and_the_program_by_name_are_no_inside() -> None:
     assert not inner("from grpo_practice import Workspace\nrun('grpo-practice', 'grpo_practice')")
     helpers = {path.name for path in contract() if HERE not in path.parents}
-    assert "core/processes.py" in helpers, "helpers outside the folder are looked at, too"
+    assert "processes.py" in helpers, "helpers outside the folder are looked at, too"

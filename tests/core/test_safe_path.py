@@ -111,7 +111,7 @@ def test_modules_of_the_current_folder_are_run_by_no_process(
 
 COMMANDS = """
 import json, sys
-from grpo_practice.cli.main import run
+from grpo_practice.main import run
 if __name__ == "__main__":
     sys.exit(max(run(words) for words in json.loads(sys.argv[1])))
 """

@@ -16,11 +16,11 @@ from random import Random
 from threading import Timer
 from typing import Any, get_args
 
-from grpo_practice.cli.main import main
 from grpo_practice.core.calls import Reply, Request
 from grpo_practice.core.processes import Pool
 from grpo_practice.core.stages import Stage
 from grpo_practice.llm.ledgered import LedgeredChat
+from grpo_practice.main import main
 from grpo_practice.store import branches, close_step, writer
 from grpo_practice.store.db import transaction
 from grpo_practice.store.store import Store

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Sample

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.cli.main import run
 from grpo_practice.cli.terminal.reports_view import show_eval, show_practice
 from grpo_practice.cli.terminal.transcripts_view import show_transcripts
 from grpo_practice.core.fences import without_marks
 from grpo_practice.core.types import Sample
+from grpo_practice.main import run
 from grpo_practice.reports.run_reports import PracticeReport
 from grpo_practice.run.rollouts import rollouts_of
 from grpo_practice.sim import stage_of

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.calls import Address, Entry, Reply
 from grpo_practice.core.errors import DataError
 from grpo_practice.core.hashing import canon, digest

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.cli.main import run
+from grpo_practice.main import run
 from grpo_practice.sim import stage_of
 from grpo_practice.store import Store
 from tests.contract.endpoint.actions import completion

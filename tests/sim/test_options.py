@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.cli.main import run
+from grpo_practice.main import run
 from grpo_practice.sim import World
 from grpo_practice.sim.options import options_in
 from grpo_practice.sim.questions import Task, find, questions

@@ -215,7 +215,7 @@ def test_1_63_a_folder_is_no_database(tmp_path: Path) -> None:
 
 READ_ONLY = """
 import sys
-from grpo_practice.cli.main import run
+from grpo_practice.main import run
 sys.exit(run(sys.argv[1:]))
 """
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.store import Store
 from grpo_practice.store.check import check
 from grpo_practice.store.db import connect, explained

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace, environment
+from grpo_practice import Workspace
+from grpo_practice.api.workspace import environment
 from grpo_practice.config import read_environment
 from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.core.events import Event, Notice, StepFinished

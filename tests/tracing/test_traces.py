@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.events import Event, Notice
 from grpo_practice.core.redact import redactor
 from grpo_practice.store import Store, rollouts

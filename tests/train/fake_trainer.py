@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.events import Event
 from grpo_practice.reports.training import TrainReport
 from grpo_practice.store import Store

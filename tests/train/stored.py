@@ -15,7 +15,6 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.types import Group, PlannedStep, Rollout, Sample, Trajectory, Verdict
 from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
-from grpo_practice.run.specs import train_spec
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.checkpoint_folders import checkpoints_root
@@ -26,6 +25,7 @@ from grpo_practice.store.records import (
     TrainedStep,
     UpdateRow,
 )
+from grpo_practice.train.spec import train_spec
 from grpo_practice.verify.resolve import resolve
 
 RUN = "toy/train"

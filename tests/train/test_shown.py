@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.hashing import text_sha
 from grpo_practice.store.identity import MODEL

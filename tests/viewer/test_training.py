@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from grpo_practice.api.workspace import Workspace
+from grpo_practice import Workspace
 from grpo_practice.core.hashing import text_sha
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.reports.training import TrainedParts, UpdateRow

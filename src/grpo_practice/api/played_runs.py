@@ -9,29 +9,19 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from grpo_practice.api.database import DatabaseFile
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.run.requests.base import PilotedRequest, RunRequest, TracedRequest
-from grpo_practice.run.requests.runs import (
-    ArmsRequest,
-    EffectRequest,
-    EvalRequest,
-    PracticeRequest,
-    TrainRequest,
-    TuneRequest,
-)
+from grpo_practice.run.requests.base import PilotedRequest, RunRequest
+from grpo_practice.run.requests.runs import ArmsRequest, EvalRequest, PracticeRequest
 
 if TYPE_CHECKING:
     from grpo_practice.core.events import Emit
     from grpo_practice.reports.comparison import ComparisonReport
-    from grpo_practice.reports.effects import EffectsReport
     from grpo_practice.reports.run_reports import EvalReport, PracticeReport
-    from grpo_practice.reports.training import TrainingForecast, TrainReport
     from grpo_practice.run.arms import ArmsJob
     from grpo_practice.run.evaluation_run import EvalJob
     from grpo_practice.run.forecast.estimate import Forecast
     from grpo_practice.run.practice_run import PracticeJob
     from grpo_practice.run.session import Session
     from grpo_practice.store import Store
-    from grpo_practice.train.tune_report import TuneReport
 
 
 class Prepared(Protocol):
@@ -156,65 +146,6 @@ class PlayedRuns(DatabaseFile):
         with self._job(request, prepare_practice) as job:
             return await run_practice(job)
 
-    @takes(EffectRequest)
-    def effects(self, request: EffectRequest) -> "EffectsReport":
-        """Measure the effect of each experience of a library, on questions kept out of evaluations.
-
-        The prompt of each rollout contains a random half of the library. Rollouts with the whole
-        library and with no library are played together with them. The same call continues an
-        unfinished measurement and pays for nothing twice.
-
-        Raises:
-            GrpoPracticeError: The run could not be completed. All answers so far are stored, and
-                the same call continues from there.
-        """
-        from grpo_practice.effects.effect_run import prepare_effect, run_effect
-
-        return self._complete(request, prepare_effect, run_effect)
-
-    @takes(EffectRequest)
-    async def effects_async(self, request: EffectRequest) -> "EffectsReport":
-        """Measure as `effects` does, on the running event loop. Cancel the task to stop."""
-        from grpo_practice.effects.effect_run import prepare_effect, run_effect
-
-        with self._job(request, prepare_effect) as job:
-            return await run_effect(job)
-
-    @takes(TrainRequest)
-    def train(self, request: TrainRequest) -> "TrainReport | None":
-        """Train weights with GRPO; an unfinished run continues from its last checkpoint.
-
-        Under `torchrun`, every process makes this call, and only the first one gets a report.
-        Without a config, the call resumes the latest training run; if there is no such run, it uses
-        the practice.yaml of the current folder.
-
-        Raises:
-            GrpoPracticeError: The run could not be completed; its last checkpoint is intact.
-        """
-        from grpo_practice.train.job import prepare_train
-        from grpo_practice.train.run import help_if_not_first, run_train
-
-        if help_if_not_first():
-            return None
-        return self._complete(request, prepare_train, run_train)
-
-    @takes(TuneRequest)
-    def tune(self, request: TuneRequest) -> "TuneReport":
-        """Train with several settings, choose on the selection questions, and test the best once.
-
-        The same call continues an unfinished search; with a higher `trials` it adds the missing
-        ones.
-
-        Raises:
-            GrpoPracticeError: The search could not be completed; see `train`.
-        """
-        from grpo_practice.train.population_run import prepare_population, run_population
-        from grpo_practice.train.tune_run import prepare_trials, run_trials
-
-        if request.population is None:
-            return self._complete(request, prepare_trials, run_trials)
-        return self._complete(request, prepare_population, run_population)
-
     @takes(EvalRequest)
     def forecast_evaluation(self, request: EvalRequest) -> "Forecast":
         """Return the remaining work of `evaluate` with these arguments; see `forecast_practice`."""
@@ -238,24 +169,6 @@ class PlayedRuns(DatabaseFile):
         from grpo_practice.run.practice_run import prepare_practice
 
         return self._forecast(request, prepare_practice)
-
-    @takes(EffectRequest)
-    def forecast_effects(self, request: EffectRequest) -> "Forecast":
-        """Return the remaining work of `effects`, and its expected precision."""
-        from grpo_practice.effects.effect_run import prepare_effect
-        from grpo_practice.run.pilot import forecast_of
-
-        with self._job(request, prepare_effect, foresee=True) as job:
-            return forecast_of(job)
-
-    @takes(TrainRequest)
-    def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
-        """Play and measure one step, discard it, and return the needs of the whole run."""
-        from grpo_practice.train.forecast import forecast_of
-        from grpo_practice.train.job import prepare_train
-
-        with self._job(request, prepare_train, foresee=True) as job:
-            return self._wait(job.session, forecast_of(job))
 
     def _complete(
         self,
@@ -302,19 +215,18 @@ class PlayedRuns(DatabaseFile):
             # Prepare in memory first, so that a failed request leaves no empty database behind.
             with self._store("foresee") as store:
                 prepare(self._session(store, request, silent), request)
-        with self._store(create=True) as store:
-            if not isinstance(request, TracedRequest):
-                # `tee`, because an exception in a callback must not end a paid run; `traced` does
-                # the same for its sink.
-                yield prepare(self._session(store, request, tee(sink)), request)
-                return
-            from grpo_practice.tracing.tracer import Tracing, traced
+        # Inside the store's block: when this one ends, all that a sink reads is still there.
+        with self._store(create=True) as store, self._emitting(store, request) as emit:
+            yield prepare(self._session(store, request, emit), request)
 
-            tracing = Tracing(request.trace_content, request.trace_sample)
-            # Inside the store's block, because the last spans are sent when `traced` ends, and it
-            # still reads the store then.
-            with traced(store, tracing, sink, request.env) as emit:
-                yield prepare(self._session(store, request, emit), request)
+    @contextmanager
+    def _emitting(self, store: "Store", request: RunRequest) -> "Iterator[Emit]":
+        """Yield what a run emits to; a slice may add a sink of its own."""
+        from grpo_practice.core.events import silent, tee
+
+        del store
+        # `tee`: an exception in a callback must not end a paid run.
+        yield tee(request.on_event or silent)
 
     def _session(self, store: "Store", request: RunRequest, emit: "Emit") -> "Session":
         from grpo_practice.run.session import Session

@@ -3,18 +3,14 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
 
 from grpo_practice.api.database import DatabaseFile
 
 if TYPE_CHECKING:
     from grpo_practice.core.stats.paired import Verdict
-    from grpo_practice.export.rows import RowFormat
-    from grpo_practice.export.training_data import DataOptions
-    from grpo_practice.export.trl_rows import DataFormat
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
-    from grpo_practice.reports.exported_rows import ExportedData, ExportedRows
     from grpo_practice.reports.rollout_report import (
         RolloutReport,
         RolloutsReport,
@@ -31,7 +27,7 @@ class RolloutOptions(TypedDict, total=False):
     step: int | None
     """Step to select; None selects all steps."""
     question: int | None
-    """Number of the question in the run's dataset, counted from 1."""
+    """Number of the question in the run's dataset, starting at 1."""
     failed: bool
     """Whether to return only rollouts without a reward or with a reward below 1."""
     flipped: bool
@@ -237,88 +233,6 @@ class StoredRuns(DatabaseFile):
         with self._store() as store:
             # Inside the block: the store stays open for as long as the caller reads.
             yield from run_rows(store, run)
-
-    def export_rows(
-        self,
-        run: str,
-        path: str | Path,
-        *,
-        format: "RowFormat | None" = None,
-        force: bool = False,
-    ) -> "ExportedRows":
-        """Write the rollouts of a run to a file, one per row.
-
-        Args:
-            run: As for `rows`.
-            path: File to write.
-            format: `csv`, in which no text can act as a formula, or `jsonl`, which is exact; None
-                chooses by the name of the file.
-            force: Whether to replace an existing file.
-
-        Raises:
-            ConfigError: The run does not exist, none of its rollouts has been played yet, or the
-                file already exists or cannot be written.
-        """
-        from grpo_practice.core.files import write_lines
-        from grpo_practice.export.rows import Counted, format_of_rows, row_lines
-        from grpo_practice.reports.exported_rows import ExportedRows
-
-        target = Path(path)
-        format, rows = format or format_of_rows(target), Counted(self.rows(run))
-        write_lines(target, row_lines(rows, format), force=force)
-        return ExportedRows(run, format, target, rows.n)
-
-    def training_rows(
-        self, run: str, format: "DataFormat", **options: "Unpack[DataOptions]"
-    ) -> "Iterator[dict[str, Any]]":
-        """Yield rows for TRL's SFTTrainer or DPOTrainer, reading each one on demand.
-
-        Args:
-            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
-            format: `sft` for single attempts, `dpo` for pairs of a better and a worse attempt.
-            options: See `DataOptions`.
-
-        Raises:
-            ConfigError: The run does not exist, it is an evaluation and `include_eval` is not set,
-                or it has no usable training data.
-        """
-        from grpo_practice.export.training_data import training_data
-
-        with self._store() as store:
-            yield from training_data(store, run, format, **options)
-
-    def export_data(
-        self,
-        run: str,
-        format: "DataFormat",
-        path: str | Path,
-        *,
-        force: bool = False,
-        **options: "Unpack[DataOptions]",
-    ) -> "ExportedData":
-        """Write rows for TRL's trainers to a JSON Lines file; see `training_rows`.
-
-        Args:
-            run: As for `training_rows`.
-            format: As for `training_rows`.
-            path: File to write.
-            force: Whether to replace an existing file.
-            options: See `DataOptions`.
-
-        Raises:
-            ConfigError: As for `training_rows`; or the file already exists or cannot be written.
-        """
-        from grpo_practice.core.files import write_lines
-        from grpo_practice.export.rows import Counted, json_line
-        from grpo_practice.export.training_data import training_data
-        from grpo_practice.reports.exported_rows import ExportedData
-
-        with self._store() as store:
-            data = training_data(store, run, format, **options)
-            rows = Counted(data)
-            write_lines(Path(path), map(json_line, rows), force=force)
-        left_out = {str(why): n for why, n in data.left_out.items()}
-        return ExportedData(run, format, Path(path), rows.n, left_out, data.simulated)
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":
         """Copy the database as it is now, even while a run is writing to it.

@@ -21,7 +21,7 @@ def dataset_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, incomplete: str, kind: Literal["runs", "datasets"]) -> list[str]:
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
     from grpo_practice.cli.options import DATABASE
 
     path = Path(ctx.params.get("db") or os.environ.get("GRPO_PRACTICE_DB") or DATABASE)

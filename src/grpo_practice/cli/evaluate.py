@@ -24,7 +24,8 @@ from grpo_practice.run.requests.base import keywords
 from grpo_practice.run.requests.runs import EvalRequest
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Forecast, Workspace
+    from grpo_practice import Workspace
+    from grpo_practice.api.workspace import Forecast
     from grpo_practice.reports.comparison import ComparisonReport
     from grpo_practice.reports.run_reports import EvalReport
 

@@ -21,7 +21,7 @@ def init(
 
     Example: grpo-practice init my-task
     """
-    from grpo_practice.run.first_files import write_first_files
+    from grpo_practice.cli.first_files import write_first_files
 
     written = write_first_files(folder, exp_id, force=force)
     if json:

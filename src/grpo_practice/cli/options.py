@@ -23,7 +23,8 @@ from grpo_practice.core.redact import (
 )
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Environment, Workspace
+    from grpo_practice import Workspace
+    from grpo_practice.api.workspace import Environment
 
 PROGRAM = "grpo-practice"
 DATABASE = Path("grpo-practice.db")
@@ -109,7 +110,7 @@ def database(db: Path | None) -> Path:
 
 def workspace(db: Path | None) -> "Workspace":
     """Return the workspace of a command; signals stop it gracefully."""
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
     from grpo_practice.cli.reference_options import database_hint
 
     if db is None and (other := database_hint()):

@@ -2,19 +2,17 @@
 
 import errno
 import os
-import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.plain_file import plain_file, replacement
 from grpo_practice.core.redact import redactor
-from grpo_practice.export.render import Files
 
 
-def write_files(path: Path, files: Files, *, force: bool = False) -> None:
-    """Write each file to its path below `path`; the file with the path "" to `path` itself.
+def write_files(path: Path, files: Mapping[str, str], *, force: bool = False) -> None:
+    """Write each file at its place below `path`; the one with the place "" at `path` itself.
 
     Raises:
         ConfigError: `path` exists and `force` is not set, or a file cannot be written.
@@ -49,36 +47,11 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
     """
     if not force:
         check_free(path)
-    _write(path, (redactor.text(line).encode() for line in lines), 0o644)
+    replace_file(path, (redactor.text(line).encode() for line in lines), 0o644)
 
 
-def write_section(path: Path, section: str) -> None:
-    """Put the section, without secrets, into the file; all other text is unchanged.
-
-    Raises:
-        ConfigError: The file cannot be read as text or written, or its marks are damaged.
-    """
-    # Imported here because it loads the templates, which `--help` must not wait for.
-    from grpo_practice.export.agents_md import with_section
-
-    section = redactor.text(section)
-    text, mode = "", 0o644
-    try:
-        if plain_file(path) is not None and path.exists():
-            text, mode = path.read_bytes().decode(), stat.S_IMODE(path.stat().st_mode)
-        text = with_section(text, section)
-    except OSError as e:
-        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
-    except UnicodeDecodeError as e:
-        raise ConfigError(
-            f"{path} is no UTF-8 text (byte {e.start})", hint="name another file with -o"
-        ) from e
-    except ConfigError as e:
-        raise ConfigError(f"{path}: {e}", hint=e.hint) from e
-    _write(path, [text.encode()], mode)
-
-
-def _write(path: Path, parts: Iterable[bytes], mode: int) -> None:
+def replace_file(path: Path, parts: Iterable[bytes], mode: int) -> None:
+    """Make the file hold these bytes, or leave it as it was; see `write_lines`."""
     try:
         # None for a device or a pipe, which must not be replaced by a regular file.
         target = plain_file(path)

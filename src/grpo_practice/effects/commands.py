@@ -19,8 +19,8 @@ from grpo_practice.cli.options import (
 from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.effects.request import EffectRequest
 from grpo_practice.run.requests.base import keywords
-from grpo_practice.run.requests.runs import EffectRequest
 
 RefArgument = Annotated[
     str | None,

@@ -14,6 +14,7 @@ from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.stats.effects import FEWEST, MOST
 from grpo_practice.core.text import count, folded
 from grpo_practice.core.types import Library
+from grpo_practice.effects.request import EffectRequest
 from grpo_practice.reports.effects import EffectsReport, effects_report
 from grpo_practice.run.arms import each_once, planned_attempts
 from grpo_practice.run.configs import stored_text
@@ -21,7 +22,6 @@ from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals
 from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.run.own_code import python_objects
 from grpo_practice.run.preflight import session_of
-from grpo_practice.run.requests.runs import EffectRequest
 from grpo_practice.run.session import Session
 from grpo_practice.run.specs import EvalTarget
 from grpo_practice.store import Store, branches, datasets

@@ -7,17 +7,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
-from grpo_practice.config.redact import only_names_variable
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
-from grpo_practice.core.redact import REDACTED, redactor, url_secrets
 from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
 from grpo_practice.reports.before_after import BeforeAfter
 from grpo_practice.reports.known_scores import KnownScore
+from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
 from grpo_practice.run.library_refs import LibraryRef
 from grpo_practice.run.own_code import is_of_program
 from grpo_practice.store import Store, libraries
@@ -150,42 +148,3 @@ def _nested(identity: Mapping[str, Any]) -> dict[str, Any]:
                 section = section.setdefault(part, {})
             section[last] = value
     return out
-
-
-def model_as_written(config_text: str) -> Tree:
-    """Return the agent's model as configured, with variables left as references."""
-    part = parse_yaml(config_text, "the stored config")
-    for name in ("evaluation", "agent", "model"):
-        part = part.at(name)
-    return part
-
-
-def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the address and key of a model as its configuration has them, without secrets.
-
-    A key is included only together with its address, and only as the name of the variable that
-    holds it.
-    """
-    url, key = written.get("base_url"), written.get("api_key")
-    if not isinstance(url, str) or not url or not _is_public(url):
-        return {}
-    # Without its address, a key would be sent to whatever address applies where the file is used.
-    return {"base_url": url} | ({"api_key": key} if only_names_variable(key) else {})
-
-
-def _is_public(url: str) -> bool:
-    # The value of a variable was chosen on this machine, and for it.
-    return not ("${" in url or REDACTED in url or url_secrets(url) or redactor.holds(url))
-
-
-def without_secrets(value: Any, key: str, left_out: list[str]) -> Any:
-    """Return the value without its redacted parts, and add their keys to `left_out`."""
-    if not isinstance(value, dict):
-        return value
-    kept = {}
-    for name, inner in value.items():
-        if REDACTED in str(inner) and not isinstance(inner, dict):
-            left_out.append(f"{key}.{name}")
-        else:
-            kept[name] = without_secrets(inner, f"{key}.{name}", left_out)
-    return kept

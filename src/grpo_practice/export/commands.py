@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Protocol
 
 import typer
 
@@ -13,7 +13,29 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.export.render import FORMATS
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
+
+
+class WritesWeights(Protocol):
+    """Function that writes the weights of a training run, and prints what was written."""
+
+    def __call__(
+        self,
+        ws: "Workspace",
+        run: str,
+        step: str,
+        output: Path | None,
+        *,
+        whole: bool,
+        force: bool,
+        json: bool,
+    ) -> None:
+        """Write them; raise ConfigError if that cannot be done."""
+        ...
+
+
+WRITERS_OF_WEIGHTS = list[WritesWeights]()
+"""Writer of the slice that trains, put here by `main.py`; empty without that slice."""
 
 
 def export_agent(
@@ -83,18 +105,20 @@ def export_agent(
 
 
 def _export_weights(
-    ws: "Workspace", run: str, step: str, output: Path | None, **options: Any
+    ws: "Workspace",
+    run: str,
+    step: str,
+    output: Path | None,
+    *,
+    format_: str | None,
+    merge: bool,
+    force: bool,
+    json: bool,
 ) -> None:
-    if options["format_"] is not None:
+    if format_ is not None:
         raise ConfigError(f"{run} is exported as a folder", hint="leave --format out")
-    whole, force = options["merge"], options["force"]
-    exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
-    if options["json"]:
-        print_json(exported.document())
-    else:
-        from grpo_practice.cli.terminal.training_view import show_trained_export
-
-        show_trained_export(exported)
+    for write in WRITERS_OF_WEIGHTS:
+        write(ws, run, step, output, whole=merge, force=force, json=json)
 
 
 def _no_weights(ws: "Workspace", run: str | None) -> ConfigError:

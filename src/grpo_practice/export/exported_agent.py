@@ -34,7 +34,7 @@ class Provenance:
     after: Measured | None = None
     """Score of the agent with its library, if it was evaluated."""
     difference: str | None = None
-    """Sentence about the difference between the scores; None if a score is missing."""
+    """Sentence on the difference between the two scores; None if either is missing."""
     left_out: tuple[str, ...] = ()
     """Settings that are not exported because they contain secrets."""
 

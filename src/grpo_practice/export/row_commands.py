@@ -14,7 +14,7 @@ from grpo_practice.core.errors import ConfigError
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from grpo_practice.api.workspace import DataOptions
+    from grpo_practice.export.training_data import DataOptions
 
 OutputOption = Annotated[
     Path | None,

@@ -7,12 +7,12 @@ uses the skill, and the reference when it follows the link.
 import re
 
 from grpo_practice import __version__
+from grpo_practice.config.yaml_document import to_document
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.foreign_text import fenced, fenced_experiences, no_markup
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import brief, count
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.export.yamlfile import to_document
 
 NAME = re.compile("[a-z0-9]+(?:-[a-z0-9]+)*")
 NAME_CHARS = 64

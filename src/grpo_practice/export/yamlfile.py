@@ -1,20 +1,14 @@
 """Export of the agent as a YAML file for this tool and the method's reference implementation."""
 
-import re
-from collections.abc import Mapping
 from typing import Any
 
-import yaml
-from typing_extensions import override
-
 from grpo_practice.config.reading.interpolate import escaped
-from grpo_practice.core.foreign_text import one_line, respell, unseen
+from grpo_practice.config.yaml_document import to_document
+from grpo_practice.core.foreign_text import one_line
 from grpo_practice.export.exported_agent import ExportedAgent
 
 _HYDRA = "# @package _global_\n"
 """First line of the file; without it, the reference nests the keys and loads another agent."""
-
-_WORD = re.compile("[A-Za-z][A-Za-z0-9_.-]*")
 
 
 def to_yaml(agent: ExportedAgent) -> str:
@@ -42,12 +36,6 @@ def to_yaml(agent: ExportedAgent) -> str:
     return _HYDRA + header + to_document(document)
 
 
-def to_document(value: Mapping[str, Any]) -> str:
-    """Return the mapping as a YAML document; no text in it can act as syntax or end it."""
-    body = yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
-    return respell(body, _spelt)
-
-
 def _literal(value: Any) -> Any:
     r"""Escape `${` as `\${`, because loading expands it everywhere except in instructions."""
     match value:
@@ -59,32 +47,3 @@ def _literal(value: Any) -> Any:
             return [_literal(v) for v in value]
         case _:
             return value
-
-
-def _spelt(char: str) -> str:
-    """Return the YAML escape of a character, which is valid only in double quotes."""
-    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
-
-
-class _Dumper(yaml.SafeDumper):
-    """Dumper that writes words plain, multi-line texts as literal blocks, and the rest in quotes.
-
-    No text then depends on a YAML version's rules for numbers, dates or line breaks.
-    """
-
-    @override
-    def ignore_aliases(self, data: Any) -> bool:
-        """Return True, so that repeated values are written in full, without aliases."""
-        return True
-
-    def text(self, text: str) -> yaml.ScalarNode:
-        """Represent a text in the one style that all loaders read alike."""
-        style: str | None = '"'
-        if _WORD.fullmatch(text):
-            style = None
-        elif "\n" in text and not any(map(unseen, text)):
-            style = "|"  # PyYAML quotes texts that no block can hold
-        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _Dumper.text)

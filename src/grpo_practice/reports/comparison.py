@@ -22,7 +22,7 @@ CANNOT_SAY = (
     "how the arms do on other questions, or with another endpoint's sampling",
     "what longer training or practice would achieve",
 )
-"""Limits of a comparison of practice with training."""
+"""Limits of the comparison, if it is of practice with training."""
 MANY = 100
 """Number of question clusters from which p values hold for any mean."""
 SKEWED = (

@@ -29,7 +29,7 @@ class ConfigReport(Report):
     used: Mapping[str, str]
     """Purpose → setting that a run would use."""
     ignored: Sequence[str]
-    """A sentence for each key that has no effect."""
+    """Messages about keys that have no effect, one per key."""
     notices: Sequence[str]
     """Notices for the user."""
     text: str

@@ -29,7 +29,7 @@ from grpo_practice.core.types import Library
 from grpo_practice.run.library_file import start_ref
 from grpo_practice.run.library_refs import library_of
 from grpo_practice.run.own_code import PythonObjects
-from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest, TrainRequest, TuneRequest
+from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest
 from grpo_practice.run.specs import EvalTarget, unless_edited
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
@@ -101,7 +101,7 @@ def practice_config(
     latest = store.read(runs.get, began.run) if began else store.read(runs.latest, ["practice"])
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
-        return _unnamed(load_practice(here, overrides, env), here, "practice")
+        return unnamed(load_practice(here, overrides, env), here, "practice")
     if latest is None or stored is None:
         raise ConfigError(
             "there is no run to resume: name a config with --config",
@@ -117,33 +117,6 @@ def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loade
     """Return the configuration with a notice that names its run and its purpose."""
     how = "resumed" if name == latest.name else f"with the config of {latest.name}"
     return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
-
-
-def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[PracticeConfig]:
-    """Return the requested configuration; without one, that of the latest training run.
-
-    Raises:
-        ConfigError: There is no configuration, or it cannot be used.
-    """
-    env, overrides = request.environment(), request.changes
-    if request.config is not None:
-        return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
-    latest = store.read(runs.latest, ["train"])
-    if latest is not None and latest.purpose == "trial":
-        raise ConfigError(
-            f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
-            " own: name a config with --config",
-            hint=f"for instance the file that the search of {latest.exp_id} was started with",
-        )
-    stored = store.read(runs.config, latest.name) if latest else None
-    if stored is not None:
-        return load_practice(stored_text(store, stored), overrides, env, trains=True)
-    if (here := config_here("practice")) is not None:
-        return _unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
-    raise ConfigError(
-        "there is no training run to resume: name a config with --config",
-        hint="`grpo-practice init my-task` writes a config to start from",
-    )
 
 
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
@@ -182,7 +155,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         given = here if request.config is None else config_file(request.config, "eval")
         loaded = load_eval(given, overrides, env, agent=agent)
         if here is not None:
-            loaded = _unnamed(loaded, here, "eval")
+            loaded = unnamed(loaded, here, "eval")
         return unless_edited(
             store, agent, loaded, eval_name(loaded.config.exp_id, *variants), library
         )
@@ -221,8 +194,8 @@ def _plays_library(store: Store, run: RunRow) -> bool:
     return bool(store.read(branches.load, run.head_branch).library)
 
 
-def _unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
-    """Return a configuration that the user did not name, with a notice that it is used.
+def unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
+    """Return a config that nobody has named, with a notice that it is used.
 
     Raises:
         ConfigError: The configuration needs trust and does not have it. The folder, and the file in

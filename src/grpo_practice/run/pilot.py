@@ -2,8 +2,6 @@
 
 from dataclasses import replace
 
-from grpo_practice.effects.effect_run import EffectJob
-from grpo_practice.effects.forecast import forecast_effect
 from grpo_practice.run import evaluation_run, practice_run
 from grpo_practice.run.arms import ArmsJob, with_direct
 from grpo_practice.run.evaluation_run import EvalJob
@@ -38,15 +36,9 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     return replace(forecast_of(_within(job, begun)), pilot=n, piloted=did)
 
 
-def forecast_of(job: PracticeJob | EvalJob | ArmsJob | EffectJob) -> Forecast:
-    """Return the forecast of a job, whatever its kind."""
-    match job:
-        case ArmsJob():
-            return forecast_arms(job)
-        case EffectJob():
-            return forecast_effect(job)
-        case _:
-            return forecast(job)
+def forecast_of(job: PracticeJob | EvalJob | ArmsJob) -> Forecast:
+    """Return what is left of a job; see `forecast` and `forecast_arms`."""
+    return forecast_arms(job) if isinstance(job, ArmsJob) else forecast(job)
 
 
 def _within(

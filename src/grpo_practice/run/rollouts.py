@@ -35,7 +35,7 @@ class Choice:
     """`RUN[@BRANCH][:STEP]`."""
     step: int | None = None
     question: int | None = None
-    """Number of the question in the run's dataset, counted from 1."""
+    """Number of the question in the run's dataset, starting at 1."""
     failed: bool = False
     """Whether to select only rollouts without a reward or with a reward below 1."""
     flipped: bool = False

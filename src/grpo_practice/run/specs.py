@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from grpo_practice.config import Loaded
-from grpo_practice.config.identity import identity_of, train_identity_of
+from grpo_practice.config.identity import identity_of
 from grpo_practice.config.schema.provider import ModelConfig, is_sim
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, PracticeSettings, RunConfig
 from grpo_practice.core.errors import ConfigError
@@ -22,7 +22,6 @@ from grpo_practice.store import Store, branches
 from grpo_practice.store.identity import (
     AGENT_SHA,
     LIBRARY_SHA,
-    MODEL_SHA,
     WEIGHTS_SHA,
     agent_of,
 )
@@ -35,8 +34,6 @@ from grpo_practice.store.records import (
     RunSpec,
     TestSet,
 )
-from grpo_practice.store.run_names import train_name
-from grpo_practice.train.recipe import settings_of
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1
@@ -94,36 +91,6 @@ def practice_spec(
         prompts={name: prompt.text for name, prompt in prompts.items()},
         library=start or Library(),
         simulated=simulated(*config.models.values()),
-    )
-
-
-def train_spec(
-    loaded: Loaded[PracticeConfig],
-    verify: VerifyFunction,
-    dataset: DatasetRow,
-    model_sha: bytes,
-) -> RunSpec:
-    """Return the training run of this configuration, from base weights with this hash."""
-    config = loaded.config
-    judges = [config.judge] if config.evaluation.verify.may_ask else []
-    return RunSpec(
-        name=train_name(config.exp_id),
-        exp_id=config.exp_id,
-        kind="train",
-        identity=train_identity_of(config)
-        | {
-            MODEL_SHA: model_sha.hex(),
-            "verify.sha256": verify.sha.hex(),
-            "format_version": FORMAT,
-        },
-        config_text=loaded.text,
-        base_dir=loaded.base_dir,
-        dataset_id=dataset.id,
-        judge=judge_record(verify, config.judge),
-        purpose="train",
-        k=settings_of(config).group_size,
-        base_model=settings_of(config).model,
-        simulated=simulated(*judges),
     )
 
 

@@ -26,12 +26,11 @@ from grpo_practice.reports.learning_cost import (
 )
 from grpo_practice.run.evaluation_run import EvalJob
 from grpo_practice.run.library_refs import library_of
-from grpo_practice.run.weights import weights_sha
+from grpo_practice.run.weights import ABOUT, AGENT, SCHEMA, weights_sha
 from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.identity import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name, library_variant, train_name
-from grpo_practice.train.export import ABOUT, AGENT, SCHEMA
 
 WITHOUT = ("base", "trained")
 """Arms without a library."""

@@ -6,6 +6,12 @@ from pathlib import Path
 
 from grpo_practice.core.errors import ConfigError
 
+SCHEMA = "grpo-practice.trained/1"
+AGENT = "agent.yaml"
+"""File of the agent in a folder of exported weights."""
+ABOUT = "training.json"
+"""File that says where exported weights are from, and that the folder is ours."""
+
 
 def weights_sha(folder: Path) -> bytes:
     """Hash the names and contents of a folder's `*.safetensors`. Shape: [32] bytes.

@@ -18,7 +18,7 @@ from grpo_practice.cli.options import (
 from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json, warn
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Served
+    from grpo_practice.serve.serving import Served
 
 PORT = 8400
 

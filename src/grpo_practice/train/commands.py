@@ -1,7 +1,8 @@
 """`train`: train weights with the questions and the verify function of practice."""
 
 from dataclasses import replace
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -17,7 +18,10 @@ from grpo_practice.cli.request_options import takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.requests.base import keywords
-from grpo_practice.run.requests.runs import TrainRequest, TuneRequest
+from grpo_practice.train.requests import TrainRequest, TuneRequest
+
+if TYPE_CHECKING:
+    from grpo_practice import Workspace
 
 
 @takes_request(TuneRequest)
@@ -47,7 +51,7 @@ def train(
     Example: grpo-practice train --config math.yaml --model ./my-model
     """
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.cli.terminal.training_view import (
+    from grpo_practice.train.view import (
         show_training,
         show_training_forecast,
         show_tuning,
@@ -103,3 +107,23 @@ def _searches(
             hint=f"leave tune and {' '.join(given)} out",
         )
     return bool(given)
+
+
+def export_weights(
+    ws: "Workspace",
+    run: str,
+    step: str,
+    output: Path | None,
+    *,
+    whole: bool,
+    force: bool,
+    json: bool,
+) -> None:
+    """Write the weights of a training run, and print what was written; see `export_agent`."""
+    from grpo_practice.train.view import show_trained_export
+
+    exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
+    if json:
+        print_json(exported.document())
+    else:
+        show_trained_export(exported)

@@ -12,12 +12,20 @@ from typing import Any
 from grpo_practice import __version__
 from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.config.reading.yaml_reader import parse_yaml
+from grpo_practice.config.yaml_document import to_document
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.foreign_text import one_line
 from grpo_practice.core.plain_file import plain_file
-from grpo_practice.export.agent_export import endpoint_written, model_as_written, without_secrets
-from grpo_practice.export.yamlfile import to_document
-from grpo_practice.run.weights import check_no_code, folder_size, model_folder, weights_sha
+from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
+from grpo_practice.run.weights import (
+    ABOUT,
+    AGENT,
+    SCHEMA,
+    check_no_code,
+    folder_size,
+    model_folder,
+    weights_sha,
+)
 from grpo_practice.store import Store
 from grpo_practice.store.identity import MODEL_SHA
 from grpo_practice.store.queries import references, runs
@@ -26,10 +34,6 @@ from grpo_practice.train.checks import check_installed
 from grpo_practice.train.export_report import TrainedExport
 from grpo_practice.train.merge import merge, to_own_precision
 
-SCHEMA = "grpo-practice.trained/1"
-AGENT = "agent.yaml"
-ABOUT = "training.json"
-"""File that records the origin of the weights, and marks the folder as written by this program."""
 _ASIDE = ".making"
 _INSTRUCTIONS = "evaluation.agent.agent.instructions"
 _OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")

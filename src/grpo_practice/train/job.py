@@ -8,7 +8,6 @@ from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.errors import Change, ConfigError, FingerprintError
 from grpo_practice.core.types import PlannedStep
-from grpo_practice.run.configs import train_config
 from grpo_practice.run.preflight import (
     check_plan,
     dataset_of,
@@ -16,9 +15,7 @@ from grpo_practice.run.preflight import (
     session_of,
     verify_function,
 )
-from grpo_practice.run.requests.runs import TrainRequest, TuneRequest
 from grpo_practice.run.session import Session, StepStop
-from grpo_practice.run.specs import train_spec
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import datasets
 from grpo_practice.store.identity import ORIGIN, POPULATION
@@ -30,10 +27,13 @@ from grpo_practice.train.checks import (
     check_training,
     steps_planned,
 )
+from grpo_practice.train.config import train_config
 from grpo_practice.train.evaluation import WeightsEvaluation, weights_evaluation
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.recipe import batch_shape, settings_of
+from grpo_practice.train.requests import TrainRequest, TuneRequest
 from grpo_practice.train.resume import Origin
+from grpo_practice.train.spec import train_spec
 from grpo_practice.verify.resolve import VerifyFunction
 
 

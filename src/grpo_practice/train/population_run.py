@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from grpo_practice.core.errors import ConfigError, RunFailedError
-from grpo_practice.run.requests.runs import TuneRequest
 from grpo_practice.run.session import Session
 from grpo_practice.store import branches, trained_steps
 from grpo_practice.store.queries import runs
@@ -17,6 +16,7 @@ from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.job import TrainJob
 from grpo_practice.train.population import Member, first_members, next_members
+from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.resume import Origin
 from grpo_practice.train.run import run_train
 from grpo_practice.train.tune_report import Phase, Trial, TuneReport, settings_text

@@ -11,18 +11,18 @@ from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.core import stats
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.arms import each_once
-from grpo_practice.run.configs import train_config
-from grpo_practice.run.requests.runs import TuneRequest
 from grpo_practice.run.session import Session, StepStop, open_run
 from grpo_practice.store import branches, steps
 from grpo_practice.store.identity import population_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.checkpoints import TrainedWeights, trained_weights
+from grpo_practice.train.config import train_config
 from grpo_practice.train.evaluation import WeightsEvaluation, score_weights, weights_evaluation
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.job import TrainJob, planned, prepare_train, selecting
 from grpo_practice.train.recipe import settings_of
+from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.scoring import answers_to, scoring
 from grpo_practice.train.space import Space, space_of
 from grpo_practice.train.tune_report import Trial, TuneReport

@@ -9,7 +9,7 @@ from grpo_practice.cli.options import DbOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import note, print_json, say, warn
 
 if TYPE_CHECKING:
-    from grpo_practice.api.workspace import Viewed
+    from grpo_practice.viewer.server import Viewed
 
 PORT = 8390
 

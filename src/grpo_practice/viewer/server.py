@@ -59,7 +59,7 @@ class Viewed(Report):
     @property
     @override
     def exit_code(self) -> None:
-        """None: the document is printed before the command ends."""
+        """None, because the document is printed before the command ends."""
 
     @override
     def summary(self) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ class QuestionRewards:
 
     sample: int
     number: int | None
-    """Number of the question in the run's dataset, counted from 1."""
+    """Number of the question in the run's dataset, starting at 1."""
     text: str
     rewards: tuple[float | None, ...]
     """Reward at each visit; None if no attempt has a reward. Shape: [visits]"""

@@ -28,9 +28,10 @@ from grpo_practice.run.doctor.machine import current, look_here
 from grpo_practice.run.doctor.teacher import look_at_teacher
 from grpo_practice.run.doctor.tools import look_at_tools
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
-from grpo_practice.run.weights import check_no_code, check_weights, local_folder
 from grpo_practice.store import Store
-from grpo_practice.train.checks import check_installed
+
+Look = Callable[[PracticeConfig, Path], Sequence[Finding]]
+"""Check of a practice configuration, whose relative paths begin in the folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +49,8 @@ class DoctorRequest:
     """Whether to try the programs that the configuration names."""
     env: Mapping[str, str] | None = None
     """Variables that the configuration may name; None uses the process's and `.env`."""
+    looks: Sequence[Look] = ()
+    """Checks of the slices."""
 
 
 async def diagnose(
@@ -114,8 +117,9 @@ async def _check_config(
     match config:
         case PracticeConfig():
             if not config.only_trains:
-                findings.append(ok("teacher", f"has {teacher_context_text(config)}"))
-            findings += _look_at_training(config, folder)
+                findings.append(ok("teacher", f"is given {teacher_context_text(config)}"))
+            for look in request.looks:
+                findings += look(config, folder)
             findings += _look_at_approval(config)
         case EvalConfig():
             pass
@@ -141,22 +145,6 @@ async def _look_at_endpoints(
         findings += found
         requests += more
     return requests
-
-
-def _look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
-    """Check the extra and the base model, if the configuration trains one."""
-    if config.train is None:
-        return []
-    try:
-        check_installed()
-        model = local_folder(config.train.model, folder)
-        if model is None:
-            return [ok("train", f"the extra is installed; {config.train.model} comes from the hub")]
-        check_no_code(model)
-        check_weights(model)
-    except ConfigError as e:
-        return [problem("train", e)]
-    return [ok("train", f"the extra is installed, and {model} can be trained")]
 
 
 def _look_at_approval(config: PracticeConfig) -> list[Finding]:

@@ -10,7 +10,6 @@ from typing_extensions import override
 from grpo_practice.run.requests.base import (
     PilotedRequest,
     RunRequest,
-    TracedRequest,
     keyword,
     keywords,
     number,
@@ -73,7 +72,7 @@ class _Evaluation(PilotedRequest):
 
     @override
     def __post_init__(self) -> None:
-        TracedRequest.__post_init__(self)
+        PilotedRequest.__post_init__(self)
         if isinstance(self.agent, str):
             object.__setattr__(self, "agent", Path(self.agent))
 
@@ -101,7 +100,7 @@ class ArmsRequest(_Evaluation):
     @override
     def __post_init__(self) -> None:
         _Evaluation.__post_init__(self)
-        _restart_all(self)
+        restart_all(self)
 
     @property
     def evaluation(self) -> EvalRequest:
@@ -138,82 +137,7 @@ class PracticeRequest(PilotedRequest):
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Training(RunRequest):
-    """Fields of training runs, which are not traced."""
-
-    exp_id: str | None = option(None, EXP_ID, key="exp_id")
-    dataset: str | None = option(
-        None, "Dataset to train on.", key="data.practice_dataset_name", stored="datasets"
-    )
-    model: str | None = option(
-        None, "Folder of the base model, or its name on the hub.", key="train.model"
-    )
-    steps: int | None = number("Number of steps.", key="train.steps")
-
-
-@dataclass(frozen=True, slots=True)
-class TrainRequest(_Training):
-    """A training run."""
-
-    method = "train"
-    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
-
-
-@dataclass(frozen=True, slots=True)
-class TuneRequest(_Training):
-    """A search for better training settings, by trials or by a population."""
-
-    method = "tune"
-    config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
-    _: KW_ONLY
-    trials: int | None = number(
-        "With tune: total number of trials, including existing ones.",
-        python="Total number of trials, including existing ones.",
-    )
-    population: int | None = number(
-        "With tune: members that take over each other's weights, instead of trials.",
-        python="Number of members that take over each other's weights, instead of trials.",
-        least=2,
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class EffectRequest(TracedRequest):
-    """A measurement of the effect of each experience of a library."""
-
-    method = "effects"
-    library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
-    _: KW_ONLY
-    step: str = option("last", "Step whose library to measure.", metavar="last|best|N")
-    dataset: str | None = option(
-        None,
-        "Dataset to measure on, not used for practice or evaluation"
-        " (default: practice.select_dataset).",
-        stored="datasets",
-        blank=True,
-    )
-    k: int | None = option(
-        None,
-        "Rollouts per question; an even number (default: 8).",
-        "-k",
-        type=int,
-        metavar="K",
-    )
-    agent: Callable[..., Any] | None = keyword(
-        None, "Python function that plays, if the agent that practised is one."
-    )
-    restart_step: int | None = keyword(None, "First step to replay; None continues.")
-    again: bool = option(False, "Replay everything, even if complete.", "--again", type=bool)
-    verbose: bool = keyword(False, "Whether to also list config keys that have no effect.")
-
-    @override
-    def __post_init__(self) -> None:
-        TracedRequest.__post_init__(self)
-        _restart_all(self)
-
-
-def _restart_all(request: RunRequest) -> None:
+def restart_all(request: RunRequest) -> None:
     """Make `again` replay everything: these requests cover several runs and name no step."""
     if request.again and request.restart_step is None:
         object.__setattr__(request, "restart_step", 0)

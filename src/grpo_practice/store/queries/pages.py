@@ -33,7 +33,7 @@ class Place:
     step: int
     slot: int
     attempt: int
-    """Number of the attempt, counted from 0."""
+    """Number of the attempt, starting at 0."""
 
 
 FIRST = Place(-1, -1, -1)
@@ -100,7 +100,7 @@ class GroupLine:
     slot: int
     sample_id: int
     number: int | None
-    """Number of the question in the run's dataset, counted from 1."""
+    """Number of the question in the run's dataset, starting at 1."""
     question: str
     planned: int
     played: int

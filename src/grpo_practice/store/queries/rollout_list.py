@@ -69,7 +69,7 @@ class RolloutRow:
     step: int
     slot: int
     attempt: int
-    """Number of the attempt, counted from 0."""
+    """Number of the attempt, starting at 0."""
     sample_id: int
     number: int | None
     """Number of the question in the run's dataset, counted from 1; None if it is not in it."""

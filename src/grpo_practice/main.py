@@ -46,9 +46,9 @@ from grpo_practice.cli.terminal.tables import table
 from grpo_practice.core.errors import FingerprintError, GrpoPracticeError, StoppedError
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import unlike
-from grpo_practice.effects import commands as effect
+from grpo_practice.effects import commands as effects
 from grpo_practice.export import commands as export
-from grpo_practice.export import row_commands as exports
+from grpo_practice.export import row_commands as export_rows
 from grpo_practice.reports.error_report import ErrorReport
 from grpo_practice.serve import commands as serve
 from grpo_practice.train import commands as train
@@ -77,7 +77,8 @@ app.command("practice", short_help="Let an agent learn from comparing its attemp
 )
 app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
 app.command("export-agent")(export.export_agent)
-app.command("export-data")(exports.export_data)
+export.WRITERS_OF_WEIGHTS.append(train.export_weights)
+app.command("export-data")(export_rows.export_data)
 app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("view", short_help="Look at runs in a browser, also while they go on.")(view.view)
@@ -85,7 +86,7 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
-runs.app.command("export")(exports.export_rows)
+runs.app.command("export")(export_rows.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(edit_commands.approve)
@@ -93,8 +94,8 @@ experiences.app.command()(edit_commands.reject)
 experiences.app.command()(edit_commands.diff)
 experiences.app.command()(edit_commands.remove)
 experiences.app.command()(edit_commands.edit)
-experiences.app.command()(effect.effect)
-experiences.app.command()(effect.prune)
+experiences.app.command()(effects.effect)
+experiences.app.command()(effects.prune)
 app.add_typer(experiences.app, name="experiences")
 app.add_typer(config.app, name="config")
 app.add_typer(db.app, name="db")
@@ -220,7 +221,7 @@ def _expected(error: GrpoPracticeError, words: list[str]) -> int:
 
 
 def _unexpected(error: Exception, words: list[str]) -> int:
-    from grpo_practice.api.workspace import Workspace
+    from grpo_practice import Workspace
 
     # A damaged database causes errors of any kind; report the damage instead of its symptom.
     if damage := Workspace(current_database()).damage_behind(error):

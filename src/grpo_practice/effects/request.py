@@ -1,0 +1,44 @@
+"""The request to measure experiences: keywords in Python, options of the command."""
+
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+from typing_extensions import override
+
+from grpo_practice.run.requests.base import TracedRequest, keyword, option
+from grpo_practice.run.requests.runs import restart_all
+
+
+@dataclass(frozen=True, slots=True)
+class EffectRequest(TracedRequest):
+    """A measurement of the effect of each experience of a library."""
+
+    method = "effects"
+    library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
+    _: KW_ONLY
+    step: str = option("last", "The library as it was after that step.", metavar="last|best|N")
+    dataset: str | None = option(
+        None,
+        "Dataset to ask: neither practised nor evaluated on (default: practice.select_dataset).",
+        stored="datasets",
+        blank=True,
+    )
+    k: int | None = option(
+        None,
+        "Rollouts of a question; an even number (default: 8).",
+        "-k",
+        type=int,
+        metavar="K",
+    )
+    agent: Callable[..., Any] | None = keyword(
+        None, "Python function that plays, where one has practised."
+    )
+    restart_step: int | None = keyword(None, "First step to play afresh; None continues.")
+    again: bool = option(False, "Play all anew, also what is complete.", "--again", type=bool)
+    verbose: bool = keyword(False, "Whether notices also say which keys have no effect.")
+
+    @override
+    def __post_init__(self) -> None:
+        TracedRequest.__post_init__(self)
+        restart_all(self)

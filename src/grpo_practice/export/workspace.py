@@ -1,0 +1,150 @@
+"""The methods of `Workspace` that write agents and rows for other programs."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from shlex import quote
+from typing import TYPE_CHECKING, Any, Unpack
+
+from grpo_practice.api.workspace import Workspace as Core
+
+if TYPE_CHECKING:
+    from grpo_practice.export.export_report import Exported
+    from grpo_practice.export.rows import RowFormat
+    from grpo_practice.export.training_data import DataOptions
+    from grpo_practice.export.trl_rows import DataFormat
+    from grpo_practice.reports.exported_rows import ExportedData, ExportedRows
+
+
+class Exports(Core):
+    """An agent with what it learnt, and rollouts, as files of other programs."""
+
+    def export(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        format: str | None = None,
+        output: str | Path | None = None,
+        force: bool = False,
+    ) -> "Exported":
+        """Return the agent with its learnt experiences; if `output` is given, write it there.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            format: Export format; None chooses it by the name of the file.
+            output: File or folder to write.
+            force: Whether to replace an existing file. An `AGENTS.md` does not need it: only the
+                section written by this program is replaced.
+
+        Raises:
+            ConfigError: The library does not exist, or the file cannot be written.
+        """
+        from grpo_practice.core.files import write_files
+        from grpo_practice.export.agent_export import call_of_program, exported, remember_export
+        from grpo_practice.export.export_report import Exported
+        from grpo_practice.export.render import FORMATS, format_by_name, render_files
+        from grpo_practice.export.section_file import write_section
+        from grpo_practice.reports.before_after import before_after
+        from grpo_practice.run.library_refs import library_of
+
+        format = format or format_by_name(str(output or ""))
+        path = None if output is None else Path(output)
+        with self._store() as store:
+            found = library_of(store, run, str(step))
+            scores = before_after(store, found.branch, found.run, found.library)
+            agent = exported(store, found, scores)
+            agent = replace(agent, place="" if path is None else path.absolute().name)
+            files = render_files(agent, format)
+            if FORMATS[format].loadable:
+                remember_export(store, found, files[""])
+        if path is not None and FORMATS[format].section:
+            write_section(path, files[""])
+        elif path is not None:
+            write_files(path, files, force=force)
+        call = call_of_program(agent, repr(self))
+        named = f" --run {quote(run or found.run)}" + (f" --step {step}" if step != "last" else "")
+        return Exported(agent, files, format, path, call, scores, named)
+
+    def export_rows(
+        self,
+        run: str,
+        path: str | Path,
+        *,
+        format: "RowFormat | None" = None,
+        force: bool = False,
+    ) -> "ExportedRows":
+        """Write the rollouts of a run to a file, one per row.
+
+        Args:
+            run: As for `rows`.
+            path: File to write.
+            format: `csv`, in which no text can act as a formula, or `jsonl`, which is exact; None
+                chooses by the name of the file.
+            force: Whether to replace an existing file.
+
+        Raises:
+            ConfigError: The run does not exist, none of its rollouts has been played yet, or the
+                file already exists or cannot be written.
+        """
+        from grpo_practice.core.files import write_lines
+        from grpo_practice.export.rows import Counted, format_of_rows, row_lines
+        from grpo_practice.reports.exported_rows import ExportedRows
+
+        target = Path(path)
+        format, rows = format or format_of_rows(target), Counted(self.rows(run))
+        write_lines(target, row_lines(rows, format), force=force)
+        return ExportedRows(run, format, target, rows.n)
+
+    def training_rows(
+        self, run: str, format: "DataFormat", **options: "Unpack[DataOptions]"
+    ) -> "Iterator[dict[str, Any]]":
+        """Yield rows for TRL's SFTTrainer or DPOTrainer, reading each one on demand.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH` or `RUN:STEP`.
+            format: `sft` for single attempts, `dpo` for pairs of a better and a worse attempt.
+            options: See `DataOptions`.
+
+        Raises:
+            ConfigError: The run does not exist, it is an evaluation and `include_eval` is not set,
+                or it has no usable training data.
+        """
+        from grpo_practice.export.training_data import training_data
+
+        with self._store() as store:
+            yield from training_data(store, run, format, **options)
+
+    def export_data(
+        self,
+        run: str,
+        format: "DataFormat",
+        path: str | Path,
+        *,
+        force: bool = False,
+        **options: "Unpack[DataOptions]",
+    ) -> "ExportedData":
+        """Write rows for TRL's trainers to a JSON Lines file; see `training_rows`.
+
+        Args:
+            run: As for `training_rows`.
+            format: As for `training_rows`.
+            path: File to write.
+            force: Whether to replace an existing file.
+            options: See `DataOptions`.
+
+        Raises:
+            ConfigError: As for `training_rows`; or the file already exists or cannot be written.
+        """
+        from grpo_practice.core.files import write_lines
+        from grpo_practice.export.rows import Counted, json_line
+        from grpo_practice.export.training_data import training_data
+        from grpo_practice.reports.exported_rows import ExportedData
+
+        with self._store() as store:
+            data = training_data(store, run, format, **options)
+            rows = Counted(data)
+            write_lines(Path(path), map(json_line, rows), force=force)
+        left_out = {str(why): n for why, n in data.left_out.items()}
+        return ExportedData(run, format, Path(path), rows.n, left_out, data.simulated)
