@@ -143,7 +143,7 @@ def test_a_judge_needs_a_model_and_uses_the_one_in_the_environment(
     words = ("verify", "judge", "--question", "Capital of France?", "--answer", "Paris")
     ran = gp(*words, "--response", "It is Paris, I am sure.")
     assert ran.code == 2
-    assert "asks a judge, and none is configured" in ran.err
+    assert "needs a judge, but none is configured" in ran.err
     monkeypatch.setenv("JUDGE_LLM_MODEL", "sim")
     ran = gp(*words, "--response", "It is Paris, I am sure.", "--json")
     assert ran.code == 0, ran.err

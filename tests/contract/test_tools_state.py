@@ -39,7 +39,7 @@ def test_a_rollout_that_goes_on_has_the_state_that_it_had(gp: Gp, tmp_path: Path
 def test_a_state_that_cannot_be_had_again_ends_the_rollout(gp: Gp) -> None:
     ran, _ = gone_on(gp, kit(stateful=True), [calling("pid")], calling("say"))
     assert ran.code == 1
-    assert "the tool pid answers its stored call otherwise than it did" in ran.err
+    assert "the tool pid answers a stored call differently than before" in ran.err
     assert "set `workdir: rollout` under toolkits.kit.config" in ran.err
 
 

@@ -189,7 +189,7 @@ async def test_an_address_of_nothing_is_a_sentence(project: Project) -> None:
         ("/text", {**attempt0, "part": "x"}, "no text x"),
         ("/experience", {"run": "toy", "id": "E999"}, "toy has no experience E999"),
         ("/experience", {"run": "toy", "id": "../x"}, "is not an experience"),
-        ("/experiences", {"run": "toy/eval"}, "is no practice run"),
+        ("/experiences", {"run": "toy/eval"}, "is not a practice run"),
         ("/compare", {"a": "toy", "b": "toy"}, "are the same evaluation"),
         ("/questions", {"run": "toy", "against": "nobody"}, "there is no run"),
         ("/../../etc/passwd", {}, "there is no such page"),

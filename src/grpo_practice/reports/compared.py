@@ -142,7 +142,9 @@ def _side(store: Store, named: str, name: str) -> _Side:
         what = f"{name} is {article} {run.shown_kind} run: it has no score"
         raise ConfigError(what, hint="grpo-practice runs list")
     if run.head_branch is None:
-        raise ConfigError(f"{name} was never begun", hint=f"grpo-practice runs show {quote(name)}")
+        raise ConfigError(
+            f"{name} was never started", hint=f"grpo-practice runs show {quote(name)}"
+        )
     branch = store.read(branches.load, run.head_branch)
     questions = store.read(scores.questions, branch)
     k = max((q.planned for q in questions), default=1)

@@ -78,7 +78,8 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{name} was never begun: there is nothing to look at", hint="grpo-practice runs list"
+            f"{name} was never started: there is nothing to diagnose",
+            hint="grpo-practice runs list",
         )
     branch, report = store.read(branches.load, run.head_branch), run_report(store, name)
     found = [*report.checked, *_answers(store, run, branch), *_disagreements(store, run, branch)]

@@ -229,7 +229,7 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{name} was never begun: it has no configuration", hint="name one with --config"
+            f"{name} was never started: it has no configuration", hint="name one with --config"
         )
     made_by_another = run.kind == "eval" and (
         run.purpose == "rejudge" or _plays_library(store, run)

@@ -154,7 +154,7 @@ def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{run.name} was never begun: it has no rollouts",
+            f"{run.name} was never started: it has no rollouts",
             hint=f"grpo-practice runs show {shlex.quote(run.name)}",
         )
     return run, store.read(branches.load, _branch_id(store, run, parsed.branch)), parsed.step

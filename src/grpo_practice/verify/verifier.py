@@ -209,7 +209,7 @@ class Verifier:
 
     def _judge_or_raise(self, chat: Chat | None) -> Chat:
         if chat is None:
-            raise ConfigError(f"verify {self.function.name} asks a judge, and none is configured")
+            raise ConfigError(f"verify {self.function.name} needs a judge, but none is configured")
         return chat
 
     @property

@@ -105,7 +105,7 @@ def step_of(
     row = store.read(steps.one_on_line, branch, wanted)
     last = store.read(steps.last, branch)
     if row is None or last is None:
-        hint = "it has planned none yet" if last is None else f"its steps are 0 to {last}"
+        hint = "no step is planned yet" if last is None else f"its steps are 0 to {last}"
         raise ConfigError(f"{run.name} has no step {wanted}", hint=hint)
     return run, branch, row, (wanted - 1 if wanted else None, wanted + 1 if wanted < last else None)
 

@@ -120,7 +120,7 @@ def _rollout(store: Store, query: Query) -> tuple[RolloutReport, int]:
     if not found:
         raise ConfigError(
             f"step {step} of {run.name} has no attempt {attempt} in group {slot}",
-            hint="it may not be played yet",
+            hint="it may not have been played yet",
         )
     return found[0], row.attempts(slot)
 

@@ -133,7 +133,7 @@ def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
     report = run_report(store, name)
     run = report.run
     if run.head_branch is None or run.kind == "recorded":
-        what = "was never begun" if run.head_branch is None else "is recorded: it has no rollouts"
+        what = "was never started" if run.head_branch is None else "is recorded: it has no rollouts"
         raise ConfigError(f"{name} {what}", hint=report.next_command)
     branch = store.read(branches.load, run.head_branch)
     failures = store.read(pages.failure_page, name, None, MOST_FAILURES)

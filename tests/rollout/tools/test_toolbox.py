@@ -174,7 +174,7 @@ async def test_a_state_that_cannot_be_had_again_ends_the_rollout() -> None:
     tools = box(counter.tool(), ledger=ledger)
     await called(tools, ("add", '{"n": 1}'))
     counter.off = 1
-    with pytest.raises(AgentError, match="answers its stored call otherwise"):
+    with pytest.raises(AgentError, match="answers a stored call differently"):
         await called(tools, ("add", '{"n": 1}'), ("add", '{"n": 2}'))
     assert len(ledger.entries) == 1
 

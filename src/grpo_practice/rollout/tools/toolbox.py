@@ -169,8 +169,8 @@ class RolloutTools:
                     now = capped(_error_text(e))
                 if now != was:
                     raise AgentError(
-                        f"the tool {name} answers its stored call otherwise than it did, so the"
-                        f" rollout cannot go on from there: {tool.unlike}"
+                        f"the tool {name} answers a stored call differently than before, so the"
+                        f" rollout cannot be resumed: {tool.unlike}"
                     )
             yield lambda given: call(tool.name, given)
 

@@ -39,7 +39,9 @@ async def test_a_server_that_dies_takes_the_rollout_with_it_and_no_other() -> No
         all_of = box(*tools.values(), ledger=ledger)
         async with all_of.open(SCOPE) as mine, all_of.open(OTHER) as other:
             await asyncio.gather(mine("count", '{"n": 1}'), other("count", '{"n": 1}'))
-            with pytest.raises(AgentError, match=r"toolkits\.kit: .* this rollout had done"):
+            with pytest.raises(
+                AgentError, match=r"toolkits\.kit: .* this rollout's state there is lost"
+            ):
                 await mine("crash", "{}")
             assert (await other("count", '{"n": 1}')).text == "2"
     assert "crash" not in {entry.name for entry in ledger.entries}  # so it is tried again

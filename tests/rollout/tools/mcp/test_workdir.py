@@ -48,7 +48,7 @@ async def test_without_it_the_error_says_what_is_shared_and_what_to_do(tmp_path:
             await play("write", '{"line": "a"}')
         async with box(*tools.values(), ledger=ledger).open(SCOPE) as play:
             await play("write", '{"line": "a"}')
-            with pytest.raises(AgentError, match="outlives") as raised:
+            with pytest.raises(AgentError, match="beyond the rollout") as raised:
                 await play("write", '{"line": "b"}')
     assert "`workdir: rollout` under toolkits.notes.config" in str(raised.value)
 

@@ -115,12 +115,12 @@ def _unlike(toolkit: "McpToolkit") -> str:
     """Return why a new server may answer stored calls differently, with the remedy."""
     if toolkit.mcp_transport == "stdio" and toolkit.config.workdir is None:
         return (
-            "its server has a state that outlives the rollout, as a file does that rollouts share;"
-            " to give each rollout a folder of its own, set `workdir: rollout` under"
+            "its server keeps state beyond the rollout, such as a file that rollouts share;"
+            " to give each rollout its own folder, set `workdir: rollout` under"
             f" toolkits.{toolkit.name}.config"
         )
     return (
-        f"the answers of toolkits.{toolkit.name} depend on more than the calls of a rollout (the"
-        " time, chance, a state elsewhere); running it again answers the same, --restart-step"
-        " plays the step anew"
+        f"the answers of toolkits.{toolkit.name} depend on more than the calls of a rollout"
+        " (time, chance, external state); the same command fails again, but --restart-step"
+        " replays the step"
     )

@@ -190,7 +190,7 @@ class Connection:
         except LostError as e:
             more = f" ({self.notes.explanation})" if self.notes.explanation else ""
             raise AgentError(
-                f"toolkits.{self.name}: {e}{more}; with it went what this rollout had done there"
+                f"toolkits.{self.name}: {e}{more}; this rollout's state there is lost with it"
             ) from e
 
     def _slow(self) -> SlowError:

@@ -30,7 +30,7 @@ _OTHERS = {
     "monty": "comes with this program and needs nothing (it has no numpy)",
     "bwrap": "needs Linux and bubblewrap 0.7 or newer",
     "docker": "needs an engine and an image",
-    "subprocess": "runs anywhere, and is no security boundary",
+    "subprocess": "runs anywhere, but is not a security boundary",
 }
 
 
