@@ -31,6 +31,7 @@ from grpo_practice.config.reading.yaml_reader import Position
 from grpo_practice.core import processes
 from grpo_practice.core.redact import redactor
 from grpo_practice.store import db as database
+from grpo_practice.store import typed_rows
 from grpo_practice.verify.verifier import Verifier
 
 # A shell that starts a job in the background, and `nohup`, hand down a SIGINT that is ignored: what
@@ -183,6 +184,23 @@ def equal_yaml_is_parsed_once() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(yaml_reader, "parse_document", first)
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def columns_of_equal_schemas_are_read_once() -> Iterator[None]:
+    """Each connection reads which columns its file has, and most files of tests have the same."""
+    read, known = typed_rows.our_columns, dict[str, list[tuple[str, str, str, int]]]()
+    whole = "SELECT coalesce(group_concat(name || sql, char(10)), '') FROM sqlite_schema"
+
+    def first(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
+        (schema,) = sqlite3.Connection.execute(db, whole).fetchone()
+        if schema not in known:
+            known[schema] = read(db)
+        return known[schema]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(typed_rows, "our_columns", first)
         yield
 
 

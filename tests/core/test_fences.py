@@ -116,7 +116,7 @@ def test_no_fenced_text_holds_a_token_that_ends_a_turn(token: str) -> None:
 
 def test_marks_take_no_time_that_grows_faster_than_the_text() -> None:
     for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>", "< ", "< / ", "<|", "<|a", "[|a"):
-        assert len(without_marks(part * 1_000_000)) == len(part) * 1_000_000
+        assert len(without_marks(part * 300_000)) == len(part) * 300_000
 
 
 def test_a_label_cannot_leave_its_line() -> None:

@@ -95,7 +95,9 @@ async def test_of_more_those_are_taken_that_are_as_long_together() -> None:
     assert [e.text for e in found.experiences] == WRITTEN
 
 
-@pytest.mark.parametrize("n", [2, 3, 10, 63, pytest.param(200, marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    "n", [2, 3, 10, *(pytest.param(n, marks=pytest.mark.long) for n in (63, 200))]
+)
 def test_filler_is_as_long_and_about_other_things(n: int) -> None:
     rng = random.Random(n)
     for spread in (0, 40, 200):

@@ -150,6 +150,7 @@ async def test_decimal_commas_are_read_where_they_are_no_lists(
     ids=lambda text: str(text[:14]),
 )
 def test_hostile_statements_are_read_in_linear_time(text: str) -> None:
+    text = text[:400_000] + text[-2:]
     read_answer(text)
     read_answer(r"\boxed{1}" + text)  # a moment; with the square of the length, hours
     last_statement(text)
