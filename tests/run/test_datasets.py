@@ -45,7 +45,7 @@ def test_the_first_of_equal_questions_is_kept_in_its_place(workspace: Workspace)
 def test_other_rows_under_a_name_are_refused_replaced_or_joined(workspace: Workspace) -> None:
     one, two = [Sample("a?", "1")], [Sample("b?", "2")]
     workspace.datasets.upload("d", one)
-    with pytest.raises(DataError, match="is there already"):
+    with pytest.raises(DataError, match="already exists"):
         workspace.datasets.upload("d", two)
     assert workspace.datasets.upload("d", two, if_exists="append").dataset.n == 2
     assert workspace.datasets.upload("d", one, if_exists="replace").dataset.n == 1
