@@ -109,7 +109,7 @@ def test_an_error_that_nobody_catches_ends_with_its_hint_once(tmp_path: Path) ->
     assert done.returncode == 1
     last, hint = done.stderr.splitlines()[-2:]
     assert last.endswith("ConfigError: there is no database x.db yet")
-    assert hint.startswith("hint: name another with --db, or begin: grpo-practice init")
+    assert hint.startswith("hint: name another with --db, or start with: grpo-practice init")
     assert done.stderr.count("hint: ") == 1
 
 

@@ -249,7 +249,7 @@ def _traceback() -> None:
 def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
     message, hint = "stopped", None
     if {"eval", "practice"} & set(words):
-        message += "; all that was answered is stored"
+        message += "; all answers so far are stored"
         if unanswered:
             message += (
                 f", but for {count(unanswered, 'request')} under way: asked again next time, and"

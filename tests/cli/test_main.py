@@ -102,7 +102,7 @@ def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
         "schema": "grpo-practice.error/1",
         "kind": "config",
         "message": "there is no database grpo-practice.db yet",
-        "hint": "name another with --db, or begin: grpo-practice init my-task",
+        "hint": "name another with --db, or start with: grpo-practice init my-task",
         "diff": [],
         "next": None,
         "exit": 2,
@@ -155,7 +155,7 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     ran = gp("practice", "--config", "a b.yaml", "--again", "--set", "a.api_key=sk-123456789")
     assert ran.code == 130
     assert ran.err.splitlines() == [
-        "stopped; all that was answered is stored",
+        "stopped; all answers so far are stored",
         "hint: to go on: grpo-practice practice --config 'a b.yaml' --set 'a.api_key=***'",
     ]
 

@@ -114,7 +114,7 @@ def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     assert process.returncode == code, told
     again = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
     assert f"stopping: waiting up to 1000 s for 8 requests; {again} to leave now" in told
-    assert "stopped; all that was answered is stored" in told
+    assert "stopped; all answers so far are stored" in told
     assert "to go on: grpo-practice practice --config math.yaml" in told
     assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
     assert slow.asked() == 8
@@ -158,7 +158,7 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
         process.send_signal(signal.SIGTERM)
         _, told = process.communicate(timeout=HANG_S)
     assert process.returncode == 143
-    assert "stopped without waiting for what hangs" in told
+    assert "stopped without waiting for tasks that hang" in told
     assert kept(shell)[0] >= 1
     _, told = shell.type(*slow.words("--set", "evaluation.verify=exact"))
     assert "did not end cleanly" in told

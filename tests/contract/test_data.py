@@ -106,7 +106,7 @@ def test_questions_that_begin_alike_and_have_no_cluster_are_told(
         Path("rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
         ran = gp("data", "upload", "rows.jsonl", "--name", name)
         assert ran.code == 0, ran.err
-        told = "20 of 20 questions begin as others do (10 beginnings)" in ran.out
+        told = "20 of 20 questions begin like others (10 beginnings)" in ran.out
         assert told == (said and name == "unnamed"), ran.out
 
 

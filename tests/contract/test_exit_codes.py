@@ -175,7 +175,7 @@ def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
         running.send_signal(number)  # the second one waits for nothing
         _, err = running.communicate(timeout=HANG_S)
         assert running.returncode == 128 + number, err
-    assert "stopped; all that was answered is stored" in err
+    assert "stopped; all answers so far are stored" in err
     last = err.splitlines()[-1]
     assert last.startswith("hint: to go on: grpo-practice eval --model m")
     with serving(always(answered)) as server:

@@ -105,8 +105,8 @@ async def test_a_run_starts_from_the_file_and_goes_on_without_it(tmp_path: Path)
             WHERE l.cause = 'import' ORDER BY i.position"""
     )
     assert rows == [("import", "Check: Add again."), ("import", "Dictate: Always answer 42.")]
-    (taken,) = [e for e in project.events if isinstance(e, Notice) and "is taken" in e.text]
-    assert "E2 is taken, though it dictates an answer" in taken.text
+    (taken,) = [e for e in project.events if isinstance(e, Notice) and "is used" in e.text]
+    assert "E2 is used although it dictates an answer" in taken.text
     before = project.results()
     file.unlink()
     again = await project.practise("practice.epochs=1")

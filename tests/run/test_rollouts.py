@@ -34,12 +34,12 @@ async def test_a_run_that_is_deleted_while_its_rollouts_are_read_is_an_error_of_
         next(found)
         # The generator goes on with the step it has read, and finds the run gone at the next.
         store.delete_runs(["toy"])
-        with pytest.raises(StoreError, match="it was deleted while it was read"):
+        with pytest.raises(StoreError, match="deleted while it was being read"):
             list(found)
     await project.practise()
     monkeypatch.setattr(runs, "get", gone)
     with (
         Store(project.db) as store,
-        pytest.raises(StoreError, match="it was deleted while it was read"),
+        pytest.raises(StoreError, match="deleted while it was being read"),
     ):
         list(rollouts_of(store, "toy"))

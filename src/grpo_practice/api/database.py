@@ -101,5 +101,5 @@ class DatabaseFile:
 
             raise ConfigError(
                 f"there is no database {self.path} yet",
-                hint=f"name another with --db, or begin: {first_dataset()}",
+                hint=f"name another with --db, or start with: {first_dataset()}",
             )

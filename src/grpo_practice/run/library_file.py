@@ -52,7 +52,7 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
         # The user wrote this file, so lint only warns. Texts of a model would be quarantined.
         for e in library.experiences:
             if why := why_not(e.text):
-                session.notice(f"{start}: {e.id} is taken, though {why.sentence}: {_shown(e.text)}")
+                session.notice(f"{start}: {e.id} is used although {why.sentence}: {_shown(e.text)}")
         return library
     return None if start is None else store.read(libraries.as_stored, start)
 

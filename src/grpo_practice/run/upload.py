@@ -129,7 +129,7 @@ def families_notes(staged: StagedSamples) -> list[str]:
     if beginnings < FAMILIES or alike < SHARE * len(staged):
         return []
     return [
-        f"{alike:,} of {len(staged):,} questions begin as others do ({beginnings:,} beginnings): if"
+        f"{alike:,} of {len(staged):,} questions begin like others ({beginnings:,} beginnings): if"
         " these belong together, name their family in a column `cluster` (--map cluster=COLUMN),"
         " since a verdict treats the rest as independent"
     ]

@@ -160,13 +160,13 @@ class _Stop:
 
     def _leave(self) -> None:
         """Exit without the loop, which is blocked or waits for a task that cannot be cancelled."""
-        stored = "all that was answered is stored"
+        stored = "all answers so far are stored"
         try:
             self._session.store.flush()
         except StoreError as e:
             stored = str(e)
         # Not print(), because a stuck thread may hold the stream's lock.
-        os.write(2, f"stopped without waiting for what hangs; {stored}\n".encode())
+        os.write(2, f"stopped without waiting for tasks that hang; {stored}\n".encode())
         # Not sys.exit(), which would end only this thread.
         os._exit(128 + self._came[0])
 
