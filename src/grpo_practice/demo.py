@@ -25,8 +25,8 @@ PRACTICE, TEST = 24, 40
 """Number of questions for practice, and of other questions for the test."""
 SEED = 7
 CONFIG = f"""\
-# The demo's experiment. `model: sim` is answered inside the program; it costs nothing, and what
-# it learns says nothing about a real model.
+# The demo's experiment. The program itself answers as `model: sim`, which costs nothing. The
+# results say nothing about a real model.
 exp_id: {EXP_ID}
 practice:
   seed: 20
@@ -56,18 +56,25 @@ def demo(
     serve: Annotated[
         int | None,
         typer.Option(
-            min=0, max=65_535, metavar="PORT", help="Only serve the simulated endpoint (0: any)."
+            min=0,
+            max=65_535,
+            metavar="PORT",
+            help="Only serve the simulated endpoint (0: any free port).",
         ),
     ] = None,
     world: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", dir_okay=False, help="With --serve: answer from the world in this JSON."
+            metavar="FILE",
+            dir_okay=False,
+            help="With --serve: simulate the world in this JSON file.",
         ),
     ] = None,
     keep: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", file_okay=False, help="Keep config, data and results there."),
+        typer.Option(
+            metavar="DIR", file_okay=False, help="Keep config, data and results in this folder."
+        ),
     ] = None,
 ) -> None:
     """Run the whole workflow on a simulated endpoint.
@@ -86,18 +93,18 @@ def demo(
         _serve(serve, DEFAULT if world is None else World.load(world))
         return
     if world is not None:
-        raise ConfigError("--world is for the endpoint alone", hint="add --serve 0")
+        raise ConfigError("--world works only with --serve", hint="add --serve 0")
     from grpo_practice import Workspace
 
     with _folder(keep) as folder:
-        say("Simulated from end to end: it shows how the work goes, not how well a model learns.")
+        say("Everything here is simulated: it shows the workflow, not how well a model learns.")
         _write_files(folder)
         _play(Workspace(folder / DATABASE, command=f"{PROGRAM} demo", signals=True), folder)
     if keep is not None:
         say(f"4. The practised agent, exported: {keep / AGENT}")
         say(f"next: cd {shlex.quote(str(keep))} && {PROGRAM} runs list")
     else:
-        say(f"Nothing was kept. To look around in it: {PROGRAM} demo --keep my-demo")
+        say(f"Nothing was kept. To keep the files and explore them: {PROGRAM} demo --keep my-demo")
         say("For a task and a model of your own:")
         say(f"next: {PROGRAM} init my-task")
 
@@ -145,18 +152,18 @@ def _play(ws: "Workspace", folder: Path) -> None:
         stored = ws.datasets.upload(name, folder / f"{name}.jsonl")
         say(f"dataset {name}: {count(stored.dataset.n, 'question')}")
     config = folder / "practice.yaml"
-    say("1. The agent as it is")
+    say("1. The agent before practice")
     with progress(json=False) as emit:
         # env={}: the user's environment and `.env` must not redirect the demo to a real model.
         before = ws.evaluate(config, env={}, on_event=emit)
     say(f"   score {reward(before.score.mean)} on {before.dataset.name}")
-    say("2. Practice, with a test after each epoch")
+    say("2. Practice, with an evaluation after each epoch")
     with progress(json=False) as emit:
         report = ws.practise(config, env={}, on_event=emit)
-    say("3. What came of it")
+    say("3. The results")
     show_practice(report, next_line=False, limit=None)
-    say("Some of these are empty or wrong on purpose, as a real model's sometimes are; the mark in")
-    say("brackets is how the simulation recognises its own. Look at what yours learns.")
+    say("Some of these are empty or wrong on purpose, as a real model's may be. The mark in")
+    say("brackets is how the simulation recognises its own texts. Read what your own agent learns.")
     ws.export(EXP_ID, output=folder / AGENT)
 
 

@@ -69,19 +69,23 @@ app = typer.Typer(
 )
 app.command("init")(init.init)
 app.command("demo")(demo.demo)
-app.command("doctor", short_help="Find what would go wrong before it costs.")(doctor.doctor)
+app.command("doctor", short_help="Find problems before a run costs anything.")(doctor.doctor)
 app.command("verify")(verify.verify)
-app.command("eval", short_help="Score an agent on a dataset, with an interval.")(evaluate.evaluate)
-app.command("practice", short_help="Let an agent learn from comparing its attempts.")(
+app.command("eval", short_help="Score an agent on a dataset, with a confidence interval.")(
+    evaluate.evaluate
+)
+app.command("practice", short_help="Let an agent learn by comparing its attempts.")(
     practice.practice
 )
 app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
 app.command("export-agent")(export.export_agent)
 export.WRITERS_OF_WEIGHTS.append(train.export_weights)
 app.command("export-data")(export_rows.export_data)
-app.command("report", short_help="Write a page on runs: is it better, and why?")(report.report)
+app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(
+    report.report
+)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
-app.command("view", short_help="Look at runs in a browser, also while they go on.")(view.view)
+app.command("view", short_help="View runs in a browser, even while they are running.")(view.view)
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)

@@ -23,7 +23,7 @@ LEARNT = {1: ["91cbada1", "6e6e9204", "c4b746c1", "2c2f4c1a"]}
 def test_the_demo_improves_its_agent_and_says_it_is_simulated(gp: Gp) -> None:
     ran = gp("demo")
     assert ran.code == 0, ran.err
-    assert ran.out.startswith("Simulated from end to end")
+    assert ran.out.startswith("Everything here is simulated")
     scores = [
         float(line.split()[1])
         for line in ran.out.splitlines()
@@ -64,7 +64,7 @@ def test_the_demo_overwrites_nothing(gp: Gp) -> None:
 
 
 NOT_SERVED = {
-    "alone": ([], "--world is for the endpoint alone", "add --serve 0"),
+    "alone": ([], "--world works only with --serve", "add --serve 0"),
     "no file": (["--serve", "0"], "cannot read the world w.json: No such file", '{"seed": 3}'),
     "no JSON": (["--serve", "0"], "w.json: not a world: Invalid JSON", "its keys are seed, "),
     "a key": (["--serve", "0"], "w.json: not a world: jittre: ", "jitter, drift, fail;"),

@@ -104,12 +104,12 @@ def headings(*words: str) -> dict[str, list[str]]:
 def test_many_options_stand_in_groups_and_few_in_one_list() -> None:
     shown = headings("practice")
     assert list(shown) == [
-        *("What is played", "Speed and money", "Playing or scoring again", "Traces"),
+        *("What to run", "Speed and cost", "Replaying and rescoring", "Traces"),
         *("Trust", "Options"),
     ]
     assert shown["Options"] == ["--verbose", "--db", "--json", "--help"]
     assert headings("eval")["Options"] == ["--verbose", "--show", "--db", "--json", "--help"]
-    assert list(headings("data", "upload")) == ["Arguments", "The rows", "The name", "Options"]
+    assert list(headings("data", "upload")) == ["Arguments", "Rows", "Name", "Options"]
     assert list(headings("serve")) == ["Options"]
 
 

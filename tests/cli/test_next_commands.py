@@ -216,7 +216,7 @@ def test_an_agent_that_only_its_program_has_is_evaluated_there(gp: Gp, tmp_path:
     Workspace(project.db).practise(project.config, agent=own, overrides={"practice.epochs": 1})
     ran = gp("export-agent", "-o", "e.yaml", "--db", "p.db")
     assert ran.code == 0
-    call = ran.err.splitlines()[-1].removeprefix("next, in the program that began the run: ")
+    call = ran.err.splitlines()[-1].removeprefix("next, in the program that started the run: ")
     scored = eval(call, {"Workspace": Workspace, "own": own})
     assert scored.score.coverage == 1
 

@@ -86,7 +86,7 @@ def test_rejecting_all_leads_to_nothing_held(held: Gp) -> None:
     assert next_words(ran.out) == ["runs", "show", "held"]
     assert held(*next_words(ran.out)).code == 0
     assert waiting(held) == []
-    assert "held holds nothing" in held("experiences", "approve", "--all", "--run", "held").out
+    assert "held has no held texts" in held("experiences", "approve", "--all", "--run", "held").out
 
 
 def test_the_document_of_a_decision(held: Gp) -> None:
@@ -141,10 +141,10 @@ def test_what_is_approved_in_the_middle_of_a_step_is_said_to_wait(held: Gp) -> N
     assert paused.code == 6
     first = waiting(held)[0]
     ran = held("experiences", "approve", first, "--run", "held")
-    assert "the step under way keeps its library; they enter the one that it makes" in ran.out
+    assert "the open step keeps its library; the texts enter the library that it makes" in ran.out
     assert held(*next_words(ran.out)).code == 0
     listed = held("experiences", "list", "--run", "held").out
-    assert "approved  yes; it enters when the step under way has closed" in listed
+    assert "approved  yes; the text enters the library when the open step closes" in listed
 
 
 def test_a_held_text_is_shown_whole_by_its_name(held: Gp) -> None:

@@ -190,7 +190,7 @@ def test_the_sentence_stands_where_people_look(demo: Gp) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("demo/eval",), "one run is compared with nothing"),
+        (("demo/eval",), "a comparison needs at least two runs"),
         (("demo/eval", "demo/eval"), "demo/eval and demo/eval are the same evaluation"),
         (("demo", "demo"), "demo and demo are the same evaluation"),
         (("demo/eval", "nope"), "there is no run 'nope'"),

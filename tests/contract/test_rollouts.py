@@ -68,7 +68,7 @@ def test_an_evaluation_shows_what_it_asked_and_how_often(demo: Gp) -> None:
 
 @pytest.mark.parametrize("run", ["demo", "demo/eval"])
 def test_a_run_says_where_to_read_what_was_said(demo: Gp, run: str) -> None:
-    words = after(demo("runs", "show", run).out, "what was said: ")
+    words = after(demo("runs", "show", run).out, "conversations: ")
     assert words[:3] == ["rollouts", "list", run]
     assert demo(*words).code == 0
 

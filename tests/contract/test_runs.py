@@ -85,7 +85,7 @@ def test_several_runs_are_deleted_by_names_and_globs(demo: Gp) -> None:
     assert (ran.code, "there is no run 'nobody*'" in ran.err) == (2, True)
     ran = demo("runs", "delete", "demo/*")
     assert "Delete demo/eval, demo/eval/L" in ran.err
-    assert "and all that was paid for there?" in ran.err
+    assert "and all their paid results?" in ran.err
     ran = demo("runs", "delete", "demo/*", "other/eval", "-y")
     assert ran.out.startswith("deleted 4 runs: demo/eval, demo/eval/L"), ran.err
     assert [run["name"] for run in demo("runs", "list", "--json").document["runs"]] == ["demo"]

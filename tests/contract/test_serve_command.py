@@ -88,7 +88,7 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
     assert "recorded with another agent" in refused.err
     assert "agent.agent.instructions" in refused.err
     refusals = (
-        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of kind practice"),
+        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of practice"),
         (("serve", "--port", "0", *RECORD[:3], "a/b"), "cannot be the name of a run"),
         (
             ("practice", "--config", "practice.yaml", "--exp-id", "rec"),
@@ -97,7 +97,7 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
         (("data", "upload", "--from-run", "demo", "--name", "x"), "demo is a run of kind practice"),
         (
             ("data", "upload", "--from-run", "rec", "--name", "x", "--shape", "alpaca"),
-            "are for a FILE",
+            "need a FILE",
         ),
     )
     ran = [(demo(*words), said) for words, said in refusals]
@@ -112,7 +112,7 @@ def test_an_agent_is_served_and_recorded_until_a_signal(demo: Gp, tmp_path: Path
         assert said == [
             f"serving math_agent (2 experiences) at {url}, passing on to the simulated endpoint in"
             " this program (sim) until Ctrl-C\n",
-            "recording what passes as run rec in grpo-practice.db\n",
+            "recording all requests as run rec in grpo-practice.db\n",
             f"to use it: export OPENAI_BASE_URL={url} OPENAI_API_KEY=unused\n",
         ]
         port = int(url.rsplit(":", 1)[1].removesuffix("/v1"))

@@ -20,14 +20,16 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B [C …]",
-            help="Evaluations, the baseline first; a practice run stands for that of its last"
+            help="Evaluations, baseline first; a practice run means the evaluation of its last"
             " library.",
             autocompletion=run_names,
         ),
     ],
     detect: Annotated[
         float,
-        typer.Option(metavar="POINTS", help="Say how many questions would find this difference."),
+        typer.Option(
+            metavar="POINTS", help="Show how many questions are needed to detect this difference."
+        ),
     ] = 5.0,
     show: Annotated[
         int,
@@ -36,15 +38,15 @@ def compare(
             min=0,
             max=1_000,
             metavar="N",
-            help="Show the answers to the N that moved most.",
+            help="Show the answers to the N questions that changed most.",
         ),
     ] = 0,
     arms: Annotated[
         str | None,
         typer.Option(
             metavar="A,B,…",
-            help="Of one experiment: base, practised, trained, trained+practised, as eval --arms"
-            " has played them.",
+            help="Arms of one experiment, played by eval --arms: base, practised, trained,"
+            " trained+practised.",
         ),
     ] = None,
     require: Annotated[
@@ -60,14 +62,16 @@ def compare(
     """
     if arms is not None:
         if len(runs) != 1:
-            raise ConfigError("--arms compares within one experiment", hint="name that alone")
+            raise ConfigError(
+                "--arms compares within one experiment", hint="name only that experiment"
+            )
         names = [name.strip() for name in arms.split(",")]
         _show(workspace(db).compare_arms(runs[0], names), json=json)
         return
     if len(runs) < 2:
-        raise ConfigError("one run is compared with nothing", hint="grpo-practice runs list")
+        raise ConfigError("a comparison needs at least two runs", hint="grpo-practice runs list")
     if not 0 < detect <= 100:
-        raise ConfigError(f"--detect {detect:g}: points are above 0 and at most 100")
+        raise ConfigError(f"--detect {detect:g}: must be above 0 and at most 100 points")
     report = workspace(db).compare(*runs, detect=detect / 100, require=require, answers=show)
     _show(report, json=json)
     if not report.required:

@@ -25,7 +25,7 @@ from grpo_practice.core.text import visible
 if TYPE_CHECKING:
     from grpo_practice.reports.config_report import ConfigReport
 
-app = typer.Typer(no_args_is_help=True, help="What a configuration comes to; nothing is run.")
+app = typer.Typer(no_args_is_help=True, help="Show and validate configs.")
 
 
 @app.command()

@@ -19,53 +19,59 @@ from grpo_practice.cli.terminal import datasets_view as view
 from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, say_next, tell
 from grpo_practice.core.errors import ConfigError
 
-app = typer.Typer(no_args_is_help=True, help="Datasets: from files to names.")
+app = typer.Typer(no_args_is_help=True, help="Upload, download and split datasets.")
 
 NameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", autocompletion=dataset_names, help="As `data list` says.")
+    str,
+    typer.Argument(
+        metavar="NAME", autocompletion=dataset_names, help="Dataset name, as in `data list`."
+    ),
 ]
-SeedOption = Annotated[int, typer.Option(help="Another one draws others.")]
+SeedOption = Annotated[int, typer.Option(help="Seed of the random choice.")]
 DedupOption = Annotated[
     bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
 ]
-SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Leave bad rows out.")]
+SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows.")]
 TemplateOption = Annotated[
     str | None,
     typer.Option(
         metavar="TEXT",
-        help="The question, with slots {question}, {passage}, {options}, {system}, {COLUMN};"
-        " \\n is a new line (default: those that the file has).",
+        help="Question template with slots {question}, {passage}, {options}, {system}, {COLUMN};"
+        " \\n is a line break (default: the slots that the file fills).",
     ),
 ]
 GoldOption = Annotated[
     Literal["letter", "index", "number", "text"] | None,
-    typer.Option(help="Answers among options; index is from 0, number from 1 (default: a guess)."),
+    typer.Option(
+        help="Form of the answers to questions with options; index starts at 0,"
+        " number at 1 (default: detected)."
+    ),
 ]
 SelectOption = Annotated[
     Literal["any", "all"] | None,
-    typer.Option(help="Several right options: one of them is enough, or it must be all of them."),
+    typer.Option(help="If several options are right: any one is enough, or all are required."),
 ]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="The name may hold other rows now.")]
+ReplaceOption = Annotated[
+    bool, typer.Option("--replace", help="Replace the rows stored under this name.")
+]
 ReplacePartsOption = Annotated[
-    bool, typer.Option("--replace", help="The names may hold other rows now.")
+    bool, typer.Option("--replace", help="Replace the rows stored under these names.")
 ]
 
 
 @app.command()
 def upload(
-    name: Annotated[str, typer.Option(help="What configs and commands call it.")],
+    name: Annotated[str, typer.Option(help="Name of the dataset in configs and commands.")],
     file: Annotated[
         Path | None,
-        typer.Argument(
-            metavar="FILE", help="JSON lines, JSON, CSV, TSV or parquet; `-` is what is piped in."
-        ),
+        typer.Argument(metavar="FILE", help="JSON lines, JSON, CSV, TSV or parquet; `-` is stdin."),
     ] = None,
     from_run: Annotated[
         str | None,
         typer.Option(
             metavar="RUN",
             autocompletion=run_names,
-            help="No file: what `serve --record` kept under this name.",
+            help="Instead of a file: a run recorded by `serve --record`.",
         ),
     ] = None,
     map_: Annotated[
@@ -73,8 +79,8 @@ def upload(
         typer.Option(
             "--map",
             metavar="ROLE=COLUMN",
-            help="Which column is question, answer, source, level, cluster, passage, options,"
-            " meta.X; repeatable.",
+            help="Column for question, answer, source, level, cluster, passage, options or meta.X;"
+            " repeatable.",
         ),
     ] = None,
     template: TemplateOption = None,
@@ -82,40 +88,42 @@ def upload(
     select: SelectOption = None,
     shape: Annotated[
         str | None,
-        typer.Option(help="alpaca, chat, evals, trl, preference, verl, columns; else as it looks."),
+        typer.Option(
+            help="alpaca, chat, evals, trl, preference, verl, columns (default: detected)."
+        ),
     ] = None,
     format_: Annotated[
         str | None,
         typer.Option(
-            "--format", help="jsonl, json, csv, tsv or parquet (default: as the name ends)."
+            "--format", help="jsonl, json, csv, tsv or parquet (default: by the file name)."
         ),
     ] = None,
     dedup: DedupOption = False,
     replace: ReplaceOption = False,
     append: Annotated[
-        bool, typer.Option("--append", help="Add the rows to those the name holds.")
+        bool, typer.Option("--append", help="Add the rows to the existing ones.")
     ] = False,
     skip_bad: SkipBadOption = False,
     verify: Annotated[
         str | None,
         typer.Option(
             metavar="NAME",
-            help="Check that this function can use the answers (default: what they look made for).",
+            help="Check that this function can use the answers (default: detected).",
         ),
     ] = None,
-    delimiter: Annotated[str | None, typer.Option(help="Of a CSV file (default: a guess).")] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(help="Delimiter of a CSV file (default: detected).")
+    ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME,…", help="Names for a CSV file's columns: its first line is a row."
-        ),
+        typer.Option(metavar="NAME,…", help="Column names of a CSV file without a header line."),
     ] = None,
     rows: Annotated[
         str | None,
-        typer.Option(metavar="KEY", help="Where a JSON file that is one object has its rows."),
+        typer.Option(metavar="KEY", help="Key of the rows in a JSON file that is one object."),
     ] = None,
     no_answers: Annotated[
-        bool, typer.Option("--no-answers", help="There are none, and a judge will score.")
+        bool, typer.Option("--no-answers", help="Accept rows without answers; a judge will score.")
     ] = False,
     db: DbOption = None,
     json: JsonOption = False,
@@ -131,8 +139,8 @@ def upload(
     reading = (map_, template, gold, select, shape, format_, delimiter, columns, rows)
     if from_run is not None and any((*reading, skip_bad, no_answers)):
         raise ConfigError(
-            "options that say how rows are read, --skip-bad and --no-answers are for a FILE",
-            hint="leave them out: a recorded run says itself what is what",
+            "--skip-bad, --no-answers and options for reading rows need a FILE",
+            hint="leave them out: the format of a recorded run is known",
         )
     if replace and append:
         raise ConfigError("--replace and --append exclude each other", hint="leave one out")
@@ -183,7 +191,7 @@ def list_(db: DbOption = None, json: JsonOption = False) -> None:
 @app.command()
 def show(
     name: NameArgument,
-    rows: Annotated[int, typer.Option(min=0, max=1_000_000, help="How many.")] = 5,
+    rows: Annotated[int, typer.Option(min=0, max=1_000_000, help="Number of rows.")] = 5,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -200,7 +208,9 @@ def export(
     name: NameArgument,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Default, and `-`: stdout."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
@@ -215,7 +225,7 @@ def export(
     datasets = workspace(db).datasets
     if output is None or output == Path("-"):
         if json:
-            raise ConfigError("--json tells of a file that was written", hint="add -o FILE.jsonl")
+            raise ConfigError("--json reports on a file that was written", hint="add -o FILE.jsonl")
         for line in datasets.lines(name):
             sys.stdout.write(line)
         return
@@ -253,31 +263,34 @@ def download(
         ),
     ],
     name: Annotated[
-        str | None, typer.Option(help="What configs and commands call it (default: NAME).")
+        str | None,
+        typer.Option(help="Name of the dataset in configs and commands (default: NAME)."),
     ] = None,
-    split: Annotated[str | None, typer.Option(help="Another split, or one file.")] = None,
+    split: Annotated[str | None, typer.Option(help="Split to download, or a single file.")] = None,
     revision: Annotated[
-        str | None, typer.Option(help="A branch, tag or commit (default: the newest).")
+        str | None, typer.Option(help="Branch, tag or commit (default: the latest).")
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Keep the first N rows.")] = None,
     seed: Annotated[
         int | None,
-        typer.Option(help="Shuffle with this seed (default: the published order; hf://: none)."),
+        typer.Option(
+            help="Seed for shuffling (default: the published order; hf://: not shuffled)."
+        ),
     ] = None,
     map_: Annotated[
         list[str] | None,
-        typer.Option("--map", metavar="ROLE=COLUMN", help="As `data upload` has it; for hf://."),
+        typer.Option("--map", metavar="ROLE=COLUMN", help="As for `data upload`; only for hf://."),
     ] = None,
     template: TemplateOption = None,
     gold: GoldOption = None,
     select: SelectOption = None,
-    shape: Annotated[str | None, typer.Option(help="As `data upload` has it; for hf://.")] = None,
+    shape: Annotated[str | None, typer.Option(help="As for `data upload`; only for hf://.")] = None,
     dedup: DedupOption = False,
     skip_bad: SkipBadOption = False,
     replace: ReplaceOption = False,
     verify: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="As `data upload` has it."),
+        typer.Option(metavar="NAME", help="As for `data upload`."),
     ] = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -314,16 +327,18 @@ def download(
 def split(
     name: NameArgument,
     into: Annotated[
-        str, typer.Option(metavar="PART=SHARE,…", help="The parts; the shares add up to 1.")
+        str, typer.Option(metavar="PART=SHARE,…", help="Parts and their shares, which add up to 1.")
     ] = "train=0.8,test=0.2",
     seed: SeedOption = 0,
     by: Annotated[
         Literal["source", "level"] | None,
-        typer.Option(help="Divide each source, or level, alike."),
+        typer.Option(help="Split each source or level in these shares."),
     ] = None,
     keep: Annotated[
         bool,
-        typer.Option("--keep", help="Questions stay in the part that has them; deal new ones out."),
+        typer.Option(
+            "--keep", help="Keep questions in their parts; distribute only new questions."
+        ),
     ] = False,
     replace: ReplacePartsOption = False,
     db: DbOption = None,
@@ -346,8 +361,8 @@ def split(
 @app.command()
 def sample(
     name: NameArgument,
-    n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")],
-    new: Annotated[str, typer.Option("--name", metavar="NEW", help="What the sample is called.")],
+    n: Annotated[int, typer.Option("-n", min=1, help="Number of rows.")],
+    new: Annotated[str, typer.Option("--name", metavar="NEW", help="Name of the sample.")],
     seed: SeedOption = 0,
     replace: ReplacePartsOption = False,
     db: DbOption = None,

@@ -15,7 +15,11 @@ app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")
 def backup(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="FILE", dir_okay=False, help="Default: the database's name + .bak."),
+        typer.Argument(
+            metavar="FILE",
+            dir_okay=False,
+            help="Output file (default: the database's name + .bak).",
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
@@ -59,6 +63,6 @@ def check(db: DbOption = None, json: JsonOption = False) -> None:
         found = count(checked.problems, "problem") if checked.problems else "it is whole"
         say(f"{checked.path}: {found}", style="bold")
         if checked.problems:
-            note(f"hint: go on with a copy made by {PROGRAM} db backup, if there is one")
+            note(f"hint: continue with a copy made by {PROGRAM} db backup, if you have one")
     if checked.exit_code:
         raise typer.Exit(checked.exit_code)

@@ -28,7 +28,7 @@ def doctor(
     agent: AgentOption = None,
     set_: SetOption = None,
     run: Annotated[
-        bool, typer.Option("--run", help="Also try the programs that the config names.")
+        bool, typer.Option("--run", help="Also run the programs that the config names.")
     ] = False,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,

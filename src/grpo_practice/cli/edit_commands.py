@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 HeldArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="H12", help="As `experiences list` names them."),
+    typer.Argument(metavar="H12", help="Labels, as in `experiences list`."),
 ]
 HeldOrQuarantined = Annotated[
     list[str] | None,
-    typer.Argument(metavar="H12|Q12", help="As `experiences list` names them; Q is quarantined."),
+    typer.Argument(metavar="H12|Q12", help="Labels, as in `experiences list`; Q12 is quarantined."),
 ]
 HeldRunOption = Annotated[
     str | None,
@@ -33,14 +33,12 @@ HeldRunOption = Annotated[
         help="Practice run that holds them (default: the latest).",
     ),
 ]
-StepOption = Annotated[
-    str, typer.Option(metavar="last|best|N", help="The library after that step.")
-]
+StepOption = Annotated[str, typer.Option(metavar="last|best|N", help="Library after this step.")]
 
 
 def approve(
     held: HeldOrQuarantined = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All held texts.")] = False,
     run: HeldRunOption = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -59,8 +57,8 @@ def approve(
         # Approving both would change two different libraries with one command.
         if quarantined != names:
             raise ConfigError(
-                "held texts go into the run's library, and quarantined ones make one beside it",
-                hint="approve them one after the other",
+                "held texts enter the run's library, but quarantined texts make a separate one",
+                hint="approve them with two commands",
             )
         _show_edited(workspace(db).edit_library(run, approve=quarantined), json=json)
         return
@@ -69,7 +67,7 @@ def approve(
 
 def reject(
     held: HeldArgument = None,
-    all_: Annotated[bool, typer.Option("--all", help="All that are held.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All held texts.")] = False,
     run: HeldRunOption = None,
     db: DbOption = None,
     json: JsonOption = False,
@@ -112,7 +110,7 @@ def diff(
 
 def remove(
     experiences: Annotated[
-        list[str], typer.Argument(metavar="E12", help="As `experiences list` names them.")
+        list[str], typer.Argument(metavar="E12", help="Labels, as in `experiences list`.")
     ],
     run: RunOption = None,
     step: StepOption = "last",
@@ -130,9 +128,9 @@ def remove(
 
 def edit(
     experience: Annotated[
-        str, typer.Argument(metavar="E12", help="As `experiences list` names it.")
+        str, typer.Argument(metavar="E12", help="Label, as in `experiences list`.")
     ],
-    text: Annotated[str, typer.Option(help="The text it has then: 'Short name: one sentence.'")],
+    text: Annotated[str, typer.Option(help="New text: 'Short name: one sentence.'")],
     run: RunOption = None,
     step: StepOption = "last",
     db: DbOption = None,
@@ -155,7 +153,7 @@ def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | N
     """
     if bool(held) == all_:
         raise ConfigError(
-            f"experiences {command} takes the names of what is held, or --all",
+            f"experiences {command} takes either labels of held texts or --all",
             hint=f"{PROGRAM} experiences list",
         )
     return held or None
@@ -169,11 +167,11 @@ def _show_decision(report: "DecisionReport", *, json: bool) -> None:
         is_now = f" as {report.experiences[one.id]}" if one.id in report.experiences else ""
         say(f"{one.id} {'approved' if report.approved else 'rejected'}{is_now}: {one.text}")
     if not report.decided:
-        say(f"{report.run} holds nothing")
+        say(f"{report.run} has no held texts")
     elif report.waits:
-        say("the step under way keeps its library; they enter the one that it makes")
+        say("the open step keeps its library; the texts enter the library that it makes")
     elif report.approved:
-        say(f"{report.run} has L{report.library.id} now")
+        say(f"{report.run} now has L{report.library.id}")
     if report.left:
         say(f"{count(report.left, 'text')} still held for approval")
     say_next(report.next_command)

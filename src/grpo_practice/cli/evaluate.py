@@ -48,7 +48,9 @@ def evaluate(
         str | None,
         typer.Option(help="With --arms: the library after this step: last, best or a number."),
     ] = None,
-    show: Annotated[bool, typer.Option("--show", help="Print what was asked and said.")] = False,
+    show: Annotated[
+        bool, typer.Option("--show", help="Print the questions and conversations.")
+    ] = False,
     dry_run: DryRunOption = False,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
@@ -134,8 +136,8 @@ def _check_only_shows(request: EvalRequest) -> None:
     asked = (request.config, request.agent, request.model, request.base_url, request.dataset)
     if any((*asked, request.verify, *request.sets)):
         raise ConfigError(
-            "--run with --show shows a run that is stored, and evaluates nothing: leave the config,"
-            " agent, model, dataset and verify out",
+            "--run with --show only shows a stored run: leave the config, agent, model, dataset and"
+            " verify out",
             hint="to evaluate, leave --run out; to score its rollouts again, add --rejudge",
         )
 
@@ -148,11 +150,11 @@ def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
     """
     if arms is None and step is not None:
         raise ConfigError(
-            "--step says after which step --arms take the library",
+            "--step selects the library for --arms",
             hint=f"{OPTIONS['--step']}: see grpo-practice eval --help",
         )
     if arms is not None and show:
         raise ConfigError(
-            "--show prints one evaluation, and --arms plays several",
-            hint="`runs compare` with --show 3 prints answers of two",
+            "--show prints one evaluation, but --arms plays several",
+            hint="`runs compare` with --show 3 prints the answers of two runs",
         )

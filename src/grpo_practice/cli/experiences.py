@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         Quarantined,
     )
 
-app = typer.Typer(no_args_is_help=True, help="What was learnt, and where it comes from.")
+app = typer.Typer(no_args_is_help=True, help="List, show and edit experiences.")
 
 RunOption = Annotated[
     str | None,
@@ -45,11 +45,13 @@ SITES = 200
 def list_(
     run: RunOption = None,
     step: Annotated[
-        str, typer.Option(metavar="last|best|N", help="As they were after that step.")
+        str, typer.Option(metavar="last|best|N", help="Experiences after this step.")
     ] = "last",
     quarantined: Annotated[
         bool,
-        typer.Option("--quarantined", help="Also what was kept out up to then, and why."),
+        typer.Option(
+            "--quarantined", help="Also list the texts kept out of the library, with reasons."
+        ),
     ] = False,
     db: DbOption = None,
     json: JsonOption = False,
@@ -84,7 +86,7 @@ def list_(
 @app.command()
 def show(
     experience: Annotated[
-        str, typer.Argument(metavar="E12|H12", help="Its label; H12 is one that is held.")
+        str, typer.Argument(metavar="E12|H12", help="Label; H12 is a held text.")
     ],
     run: RunOption = None,
     db: DbOption = None,
@@ -115,7 +117,7 @@ def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:
     found = [one for one in report.held if one.id == name]
     if not found:
         raise ConfigError(
-            f"{report.run} holds no {name}",
+            f"{report.run} has no held text {name}",
             hint=f"{PROGRAM} experiences list --run {quote(report.run)}",
         )
     if json:
@@ -129,12 +131,12 @@ def _show_held(found: "Sequence[Held]", *, whole: bool = False) -> None:
     if not found:
         return
     say("")
-    say(f"{count(len(found), 'text')} held for approval, and in no library:")
+    say(f"{count(len(found), 'text')} held for approval, not in the library:")
     for one in found:
         sites = ", ".join(one.domains)
         does = f"{one.op} {one.target or ''}".rstrip()
         say(f"{one.id}, of step {one.step}: {does}", style="bold")
-        waits = "yes; it enters when the step under way has closed" if one.approved else ""
+        waits = "yes; the text enters the library when the open step closes" if one.approved else ""
         facts(
             [
                 ("text", one.text),
@@ -187,7 +189,7 @@ def _show(report: "ExperienceReport") -> None:
 
 def _show_change(change: "LibraryChange") -> None:
     say("")
-    made = "beside the run" if change.step is None else f"step {change.step}"
+    made = "outside the run" if change.step is None else f"step {change.step}"
     say(f"{made}: {change.op}", style="bold")
     sites, since = ", ".join(change.domains), change.held_since
     facts(

@@ -22,5 +22,5 @@ def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) ->
     show_findings(noteworthy(report.findings))
     if not noteworthy(report.findings):
         checked = ", ".join(dict.fromkeys(found.about for found in report.findings))
-        say(f"nothing stands out: looked at {checked or 'no closed step'}")
+        say(f"no problems found; checked: {checked or 'no closed step'}")
     say_next(report.next_command)

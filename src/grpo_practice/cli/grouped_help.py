@@ -12,21 +12,21 @@ from typing_extensions import override
 FEW = 10
 """Maximum number of options that are listed without groups."""
 _OF_GROUP = {
-    "What is played": (
+    "What to run": (
         *("--config", "--agent", "--model", "--base-url", "--dataset", "--verify"),
         *("--exp-id", "--pass-k", "--limit", "--epochs", "--batch-size", "--grpo-n"),
         *("--truncate", "--from", "--arms", "--step", "--set"),
     ),
-    "The rows": (
+    "Rows": (
         *("--from-run", "--map", "--shape", "--format", "--delimiter", "--split", "--revision"),
         *("--template", "--seed", "--dedup", "--skip-bad", "--no-answers"),
     ),
-    "The name": ("--name", "--replace", "--append"),
-    "Speed and money": (
+    "Name": ("--name", "--replace", "--append"),
+    "Speed and cost": (
         *("--concurrency", "--max-cost", "--max-tokens", "--max-requests", "--dry-run"),
         "--pilot",
     ),
-    "Playing or scoring again": ("--restart-step", "--again", "--rejudge", "--run"),
+    "Replaying and rescoring": ("--restart-step", "--again", "--rejudge", "--run"),
     "Traces": ("--trace-content", "--trace-sample"),
     "Trust": ("--trust", "--trust-host"),
 }

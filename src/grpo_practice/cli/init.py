@@ -10,11 +10,13 @@ from grpo_practice.cli.terminal.formatting import print_json, say
 
 
 def init(
-    folder: Annotated[Path, typer.Argument(metavar="DIR", help="Where (default: here).")] = Path(),
+    folder: Annotated[
+        Path, typer.Argument(metavar="DIR", help="Folder (default: the current one).")
+    ] = Path(),
     exp_id: Annotated[
         str, typer.Option("--exp-id", help="Name of the experiment.")
     ] = "my_first_practice",
-    force: Annotated[bool, typer.Option("--force", help="Replace files that are there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace existing files.")] = False,
     json: JsonOption = False,
 ) -> None:
     """Write a config, .env.example and a sample dataset.
@@ -31,6 +33,6 @@ def init(
         say(f"wrote {path}")
     for command in written.shell_commands:
         say(f"next: {command}")
-    say("then fill in .env: a model, its URL and key, or UTU_LLM_MODEL=sim alone to try it")
+    say("then fill in .env: a model, its URL and key, or only UTU_LLM_MODEL=sim to try it")
     for command in written.next_commands:
         say(f"next: {command}")

@@ -48,7 +48,7 @@ DbOption = Annotated[
         envvar=_VARIABLE,
         metavar="FILE",
         dir_okay=False,
-        help=f"The database (default: ./{DATABASE}).",
+        help=f"Database file (default: ./{DATABASE}).",
     ),
 ]
 
@@ -63,7 +63,7 @@ def needed_model() -> str:
 
 
 JsonOption = Annotated[
-    bool, typer.Option("--json", help="Print one JSON document on stdout, also on failure.")
+    bool, typer.Option("--json", help="Print one JSON document on stdout, even on failure.")
 ]
 ConfigOption = Annotated[
     str | None,
@@ -75,32 +75,34 @@ SetOption = Annotated[
 ]
 AgentOption = Annotated[
     Path | None,
-    typer.Option(dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes it."),
+    typer.Option(
+        dir_okay=False, metavar="FILE", help="Agent file in YAML, as written by export-agent."
+    ),
 ]
 DryRunOption = Annotated[
     bool,
-    typer.Option("--dry-run", help="Say what is left to do and to pay; ask and write nothing."),
+    typer.Option("--dry-run", help="Show the remaining work and cost; send and write nothing."),
 ]
 TrustOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Trust this agent file or database of others, which you have read; remembered.",
+        help="Trust this agent file or database of others; remembered. Read it first.",
     ),
 ]
 TrustHostOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Let keys of yours go to this host; remembered."),
+    typer.Option(metavar="HOST", help="Allow your keys to be sent to this host; remembered."),
 ]
 TraceContentOption = Annotated[
     Literal["yes", "no"],
-    typer.Option(help="Whether traces show questions and answers, where they are sent."),
+    typer.Option(help="Whether traces, if sent, include questions and answers."),
 ]
 TraceSampleOption = Annotated[
     float,
-    typer.Option(metavar="SHARE", help="Trace this share of the questions: 0.1 is one in ten."),
+    typer.Option(metavar="SHARE", help="Share of the questions to trace: 0.1 is one in ten."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 
 
 def database(db: Path | None) -> Path:
@@ -151,8 +153,8 @@ def forecast_only(*, dry_run: bool, pilot: int | None) -> bool:
     """
     if dry_run and pilot is not None:
         raise ConfigError(
-            "--dry-run asks nothing and --pilot plays: give one of them",
-            hint="--pilot prints the forecast too, when it has played",
+            "--dry-run sends nothing, but --pilot plays rollouts: use only one of them",
+            hint="--pilot also prints the forecast, after playing",
         )
     return dry_run or pilot is not None
 

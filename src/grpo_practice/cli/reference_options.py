@@ -3,7 +3,7 @@
 import os
 import re
 
-_RESTART = "leave it out to go on (that is `null`); --restart-step N plays from step N on"
+_RESTART = "leave it out to continue (that is `null`); --restart-step N replays from step N"
 OPTIONS = {
     "--file_path": "the file is an argument: `data upload FILE --name NAME`",
     "--dataset_name": "--name NAME",
@@ -11,7 +11,7 @@ OPTIONS = {
     "--config_name": "--config FILE",
     "--restart_step": _RESTART,
     "--restart-step": _RESTART,
-    "--step": "`eval` plays and scores each rollout at once;"
+    "--step": "`eval` plays and scores each rollout in one go;"
     " `eval --rejudge --run RUN --verify NAME` scores again without playing",
 }
 """Option of the reference or of earlier versions → its replacement."""

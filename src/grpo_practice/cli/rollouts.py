@@ -10,36 +10,37 @@ from grpo_practice.cli.terminal.formatting import print_json
 if TYPE_CHECKING:
     from grpo_practice.api.workspace import RolloutOptions
 
-app = typer.Typer(no_args_is_help=True, help="What was asked and said, and how it was scored.")
+app = typer.Typer(no_args_is_help=True, help="Show questions, conversations and scores.")
 
 RunArgument = Annotated[
-    str, typer.Argument(metavar="RUN[:STEP]", help="A run of `runs list`; with :0, its first step.")
+    str,
+    typer.Argument(metavar="RUN[:STEP]", help="Run, as in `runs list`; RUN:0 is its first step."),
 ]
 QuestionOption = Annotated[
     int | None,
     typer.Option(
-        "--question", "-q", min=1, metavar="N", help="Only the question N of the run's dataset."
+        "--question", "-q", min=1, metavar="N", help="Only question N of the run's dataset."
     ),
 ]
 FailedOption = Annotated[
     bool,
     typer.Option(
         "--failed",
-        help="Only those with a reward below 1, or with none: a call or its scoring failed.",
+        help="Only rollouts with a reward below 1, or whose call or scoring failed.",
     ),
 ]
 FlippedOption = Annotated[
     bool,
     typer.Option(
         "--flipped",
-        help="Only questions that were right (a mean reward of 0.5 or more) in one of two plays and"
-        " wrong in the other: an evaluation and that of the agent without experiences; a practice"
-        " run's first and last play of the question.",
+        help="Only questions that were right (mean reward 0.5 or more) in one play and wrong in the"
+        " other: in an evaluation and the one without experiences, or in a practice run's first and"
+        " last play of the question.",
     ),
 ]
 AgainstOption = Annotated[
     str | None,
-    typer.Option(metavar="RUN", help="Flipped: compared with this run. Implies --flipped."),
+    typer.Option(metavar="RUN", help="Compare flipped questions with this run. Implies --flipped."),
 ]
 
 
@@ -50,7 +51,9 @@ def list_(
     failed: FailedOption = False,
     flipped: FlippedOption = False,
     against: AgainstOption = None,
-    limit: Annotated[int, typer.Option(min=1, max=1_000_000, metavar="N", help="How many.")] = 50,
+    limit: Annotated[
+        int, typer.Option(min=1, max=1_000_000, metavar="N", help="Maximum number of rollouts.")
+    ] = 50,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -80,10 +83,10 @@ def show(
     limit: Annotated[
         int,
         typer.Option(
-            min=1, max=10_000, metavar="N", help="How many questions, with all their attempts."
+            min=1, max=10_000, metavar="N", help="Number of questions, with all their attempts."
         ),
     ] = 3,
-    full: Annotated[bool, typer.Option("--full", help="Cut no long text.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="Do not shorten long texts.")] = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from grpo_practice.reports.stored_runs import RunReport, StageCost
 
-app = typer.Typer(no_args_is_help=True, help="What was run, how it stands, what it cost.")
+app = typer.Typer(no_args_is_help=True, help="List runs, with their status and cost.")
 
 SIMULATED = " (simulated)"
 NAME = 24
@@ -46,7 +46,7 @@ LEAST = ("begun", "steps", "model", "dataset", "kind")
 
 RunArgument = Annotated[
     str,
-    typer.Argument(metavar="RUN", autocompletion=run_names, help="Its name, as `runs list` says."),
+    typer.Argument(metavar="RUN", autocompletion=run_names, help="Run name, as in `runs list`."),
 ]
 
 
@@ -120,13 +120,13 @@ def delete(
         typer.Argument(
             metavar="RUN|GLOB",
             autocompletion=run_names,
-            help="Names, as `runs list` says; 'math*'.",
+            help="Run names, as in `runs list`, or patterns such as 'math*'.",
         ),
     ],
     with_dependants: Annotated[
         bool,
         typer.Option(
-            "--with-dependants", help="Also delete the runs that have a library of one of them."
+            "--with-dependants", help="Also delete runs that use a library of one of them."
         ),
     ] = False,
     yes: YesOption = False,
@@ -141,7 +141,7 @@ def delete(
     """
     ws = workspace(db)
     gone = ws.runs_to_delete(*runs, with_dependants=with_dependants)
-    confirm(f"Delete {', '.join(gone)} and all that was paid for there?", yes=yes)
+    confirm(f"Delete {', '.join(gone)} and all their paid results?", yes=yes)
     deleted = ws.delete_run(*gone, with_dependants=with_dependants)
     if json:
         print_json(deleted.document())
@@ -173,7 +173,7 @@ def trace(
     say(f"{report.run}: {count(report.traces, 'trace')} to {report.to}")
     facts([(kind, str(n)) for kind, n in sorted(report.spans.items())])
     if report.open_groups:
-        say(f"  {count(report.open_groups, 'group')} left out: not played whole yet")
+        say(f"  {count(report.open_groups, 'group')} left out: not fully played yet")
     say_next(report.next_command)
 
 
@@ -257,7 +257,7 @@ def _show(report: "RunReport") -> None:
     if sum(report.outcomes.values()):
         failed = " --failed" if run.kind == "eval" else ""
         command = f"{PROGRAM} rollouts list {shlex.quote(run.name)}{failed}"
-        say(f"what was said: {on_database(command)}")
+        say(f"conversations: {on_database(command)}")
     show_findings(report.findings)
     say_next(report.next_command)
 

@@ -13,15 +13,17 @@ from grpo_practice.cli.terminal.tables import facts
 def trust(
     paths: Annotated[
         list[Path] | None,
-        typer.Argument(metavar="FILE|DIR", help="What you have read, and trust."),
+        typer.Argument(metavar="FILE|DIR", help="Files or folders that you have read and trust."),
     ] = None,
     host: Annotated[
         list[str] | None,
-        typer.Option(metavar="HOST", help="With --key: let that key of yours go to this host."),
+        typer.Option(metavar="HOST", help="With --key: allow this key to be sent to this host."),
     ] = None,
     key: Annotated[
         list[str] | None,
-        typer.Option(metavar="VARIABLE", help="With --host: the key, UTU_LLM_API_KEY say."),
+        typer.Option(
+            metavar="VARIABLE", help="With --host: the key's variable, such as UTU_LLM_API_KEY."
+        ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
@@ -39,6 +41,6 @@ def trust(
         return
     facts((label, text) for label, text in report.summary()[1:])
     if not report.trusted:
-        say("nothing of others is trusted")
+        say("no files of others are trusted")
     elif report.file:
-        say(f"a line that is taken out of {report.file} is no longer trusted")
+        say(f"to withdraw trust, remove the line from {report.file}")

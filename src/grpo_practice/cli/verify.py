@@ -25,12 +25,12 @@ def verify(
     function: Annotated[
         str, typer.Argument(metavar="NAME|FILE.py:FUNC", help="math, exact, …, or your own.")
     ],
-    answer: Annotated[str, typer.Option(help="The right answer.")],
-    response: Annotated[str, typer.Option(help="What the agent said.")],
-    question: Annotated[str, typer.Option(help="What it was asked.")] = "",
+    answer: Annotated[str, typer.Option(help="The correct answer.")],
+    response: Annotated[str, typer.Option(help="The agent's response.")],
+    question: Annotated[str, typer.Option(help="The question.")] = "",
     param: Annotated[
         list[str] | None,
-        typer.Option("--param", metavar="KEY=VALUE", help="Of the function; repeatable."),
+        typer.Option("--param", metavar="KEY=VALUE", help="Parameter of the function; repeatable."),
     ] = None,
     trust_host: TrustHostOption = None,
     json: JsonOption = False,

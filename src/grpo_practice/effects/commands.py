@@ -31,11 +31,9 @@ RefArgument = Annotated[
     ),
 ]
 RunOption = Annotated[
-    str | None, typer.Option(metavar="RUN", autocompletion=run_names, help="As REF.")
+    str | None, typer.Option(metavar="RUN", autocompletion=run_names, help="Same as REF.")
 ]
-StepOption = Annotated[
-    str, typer.Option(metavar="last|best|N", help="The library as it was after that step.")
-]
+StepOption = Annotated[str, typer.Option(metavar="last|best|N", help="Library after this step.")]
 
 
 def library_named(ref: str | None, run: str | None) -> str | None:
@@ -47,7 +45,7 @@ def library_named(ref: str | None, run: str | None) -> str | None:
     if ref is not None and run is not None and ref != run:
         if re.fullmatch(r"E\d+", ref):
             raise ConfigError(
-                f"{ref} is an experience, and all are measured at once: leave {ref} out"
+                f"{ref} is an experience, but all are measured together: leave {ref} out"
             )
         raise ConfigError(f"{ref} and --run {run} name two libraries", hint="keep one of them")
     return ref if run is None else run
@@ -100,7 +98,7 @@ def prune(
     step: StepOption = "last",
     max_tokens: Annotated[
         int | None,
-        typer.Option(metavar="N", min=1, help="Keep the best that take so many tokens together."),
+        typer.Option(metavar="N", min=1, help="Keep the best experiences that fit into N tokens."),
     ] = None,
     db: DbOption = None,
     json: JsonOption = False,

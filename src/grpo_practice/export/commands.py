@@ -44,11 +44,11 @@ def export_agent(
         typer.Option(
             metavar="RUN",
             autocompletion=run_names,
-            help="Its run (default: the latest practice run).",
+            help="Run of the agent (default: the latest practice run).",
         ),
     ] = None,
     step: Annotated[
-        str, typer.Option(metavar="last|best|N", help="With what it knew after that step.")
+        str, typer.Option(metavar="last|best|N", help="Experiences after this step.")
     ] = "last",
     format_: Annotated[
         str | None,
@@ -56,16 +56,20 @@ def export_agent(
             "--format",
             metavar="|".join(FORMATS),
             autocompletion=lambda: list(FORMATS),
-            help="yaml is what `eval --agent` reads (default: by the file's name).",
+            help="`eval --agent` reads yaml (default: by the file name).",
         ),
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="PATH", help="Default, and `-`: stdout."),
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="Output path (default and `-`: stdout)."
+        ),
     ] = None,
     merge: Annotated[
         bool,
-        typer.Option("--merge", help="Of a training run: the whole model, not only the adapter."),
+        typer.Option(
+            "--merge", help="For a training run: write the whole model, not only the adapter."
+        ),
     ] = False,
     force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
     db: DbOption = None,
@@ -97,11 +101,11 @@ def export_agent(
     for when in exported.measure:
         note(f"the score {when} is not measured")
     if exported.call:
-        note(f"next, in the program that began the run: {exported.call}")
+        note(f"next, in the program that started the run: {exported.call}")
     elif exported.next_command:
         note_next(exported.next_command)
     if exported.measure and exported.renew_command:
-        note(f"then, with the scores in the file: {on_database(exported.renew_command)}")
+        note(f"then, to add the scores to the file: {on_database(exported.renew_command)}")
 
 
 def _export_weights(
@@ -125,6 +129,6 @@ def _no_weights(ws: "Workspace", run: str | None) -> ConfigError:
     if run is not None:
         ws.run(run)  # raises if the run does not exist
     return ConfigError(
-        "--merge is for a training run: others have no weights",
+        "--merge works only for a training run: other runs have no weights",
         hint="name one with --run: grpo-practice runs list",
     )

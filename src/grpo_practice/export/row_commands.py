@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OutputOption = Annotated[
     Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Default, and `-`: stdout."),
+    typer.Option("--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."),
 ]
 ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file.")]
 
@@ -28,7 +28,7 @@ def export_rows(
     format_: Annotated[
         Literal["csv", "jsonl"] | None,
         typer.Option(
-            "--format", help="csv is for spreadsheets, jsonl is exact (default: by the file)."
+            "--format", help="csv is for spreadsheets, jsonl is exact (default: by the file name)."
         ),
     ] = None,
     output: OutputOption = None,
@@ -59,23 +59,25 @@ def export_data(
     run: RunArgument,
     format_: Annotated[
         Literal["sft", "dpo"],
-        typer.Option("--format", help="sft: good attempts; dpo: pairs of a better and a worse."),
+        typer.Option(
+            "--format", help="sft: good attempts; dpo: pairs of a better and a worse attempt."
+        ),
     ],
     output: OutputOption = None,
     without_library: Annotated[
         bool,
-        typer.Option("--without-library", help="Prompts without the experiences that they had."),
+        typer.Option("--without-library", help="Remove the experiences from the prompts."),
     ] = False,
     include_eval: Annotated[
         bool,
-        typer.Option("--include-eval", help="Also questions that an evaluation asks."),
+        typer.Option("--include-eval", help="Include questions that an evaluation uses."),
     ] = False,
     min_reward: Annotated[
         float | None,
-        typer.Option(help="sft: the least reward of an attempt (default: 1)."),
+        typer.Option(help="sft: minimum reward of an attempt (default: 1)."),
     ] = None,
     pairs: Annotated[
-        int | None, typer.Option(help="dpo: most pairs of a group (default: 1).")
+        int | None, typer.Option(help="dpo: maximum number of pairs per group (default: 1).")
     ] = None,
     force: ForceOption = False,
     db: DbOption = None,
@@ -106,7 +108,7 @@ def export_data(
     for why, n in written.left_out.items():
         note(f"left out: {count(n, 'rollout')} ({why})")
     if written.simulated:
-        note("simulated: made with a simulated model; a real one learns nothing from it")
+        note("simulated: made with a simulated model; a real model learns nothing from it")
     note(f"wrote {path}: {count(written.rows, 'row')}")
 
 
@@ -118,7 +120,7 @@ def _file(output: Path | None, *, json: bool) -> Path | None:
     """
     if output is None or output == Path("-"):
         if json:
-            raise ConfigError("--json tells of a file that was written", hint="add -o FILE.jsonl")
+            raise ConfigError("--json reports on a file that was written", hint="add -o FILE.jsonl")
         return None
     return output
 

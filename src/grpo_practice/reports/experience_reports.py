@@ -110,7 +110,7 @@ class DecisionReport(Report):
 
 
 def _made(change: LibraryChange) -> str:
-    return "beside the run" if change.step is None else f"step {change.step}"
+    return "outside the run" if change.step is None else f"step {change.step}"
 
 
 class Changes(Shown, tuple[LibraryChange, ...]):

@@ -26,14 +26,16 @@ PORT = 8400
 def serve(
     agent: Annotated[
         Path,
-        typer.Option(dir_okay=False, metavar="FILE", help="Agent YAML, as export-agent writes."),
+        typer.Option(
+            dir_okay=False, metavar="FILE", help="Agent file in YAML, as written by export-agent."
+        ),
     ],
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where; 0 takes any free one.")
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port; 0 picks a free one.")
     ] = PORT,
     record: Annotated[
         str | None,
-        typer.Option(metavar="RUN", help="Keep all that passes, as a run of this name."),
+        typer.Option(metavar="RUN", help="Record all requests and replies as a run of this name."),
     ] = None,
     trust: TrustOption = None,
     trust_host: TrustHostOption = None,
@@ -63,7 +65,7 @@ def serve(
             style="bold",
         )
         if record is not None:
-            note(f"recording what passes as run {record} in {ws.path}")
+            note(f"recording all requests as run {record} in {ws.path}")
         note(f"to use it: export OPENAI_BASE_URL={now.url} OPENAI_API_KEY=unused")
 
     ws.serve(

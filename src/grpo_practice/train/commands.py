@@ -33,7 +33,7 @@ def train(
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Measure a step, keep nothing of it, and say what is needed."
+            "--dry-run", help="Measure one step, discard it, and show the required resources."
         ),
     ] = False,
     trust: TrustOption = None,
@@ -90,11 +90,11 @@ def _searches(
     given = {name: count for name, count in given.items() if count is not None}
     if action is not None and not given:
         raise ConfigError(
-            "train tune: how many trials?", hint="grpo-practice train tune --trials 8"
+            "train tune needs a number of trials", hint="grpo-practice train tune --trials 8"
         )
     if len(given) > 1:
         raise ConfigError(
-            "a search is by trials or by a population", hint="leave one of the two out"
+            "a search uses trials or a population, not both", hint="leave one of the two out"
         )
     for name, count in given.items():
         if action is None:

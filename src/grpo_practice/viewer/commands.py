@@ -16,9 +16,9 @@ PORT = 8390
 
 def view(
     port: Annotated[
-        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Where; 0 takes any free one.")
+        int, typer.Option(min=0, max=65_535, metavar="PORT", help="Port; 0 picks a free one.")
     ] = PORT,
-    open_: Annotated[bool, typer.Option("--open", help="Start the browser, too.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Also open the browser.")] = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -35,8 +35,8 @@ def view(
             print_json(now.document())
             return
         say(now.url)
-        note(f"pages of {now.database} at the address above, until Ctrl-C")
-        note("whoever has it can read all that is stored: it is a secret")
+        note(f"serving {now.database} at the address above until Ctrl-C")
+        note("keep the address secret: anyone who has it can read everything stored")
 
     # A page creates and drops tens of thousands of objects: with the default threshold, garbage
     # collection makes it a third slower.
