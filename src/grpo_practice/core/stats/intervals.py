@@ -7,9 +7,13 @@ resampled, never the rollouts of a question, which would bias Pass@k.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
+
+from grpo_practice.stats.distributions import beta_point, t_point
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,22 +55,17 @@ def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread
     if se < 1e-9:
         return Spread(0.0, _clopper_pearson(mean, size), "clopper-pearson")
     method: Method = "t"
-    low, high = -_t(size), _t(size)
-    # t is too narrow for few clusters and for means near 0 or 1.
-    if size < 100 or not 0.1 <= mean <= 0.9:
-        ends = _bootstrap_t(deviations, [len(xs) for xs in clusters])
+    if size >= 100 and 0.1 <= mean <= 0.9:
+        high = t_point(TAIL, size - 1)
+        low = -high
+    else:  # t is too narrow for few clusters and for means near 0 or 1
+        method = "bootstrap-t"
+        alike = Counter(zip(deviations, map(len, clusters), strict=True))
+        ends = _bootstrap_t(tuple(sorted(alike.items())))
         if ends is None:
             return Spread(se, _clopper_pearson(mean, size), "clopper-pearson")
-        method = "bootstrap-t"
         low, high = ends
     return Spread(se, (max(mean - high * se, 0.0), min(mean - low * se, 1.0)), method)
-
-
-def _t(size: int) -> float:
-    """Return the upper 2.5 % point of t for this many clusters."""
-    from scipy import special
-
-    return float(special.stdtrit(size - 1, 1 - TAIL))
 
 
 def _clopper_pearson(mean: float, size: int) -> Interval:
@@ -75,29 +74,28 @@ def _clopper_pearson(mean: float, size: int) -> Interval:
     A mean of values in [0, 1] varies at most as much as that of zeros and ones, so for values in
     between the interval is too wide rather than too narrow.
     """
-    from scipy import special
-
     c = size * mean
-    low = 0.0 if c < 1e-6 else float(special.betaincinv(c, size - c + 1, TAIL))
-    high = 1.0 if size - c < 1e-6 else float(special.betaincinv(c + 1, size - c, 1 - TAIL))
+    low = 0.0 if c < 1e-6 else beta_point(TAIL, c, size - c + 1)
+    high = 1.0 if size - c < 1e-6 else beta_point(1 - TAIL, c + 1, size - c)
     return low, high
 
 
-def _bootstrap_t(deviations: Sequence[float], sizes: Sequence[int]) -> Interval | None:
+@lru_cache(maxsize=16)  # Pass@1, pass^1 and the mean are often the same
+def _bootstrap_t(alike: tuple[tuple[tuple[float, int], int], ...]) -> Interval | None:
     """Return the 2.5 % and 97.5 % points of (mean* - mean) / se* over resampled clusters.
 
     A resample whose questions all agree has no standard error and is left out. If such resamples
     are as many as a tail contains, that tail is unknown and the result is None.
 
-    `deviations` are each cluster's summed deviation from the mean, `sizes` its number of questions.
-    Shapes: [C].
+    `alike` gives, for each pair of a cluster's summed deviation from the mean and its number of
+    questions, how many clusters have that pair.
     """
     import numpy as np
 
-    pairs = np.column_stack([deviations, sizes]).astype(np.float64)
     # Drawing how often each distinct pair occurs is equivalent to drawing clusters, and binary
     # rewards have only a few distinct pairs: 100,000 questions cost as much as 100.
-    pairs, times = np.unique(pairs, axis=0, return_counts=True)
+    pairs = np.asarray([pair for pair, _ in alike], np.float64)
+    times = np.asarray([n for _, n in alike])
     d, m = pairs[:, 0], pairs[:, 1]
     sums = np.column_stack([d, m, d * d, d * m, m * m])
     # A fixed seed, so that the same counts always give the same interval.

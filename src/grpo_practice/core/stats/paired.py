@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, SupportsInt
 
+from grpo_practice.core.stats.distributions import t_beyond, t_point
 from grpo_practice.core.stats.intervals import TAIL, Interval
 from grpo_practice.core.stats.scores import Question
 
@@ -153,7 +154,6 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
         cluster: Number of each question's cluster, counted from 0 without gaps. Shape: [Q].
     """
     import numpy as np
-    from scipy import special
 
     sizes = np.bincount(cluster)
     size = len(sizes)
@@ -170,8 +170,9 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
     alike = se < _SAME
     # se is 0 if all differences are alike; these p are replaced below.
     with np.errstate(divide="ignore", invalid="ignore"):
-        p = 2 * special.stdtr(df, -np.abs(mean) / se)
-    half = special.stdtrit(df, 1 - TAIL) * se
+        t = mean / se
+    p = np.vectorize(t_beyond, otypes=[np.float64])(t, df)
+    half = t_point(TAIL, df) * se
     share = TAIL ** (1 / effective)
     centre = np.where(alike, mean * share, mean)
     half = np.where(alike, 1 - share, half)
