@@ -9,7 +9,7 @@ import pytest
 
 from grpo_practice.config.schema.runs import VerifySpec
 from grpo_practice.core.types import Sample
-from grpo_practice.verify import builtin
+from grpo_practice.verify import READ_NO_ANSWER, builtin
 from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
@@ -61,6 +61,19 @@ def test_each_function_of_the_module_is_in_the_table_by_its_name() -> None:
             row = BUILT_INS.get(name)
             assert row is not None, f"add {name!r} to {PLACE}"
             assert row.function is function, f"add {name!r} to {PLACE}"
+
+
+def test_those_that_extract_no_answer_are_built_in() -> None:
+    assert BUILT_INS.keys() > READ_NO_ANSWER
+
+
+@pytest.mark.parametrize("name", BUILT_INS)
+async def test_an_answer_that_is_wrong_is_extracted_too(name: str) -> None:
+    params, gold, _, wrong = CASES[name]
+    function, sample = resolve(name, params, None, Path()), Sample("q", gold)
+    async with Verifier(function) as verify:
+        extracted = (await verify(sample, wrong, Scripted(wrong))).extracted
+    assert (extracted is None) == (name in READ_NO_ANSWER)
 
 
 @pytest.mark.parametrize("name", BUILT_INS)

@@ -27,6 +27,7 @@ from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
+from grpo_practice.verify import READ_NO_ANSWER
 
 MOST_TIMES = 4
 """Most rollouts per question and evaluation whose answers are shown."""
@@ -155,11 +156,9 @@ def _side(store: Store, named: str, name: str) -> _Side:
 
 def extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
     """Return whether the verify function extracts answers from responses, right or wrong."""
-    from grpo_practice.verify.builtin import BUILT_INS
-
-    built_in = BUILT_INS.get(verify_of(branch.identity))
+    name = verify_of(branch.identity)
     # A user's function that extracted nothing here may still do so in another arm.
-    return built_in.extracts if built_in else totals.unread < totals.scored
+    return totals.unread < totals.scored if ":" in name else name not in READ_NO_ANSWER
 
 
 def _refuse(baseline: _Side, other: _Side) -> None:

@@ -161,8 +161,6 @@ class BuiltIn:
     """
     needs_answer: bool = True
     """Whether a sample without a gold cannot be scored."""
-    extracts: bool = True
-    """Whether the function extracts the answer from a response, including wrong answers."""
     own_form: bool = False
     """Whether the config determines the form of an answer, so that a bare gold may not be one."""
 
@@ -210,7 +208,7 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         unusable_gold=lambda gold, meta: math.unusable(gold),
     ),
     "exact": BuiltIn(exact, "the last box or line is the gold, ignoring case and spaces"),
-    "contains": BuiltIn(contains, "the response contains the gold", extracts=False),
+    "contains": BuiltIn(contains, "the response contains the gold"),
     "regex": BuiltIn(
         regex,
         "the text captured by a pattern is the gold",
@@ -223,7 +221,6 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         "a model finds the answer correct",
         runs="judge",
         needs_answer=False,
-        extracts=False,
     ),
 }
 """Name in a config → function; lists and proposals show the strictest extraction first."""

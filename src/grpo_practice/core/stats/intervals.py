@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
-from grpo_practice.stats.distributions import beta_point, t_point
+from grpo_practice.core.stats.distributions import beta_point, t_point
 
 if TYPE_CHECKING:
     import numpy as np
