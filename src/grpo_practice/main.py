@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from types import FrameType
 from typing import Annotated
 
@@ -152,10 +153,24 @@ def run(words: list[str]) -> int:
             return stdio.lost(e)
 
 
+def _only(words: list[str]) -> typer.Typer:
+    """Return the program with only the command that the words begin with.
+
+    Typer builds all options of all commands, which takes as long as importing rich.
+    """
+    groups = [group for group in app.registered_groups if group.name in words[:1]]
+    commands = [command for command in app.registered_commands if command.name in words[:1]]
+    if not groups and not commands:
+        return app
+    one = copy(app)
+    one.registered_groups, one.registered_commands = groups, commands
+    return one
+
+
 def _run(words: list[str], signals: list[int]) -> int:
     out, err = sys.stdout, sys.stderr
     try:
-        code = app(args=words, prog_name=PROGRAM, standalone_mode=False)
+        code = _only(words)(args=words, prog_name=PROGRAM, standalone_mode=False)
     except typer.TyperException as e:
         return _usage(e, words)
     except StoppedError as e:
