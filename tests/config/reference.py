@@ -1,7 +1,11 @@
 """The table of all config keys, written by the models themselves."""
 
+import ast
+import inspect
+import textwrap
 import types
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
@@ -9,6 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from grpo_practice.config.reading.problems import model_in
+from grpo_practice.config.schema.base import Model
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit
@@ -24,9 +29,9 @@ def reference_markdown() -> str:
     rows = ["| key | values | default | meaning |", "|---|---|---|---|"]
     rows += [
         f"| `{key}` | {_kind(field.annotation)} | {_default(field)} | "
-        + " ".join((field.description or "").split()).replace("|", "\\|")
+        + " ".join(meaning.split()).replace("|", "\\|")
         + " |"
-        for key, field in [
+        for key, field, meaning in [
             *_fields(PracticeConfig, ""),
             *_fields(PythonToolkit, f"{kits}.python_executor."),
             *_fields(SearchToolkit, f"{kits}.search."),
@@ -36,14 +41,28 @@ def reference_markdown() -> str:
     return "\n".join(rows) + "\n"
 
 
-def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo]]:
+def _meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return the text below each field of the model and its bases."""
+    found = {}
+    for base in reversed(model.__mro__):
+        if issubclass(base, Model):
+            (tree,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+            assert isinstance(tree, ast.ClassDef)
+            for field, text in pairwise(tree.body):
+                if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    found[ast.unparse(field.target)] = str(ast.literal_eval(text.value))
+    return found
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, FieldInfo, str]]:
+    meanings = _meanings(model)
     for name, field in model.model_fields.items():
         if name in WORKED_OUT:
             continue
         inner = model_in(field.annotation)
         listed = name in ("train", "ray") or field.default is not None
         if inner is None or not listed or name == "verify":
-            yield f"{prefix}{name}", field
+            yield f"{prefix}{name}", field, meanings.get(name, "")
         else:
             yield from _fields(inner, f"{prefix}{name}.")
 

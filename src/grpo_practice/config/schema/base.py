@@ -98,7 +98,9 @@ class Model(BaseModel):
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        use_attribute_docstrings=True,
+        # A model is compiled where it is first used, with all that it contains; to compile each on
+        # import, and to parse its source for the texts below fields, takes twice as long.
+        defer_build=True,
         protected_namespaces=(),  # the published names begin with `model_`, which pydantic reserves
     )
 
