@@ -15,6 +15,12 @@ from grpo_practice.main import run
 code = run(sys.argv[2:])
 print(code, *(m for m in sys.argv[1].split() if m in sys.modules), file=sys.stderr)
 """
+COUNT = """
+import sys
+from grpo_practice.cli.main import run
+run(sys.argv[1:])
+print(sum(m.startswith("grpo_practice") for m in sys.modules), file=sys.stderr)
+"""
 CONFIG = """
 exp_id: toy
 data: {practice_dataset_name: tasks}
@@ -34,6 +40,13 @@ def imported(modules: str, *words: str) -> str:
     return done.stderr.splitlines()[-1]
 
 
+def count_of_ours(*words: str) -> int:
+    """The number of modules of this package that the command imported."""
+    command = [sys.executable, "-c", COUNT, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return int(done.stderr.splitlines()[-1])
+
+
 def test_help_needs_neither_pydantic_nor_rich() -> None:
     assert imported(f"pydantic rich yaml jinja2 asyncio sqlite3 {SLOW}", "--help") == "0"
 
@@ -48,6 +61,14 @@ def test_a_dry_run_imports_nothing_that_sends_grades_or_migrates(
     assert imported(SLOW, command, "--config", "c.yaml", "--dry-run") == "0"
 
 
-def test_runs_are_shown_without_what_plays_them(demo: Gp) -> None:
-    intervals = "numpy scipy"
-    assert imported(SLOW, "runs", "show", "demo/eval") == f"0 {intervals}"
+@pytest.mark.parametrize(
+    ("command", "most"), [("runs list", 135), ("experiences list", 125), ("runs show demo", 140)]
+)
+def test_a_command_that_reads_imports_no_more_than_it_needs(
+    demo: Gp, command: str, most: int
+) -> None:
+    unused = "pydantic jinja2 yaml asyncio grpo_practice.config grpo_practice.events"
+    numbers = "numpy" if command.startswith("runs show") else ""  # for the bootstrap
+    code, *found = imported(f"{unused} {SLOW}", *command.split()).split()
+    assert (code, " ".join(found)) == ("0", numbers)
+    assert count_of_ours(*command.split()) <= most
