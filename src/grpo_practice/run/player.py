@@ -57,7 +57,7 @@ async def open_player(
         verifier = await stack.enter_async_context(
             Verifier(spec.verify, Fences(run.branch.fence_key))
         )
-        await verifier.start()  # fail now, not at the first answer, when rollouts are paid for
+        await verifier.start()  # a function that cannot be called fails before rollouts are paid
         agent = play_simple
         if not spec.only_scores:
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)

@@ -43,6 +43,8 @@ class Verifier:
             cpu_s=function.timeout_s or TIMEOUT_S,
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
+        self._starting: asyncio.Task[Any] | None = None
+        """Start of the workers, while answers are already being scored."""
         self._results = ResultCache()
         self._output = ExitStack()
 
@@ -54,11 +56,20 @@ class Verifier:
 
     async def __aexit__(self, *_: object) -> None:
         self._output.close()
+        if self._starting is not None:  # a thread starts them, and cannot be stopped
+            await asyncio.gather(self._starting, return_exceptions=True)
         await self._pool.close()
 
     async def start(self) -> None:
-        """Start the workers if answers may need them; raise ConfigError if they cannot start."""
+        """Start the workers if answers may need them; raise ConfigError if they cannot start.
+
+        Those of a built-in function, which is known to work, start in the background: that takes
+        as long as everything else before the first request.
+        """
         if self.function.runs not in ("math", "worker"):
+            return
+        if self.function.built_in is not None:
+            self._starting = asyncio.create_task(self._pool.start())
             return
         try:
             await self._pool.start()
