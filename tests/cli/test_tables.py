@@ -4,6 +4,7 @@ import pytest
 
 from grpo_practice.cli.terminal import consoles
 from grpo_practice.cli.terminal.tables import table
+from grpo_practice.core.redact import Redactor
 from tests.cli.conftest import Gp
 
 
@@ -48,3 +49,21 @@ def test_what_has_no_room_even_so_is_folded(
     assert max(map(len, text.splitlines()[:-1])) <= columns
     table(["a", "b"], [], least=["b"])
     assert capsys.readouterr().out == ""
+
+
+def test_cells_are_aligned_by_what_they_take_on_the_screen(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    table(["name", "n", "b"], [("é日本", "1", "[red]x"), ("a", "22", "y")], right=["n"])
+    lines = ["name    n  b", "é日本   1  [red]x", "a      22  y"]
+    assert capsys.readouterr().out.splitlines() == lines
+
+
+def test_columns_are_as_wide_as_what_hides_a_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("grpo_practice.core.redact.redactor", redactor := Redactor())
+    redactor.know([secret := "table-secret-0123456789abcdef"])
+    table(["a", "b"], [(secret, "1"), ("x", "2")])
+    shown = capsys.readouterr().out.splitlines()
+    assert shown == ["a    b", "***  1", "x    2"]
