@@ -26,7 +26,9 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
     async with task_group() as tasks:
         for row, following in zip(rows, [*rows[1:], None], strict=True):
             if row.closed:
-                before = store.read(libraries.load, row.library_in)
+                # Only an open step asks for the library before the last one.
+                if following is not None and not following.closed:
+                    before = store.read(libraries.load, row.library_in)
                 library = store.read(libraries.load, row.library_out or library.id)
             else:
                 # Reuse the step that has played early groups, or these would be played again.

@@ -96,7 +96,7 @@ def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, Gro
     Groups of several evaluations are interleaved question by question. The order of the questions,
     and of the evaluations at each question, is random but determined by the seed.
     """
-    for step in sorted({row.plan.step for work in works for row in work.job.rows}):
+    for step in sorted({step for work in works for step in work.rows}):
         left = [(work, group) for work in works for group in work.groups(step)]
         if len(works) > 1:
             order = Random(f"{seed}|{step}")
@@ -127,8 +127,8 @@ class _Work:
     attempts: Attempts
     pilot: int | None
     """Number of questions that a pilot has yet to ask; None without a pilot."""
-    first: dict[int, int]
-    """Step → index of its first question in the plan."""
+    rows: dict[int, tuple[StepRow, int]]
+    """Step → its row, and the index of its first question in the plan."""
     open: dict[int, _OpenStep] = field(default_factory=dict)
 
     @classmethod
@@ -140,16 +140,16 @@ class _Work:
             sizes = list(islice(left, job.pilot))
         limit = FailureLimit(job.branch.run, sum(sizes), job.max_failed_share, job.land)
         ends = accumulate(len(row.plan.slots) for row in job.rows)
-        first = {
-            row.plan.step: end - len(row.plan.slots)
+        rows = {
+            row.plan.step: (row, end - len(row.plan.slots))
             for row, end in zip(job.rows, ends, strict=True)
         }
         attempts = Attempts(job.branch, store, job.emit, limit, job.check)
-        return cls(job, store, attempts, job.pilot, first)
+        return cls(job, store, attempts, job.pilot, rows)
 
     def groups(self, step: int) -> Iterator[GroupJob]:
         """Yield one job for each question of the step that is not finished."""
-        row = next((row for row in self.job.rows if row.plan.step == step), None)
+        row, first = self.rows.get(step, (None, 0))
         if row is None or not unfinished(row):
             return
         samples = self.store.read(datasets.samples_of, row.plan)
@@ -160,7 +160,7 @@ class _Work:
             settled = [rollout for rollout in known.values() if rollout.settled]
             for rollout in settled:
                 self.attempts.report_stored(step, rollout)
-            beyond = self.job.limit is not None and self.first[step] + slot >= self.job.limit
+            beyond = self.job.limit is not None and first + slot >= self.job.limit
             if beyond and len(settled) < attempts:
                 continue  # the group stays unfinished, so its step stays open
             if self.pilot is not None:

@@ -34,9 +34,10 @@ def planned(branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep
     return [found[step] for step in sorted(found)]
 
 
-def plan(db: sqlite3.Connection, branch: Branch, steps: Iterable[PlannedStep]) -> None:
-    """Store the steps that `planned` returns."""
-    rows = on_line(db, branch)
+def plan(
+    db: sqlite3.Connection, branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep]
+) -> None:
+    """Store the steps that `planned` returns; `rows` are the steps of the branch's line."""
     before = {row.plan.step: row for row in rows}
     for row in planned(branch, rows, steps):
         known = before.get(row.plan.step)

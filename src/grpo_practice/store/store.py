@@ -179,7 +179,8 @@ class Store(OpenStore):
             for spec, plan in wanted:
                 branch = branches.begin(db, spec, restart_step=restart_step, again=again)
                 if plan is not None:
-                    steps.plan(db, branch, plan(branch, steps.on_line(db, branch)))
+                    rows = steps.on_line(db, branch)
+                    steps.plan(db, branch, rows, plan(branch, rows))
                 begun.append(branch)
             return begun
 
