@@ -45,7 +45,8 @@ def test_a_prompt_that_cannot_be_filled_is_refused_when_it_is_read(
 def test_the_shipped_prompts_can_be_filled_from_any_folder(tmp_path: Path) -> None:
     for path in FOLDER.glob("*.md"):
         if path.stem in SLOTS:
-            (tmp_path / path.name).write_text(path.read_text("utf-8"), "utf-8")
+            # Another text, since the shipped ones are not checked when they are loaded.
+            (tmp_path / path.name).write_text(path.read_text("utf-8") + "\n", "utf-8")
     assert load_prompts(tmp_path).keys() == load_prompts().keys()
 
 

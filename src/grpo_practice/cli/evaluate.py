@@ -17,7 +17,7 @@ from grpo_practice.cli.options import (
     workspace,
 )
 from grpo_practice.cli.reference_options import OPTIONS
-from grpo_practice.cli.request_options import takes_request
+from grpo_practice.cli.request_options import shown, takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.requests.base import keywords
@@ -65,8 +65,6 @@ def evaluate(
 
     Example: grpo-practice eval --model gpt-4o-mini --dataset mine --verify math -k 4
     """
-    from grpo_practice.cli.terminal.progress_view import progress
-
     _check_arms(arms, step, show=show)
     if show and request.run is not None and not request.rejudge:
         _check_only_shows(request)
@@ -76,7 +74,7 @@ def evaluate(
         print_json(stored.document()) if json else show_whole(stored, full=True)
         return
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=request.pilot)
-    with progress(json=json) as emit:
+    with shown(dry_run=dry_run, json=json) as emit:
         request = replace(request, env=trusting(trust, trust_host), on_event=emit)
         report: EvalReport | ComparisonReport | Forecast
         asked = keywords(request)

@@ -14,7 +14,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.request_options import takes_request
+from grpo_practice.cli.request_options import shown, takes_request
 from grpo_practice.cli.terminal.formatting import print_json, say_restarted
 from grpo_practice.run.requests.base import keywords
 from grpo_practice.run.requests.runs import PracticeRequest
@@ -38,11 +38,10 @@ def practice(
     Example: grpo-practice practice --config math.yaml
     """
     from grpo_practice.cli.terminal.forecast_view import show_forecast
-    from grpo_practice.cli.terminal.progress_view import progress
     from grpo_practice.cli.terminal.reports_view import show_practice
 
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=request.pilot)
-    with progress(json=json) as emit:
+    with shown(dry_run=dry_run, json=json) as emit:
         request = replace(request, env=trusting(trust, trust_host), on_event=emit)
         if forecast:
             left = ws.forecast_practice(**keywords(request))

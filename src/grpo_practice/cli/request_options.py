@@ -1,17 +1,31 @@
 """Command options generated from the fields of a request."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import Field, fields
 from functools import wraps
 from inspect import Parameter, signature
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from grpo_practice.cli.completion import dataset_names, run_names
+from grpo_practice.cli.terminal.formatting import warn
 from grpo_practice.run.requests.base import YES_OR_NO, Option, RunRequest, option_of
 
+if TYPE_CHECKING:
+    from grpo_practice.core.events import Emit
+
 _STORED = {"datasets": dataset_names, "runs": run_names, None: None}
+
+
+def shown(*, dry_run: bool, json: bool) -> "AbstractContextManager[Emit]":
+    """Return a context manager that shows a run's progress, or only the notices of a dry run."""
+    if dry_run:
+        return nullcontext(warn)
+    from grpo_practice.cli.terminal.progress_view import progress
+
+    return progress(json=json)
 
 
 def takes_request(

@@ -16,7 +16,7 @@ from grpo_practice.cli.options import (
     trusting,
     workspace,
 )
-from grpo_practice.cli.request_options import takes_request
+from grpo_practice.cli.request_options import shown, takes_request
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.effects.request import EffectRequest
@@ -70,10 +70,8 @@ def effect(
 
     Example: grpo-practice experiences effect --run math --dataset held-out -k 8
     """
-    from grpo_practice.cli.terminal.progress_view import progress
-
     ws, library = workspace(db), library_named(ref, run)
-    with progress(json=json) as emit:
+    with shown(dry_run=dry_run, json=json) as emit:
         env = trusting(trust, trust_host)
         request = replace(request, library=library, env=env, on_event=emit)
         if dry_run:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
@@ -14,11 +15,7 @@ from grpo_practice.core.fences import Fences
 from grpo_practice.core.prompts.files import prompts_from
 from grpo_practice.core.types import Library, PlannedStep
 from grpo_practice.practice import METHOD
-from grpo_practice.practice.answer_guard import AnswerGuard, LazyGuard
-from grpo_practice.practice.context import AfterStep, Practice
-from grpo_practice.practice.loop import practise
 from grpo_practice.practice.reading import room_of
-from grpo_practice.practice.teacher import Teacher
 from grpo_practice.reports.before_after import is_measured_without
 from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.rollout.attempts import SystemCheck
@@ -62,6 +59,10 @@ from grpo_practice.store.queries import scores
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name
 from grpo_practice.verify.resolve import VerifyFunction
+
+if TYPE_CHECKING:
+    from grpo_practice.practice.answer_guard import AnswerGuard
+    from grpo_practice.practice.context import AfterStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +276,12 @@ def planned(
 
 
 async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None:
+    # Imported here, because a forecast needs the job and not the method.
+    from grpo_practice.practice.answer_guard import LazyGuard
+    from grpo_practice.practice.context import Practice
+    from grpo_practice.practice.loop import practise
+    from grpo_practice.practice.teacher import Teacher
+
     session = job.session
     left = any(not row.closed for row in rows)
     config, settings = job.config, job.config.practice
@@ -338,8 +345,10 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
         await practise(practice, rows)
 
 
-def _guard(job: PracticeJob, branch: Branch) -> AnswerGuard:
+def _guard(job: PracticeJob, branch: Branch) -> "AnswerGuard":
     """Return the guard for the answers of the whole dataset that the run was started with."""
+    from grpo_practice.practice.answer_guard import AnswerGuard
+
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
     texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
     answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
@@ -353,7 +362,7 @@ def at_practice(config: PracticeConfig) -> ModelConfig:
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
 
 
-def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> AfterStep:
+def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> "AfterStep":
     """Return a function that evaluates a step's library, if the configuration requests it."""
     settings = job.config.practice
     tested, candidates = due(settings, rows), chosen_among(settings, rows)
