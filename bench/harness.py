@@ -223,6 +223,7 @@ def environment() -> dict[str, str]:
     return os.environ | {
         "PYTHONPATH": f"{ROOT}:{ROOT / 'src'}",
         "COLUMNS": "100",
+        "PYTHONDONTWRITEBYTECODE": "",  # an installed program has its bytecode
         # Whom a person trusts is not changed by a measurement.
         "XDG_CONFIG_HOME": str(Path(tempfile.gettempdir()) / "grpo-practice-bench-user"),
     }

@@ -1,5 +1,6 @@
 """`python -m grpo_practice` is `grpo-practice`."""
 
+import gc
 import sys
 
 from grpo_practice.core.safe_path import safe_path
@@ -10,6 +11,9 @@ sys.path[:] = safe_path()
 
 def main() -> None:
     """Run the command line; stop cleanly on Ctrl-C even while it is being imported."""
+    # Imported objects stay in use. Looking for garbage among them takes a twentieth of a short
+    # command; commands that work for long set another threshold.
+    gc.set_threshold(1_000_000)
     try:
         # Not at the top: the imports take most of a second, and Ctrl-C would print a traceback.
         from grpo_practice.main import main as run

@@ -197,6 +197,7 @@ async def serve(
                 # Checked only now, because port 0 has a number only once it is bound.
                 _not_itself(prepared.endpoint, bound)
                 gc.freeze()  # collecting all imported objects again would stall the loop
+                gc.set_threshold(700, 10, 100)
                 on_ready(bound, service.counts)
                 try:
                     await asyncio.Event().wait()
