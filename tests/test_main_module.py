@@ -22,7 +22,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("module", ["typer", "pydantic", "grpo_practice.main"])
+@pytest.mark.parametrize("module", ["typer", "grpo_practice.core.redact", "grpo_practice.main"])
 def test_an_interrupt_during_the_imports_is_one_word(module: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-c", INTERRUPTED.format(module=module), "runs", "list"],
