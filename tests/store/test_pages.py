@@ -80,7 +80,7 @@ async def test_failed_rollouts_alone(store: Store) -> None:
     assert [(row.step, row.slot, row.attempt) for row in paged] == at
 
 
-@pytest.mark.parametrize("n", [7, 1000])
+@pytest.mark.parametrize("n", [7, pytest.param(1000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("sort", SORTS)
 @pytest.mark.parametrize("wanted", [Wanted(), Wanted(step=1), Wanted(failed=True)])
 async def test_sorted_pages_are_the_sorted_list(
