@@ -17,26 +17,27 @@ class EffectRequest(TracedRequest):
     method = "effects"
     library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
     _: KW_ONLY
-    step: str = option("last", "The library as it was after that step.", metavar="last|best|N")
+    step: str = option("last", "Step whose library to measure.", metavar="last|best|N")
     dataset: str | None = option(
         None,
-        "Dataset to ask: neither practised nor evaluated on (default: practice.select_dataset).",
+        "Dataset to measure on, not used for practice or evaluation"
+        " (default: practice.select_dataset).",
         stored="datasets",
         blank=True,
     )
     k: int | None = option(
         None,
-        "Rollouts of a question; an even number (default: 8).",
+        "Rollouts per question; an even number (default: 8).",
         "-k",
         type=int,
         metavar="K",
     )
     agent: Callable[..., Any] | None = keyword(
-        None, "Python function that plays, where one has practised."
+        None, "Python function that plays, if the agent that practised is one."
     )
-    restart_step: int | None = keyword(None, "First step to play afresh; None continues.")
-    again: bool = option(False, "Play all anew, also what is complete.", "--again", type=bool)
-    verbose: bool = keyword(False, "Whether notices also say which keys have no effect.")
+    restart_step: int | None = keyword(None, "First step to replay; None continues.")
+    again: bool = option(False, "Replay everything, even if complete.", "--again", type=bool)
+    verbose: bool = keyword(False, "Whether to also list config keys that have no effect.")
 
     @override
     def __post_init__(self) -> None:

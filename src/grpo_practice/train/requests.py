@@ -21,7 +21,7 @@ class _Training(RunRequest):
     model: str | None = option(
         None, "Folder of the base model, or its name on the hub.", key="train.model"
     )
-    steps: int | None = number("Steps of the run.", key="train.steps")
+    steps: int | None = number("Number of steps.", key="train.steps")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +40,11 @@ class TuneRequest(_Training):
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
     _: KW_ONLY
     trials: int | None = number(
-        "With tune: trials in all, those there are included.",
-        python="Trials in all, those there are included.",
+        "With tune: total number of trials, including existing ones.",
+        python="Total number of trials, including existing ones.",
     )
     population: int | None = number(
-        "With tune: members that take over each other's weights, in place of trials.",
-        python="Members that take over each other's weights, in place of trials.",
+        "With tune: members that take over each other's weights, instead of trials.",
+        python="Number of members that take over each other's weights, instead of trials.",
         least=2,
     )
