@@ -11,4 +11,7 @@ class Late:
         self._module = name
 
     def __getattr__(self, name: str) -> Any:
+        # pytest asks whatever stands in a module whether it is a test or a fixture.
+        if name.startswith(("_", "pytest")):
+            raise AttributeError(name)
         return getattr(import_module(self._module), name)
