@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format lint types wheel kill-test soak canary trl-test train-test ray-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format format-check lint types wheel kill-test soak canary trl-test train-test ray-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -11,15 +11,19 @@ demo: $(READY)  ## The main job on the simulated endpoint
 # Without compiled files each worker rewrites every test, and each process compiles the package.
 test test-all: export PYTHONDONTWRITEBYTECODE :=
 
-test: $(READY)  ## The tests, but for the long ones
-	$(BIN)/pytest -q -n auto --dist worksteal -m "not long"
+test: $(READY)  ## The tests, but for the long ones; T=tests/llm runs a part
+	$(BIN)/pytest -q -n auto --dist worksteal -m "not long" $(T)
 
 test-all: test  ## The tests, and the long ones: benchmarks in small, endurance, workflows
 	$(BIN)/pytest -q -n auto --dist worksteal -m long
 
-check: format lint types test wheel  ## What has to pass before a commit
+check: format-check lint types test wheel  ## What has to pass before a commit
 
-format: $(READY)
+format: $(READY)  ## Format the source
+	$(BIN)/ruff format src tests bench
+	$(BIN)/ruff check -q --select I --fix src tests bench
+
+format-check: $(READY)
 	$(BIN)/ruff format --check src tests bench
 
 lint: $(READY)

@@ -11,6 +11,17 @@ VERBS = frozenset(Path(__file__).with_name("verbs.txt").read_text("utf-8").split
 """Verbs that a function's docstring may begin with; a new one is added to the file."""
 OPENERS = re.compile(r"(?:^|[.!?]\s+|\n\s*\n\s*)(Of|Its?|Whose|What|Where|Them|Who)\b")
 
+REWORDED = {
+    "what": r"\b[Ww]hat\b(?! (?:if|happens|kind))",
+    "where for if": r"\b[Ww]here (?:there|it|they|one|this|that|a|no|nothing|something)\b",
+    "none for no": r"\bnone\b(?=[.,;:)]|$)",
+    "the one(s) that": r"\b(?:[Tt]hose|the ones?) (?:that|which|who|of)\b",
+    "is said/told": r"\b(?:is|are|was|were|be) (?:said|told)\b",
+}
+"""Constructions that a native technical writer would reword, as regular expressions."""
+SHARE = 0.02
+"""Highest share of docstrings with any one of them."""
+
 
 def functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and docstring of each function that is no property: fields begin with a noun."""
@@ -67,3 +78,25 @@ def test_what_is_not_plain_is_seen() -> None:
     assert not no_verb('@property\ndef f():\n    """The reward."""')
     assert vague('"""Counts. Of all of them."""') == ["1: Of all of them."]
     assert not vague('"""Counts of all of them. Items."""')
+
+
+def reworded(found: list[str]) -> dict[str, list[str]]:
+    """Return the docstrings with each construction that more than SHARE of them have."""
+    hits = {
+        name: [text for text in found if re.search(pattern, " ".join(text.split()))]
+        for name, pattern in REWORDED.items()
+    }
+    return {name: texts for name, texts in hits.items() if len(texts) > SHARE * len(found)}
+
+
+def test_few_docstrings_have_a_construction_to_reword() -> None:
+    trees = [ast.parse(path.read_text("utf-8")) for path in FILES]
+    assert reworded([text for tree in trees for _, text in texts(tree)]) == {}
+
+
+def test_a_construction_that_is_common_is_seen() -> None:
+    assert reworded(["Return what is left.", "Return the rest."]) == {
+        "what": ["Return what is left."]
+    }
+    assert reworded(["Return those that failed."]).keys() == {"the one(s) that"}
+    assert reworded([*["Return it."] * 99, "Return none."]) == {}
