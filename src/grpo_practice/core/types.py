@@ -237,7 +237,7 @@ class Experience:
 
     @property
     def id(self) -> str:
-        """`E12`."""
+        """ID in prompts and commands, such as `E12`."""
         return f"E{self.label}"
 
 

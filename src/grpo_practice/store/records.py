@@ -210,7 +210,7 @@ class Unscored:
     """Reason why a rollout has no verdict."""
 
     reason: str
-    """`verify` or `judge`."""
+    """Failing part: `verify` or `judge`."""
     error: str
 
 

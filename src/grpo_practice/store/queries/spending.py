@@ -248,8 +248,8 @@ def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, in
 def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
     """Count the groups of a line's closed steps: groups that could be compared, groups that taught.
 
-    Closing a step decides whether its groups are informative (`groups.informative`); the counts
-    only read that decision.
+    Closing a step decides whether its groups are informative (`rollout.groups.informative`). The
+    counts only read that decision.
     """
     counts = rows_on_line(
         db,
