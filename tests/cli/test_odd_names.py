@@ -62,8 +62,8 @@ def test_a_folder_is_read_back_as_it_was_stored(name: str) -> None:
 def test_a_database_in_memory_is_refused(gp: Gp, tmp_path: Path) -> None:
     for command in ("runs list", "data list", "db check", "eval --model sim --dataset x"):
         ran = gp(*command.split(), "--db", ":memory:")
-        assert (ran.code, ":memory: is no file" in ran.err) == (2, True), ran.err
-    with pytest.raises(ConfigError, match="is no file"):
+        assert (ran.code, ":memory: is not a file" in ran.err) == (2, True), ran.err
+    with pytest.raises(ConfigError, match="is not a file"):
         Workspace(":memory:")
     assert list(tmp_path.iterdir()) == []
 

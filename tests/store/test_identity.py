@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.practice import METHOD
-from grpo_practice.store import identity as bound_keys
+from grpo_practice.store import identity as of_store
 from grpo_practice.store.identity import (
     agent_of,
     has_own_agent,
@@ -19,7 +19,7 @@ READERS = [
     for room in ("store", "reports")
     for path in sorted((ROOT / room).rglob("*.py"))
     # The keys of the last two are advice for a person.
-    if path.name not in ("bound_keys.py", "learning_findings.py", "run_diagnosis.py")
+    if path.name not in ("identity.py", "learning_findings.py", "run_diagnosis.py")
 ]
 KEY = re.compile(r"(evaluation\.)?(agent|practice|verify)\.[a-z_.0-9]*")
 
@@ -41,7 +41,7 @@ def test_no_other_module_reads_a_key_of_an_identity() -> None:
 
 
 def test_each_method_is_said_in_words_where_a_run_of_another_one_is_refused() -> None:
-    assert bound_keys._METHODS.keys() == set(range(1, METHOD + 1))
+    assert of_store._METHODS.keys() == set(range(1, METHOD + 1))
 
 
 def test_a_key_is_seen() -> None:
