@@ -21,7 +21,7 @@ from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
 from grpo_practice.core.prompts.system import render_library
 from grpo_practice.core.types import Library, Sample
 from grpo_practice.llm import sim
-from grpo_practice.practice.group_policy import AGAIN
+from grpo_practice.practice.group_policy import REPLAY_CHANCE
 from grpo_practice.run.practice_run import prepare_practice, run_practice
 from grpo_practice.run.requests.runs import PracticeRequest
 from grpo_practice.run.session import Session
@@ -31,7 +31,7 @@ from grpo_practice.store import Store, libraries
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()
-SAVING = {"skip_uniform": Policy(again=AGAIN)}
+SAVING = {"skip_uniform": Policy(again=REPLAY_CHANCE)}
 """The policies that may be chosen to save rollouts: those with a target."""
 OVERLAPS = {f"overlap {share:g}": Policy(overlap=share) for share in (0.25, 0.5, 1.0)}
 OTHERS = {

@@ -12,7 +12,7 @@ import pytest
 
 from grpo_practice import __version__
 from grpo_practice.core.errors import (
-    Change,
+    ChangedKey,
     ConfigError,
     DataError,
     EndpointRefusedError,
@@ -70,7 +70,7 @@ def test_an_error_is_a_sentence_and_a_hint_on_stderr(gp: Gp, fail_with: Fail) ->
 
 
 def test_a_refused_change_shows_each_key_as_it_was_and_is(gp: Gp, fail_with: Fail) -> None:
-    fail_with(FingerprintError("changed", [Change("practice.grpo_n", 5, 8)], hint="undo it"))
+    fail_with(FingerprintError("changed", [ChangedKey("practice.grpo_n", 5, 8)], hint="undo it"))
     ran = gp("init")
     assert [line.split() for line in ran.err.splitlines()[1:3]] == [
         ["key", "was", "now"],
@@ -80,7 +80,7 @@ def test_a_refused_change_shows_each_key_as_it_was_and_is(gp: Gp, fail_with: Fai
 
 
 def test_json_tells_the_error_on_stdout_too(gp: Gp, fail_with: Fail) -> None:
-    fail_with(FingerprintError("changed", [Change("practice.grpo_n", 5, 8)], hint="undo it"))
+    fail_with(FingerprintError("changed", [ChangedKey("practice.grpo_n", 5, 8)], hint="undo it"))
     ran = gp("init", "--json")
     assert ran.document == {
         "schema": "grpo-practice.error/1",

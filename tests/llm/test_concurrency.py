@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from grpo_practice.llm.concurrency import AT_ONCE, FIRST, LATER, START, STUDENT, Limit
+from grpo_practice.llm.concurrency import ADMITTED_PER_TICK, FIRST, LATER, START, STUDENT, Limit
 from tests.llm.virtual import virtual
 from tests.processes import HANG_S
 
@@ -130,7 +130,7 @@ def test_a_window_that_opens_wide_lets_them_in_a_few_at_a_turn() -> None:
             await asyncio.sleep(0)
             most, before = max(most, inside - before), inside
         assert (inside, limit.held) == (900, 900)
-        assert most == AT_ONCE
+        assert most == ADMITTED_PER_TICK
         leave.set()
         await asyncio.gather(*tasks)
         assert limit.held == 0

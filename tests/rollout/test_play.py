@@ -18,7 +18,7 @@ from grpo_practice.core.errors import (
     VerifyError,
 )
 from grpo_practice.core.types import Rollout, Sample, Trajectory, Verdict
-from grpo_practice.llm.concurrency import AT_ONCE
+from grpo_practice.llm.concurrency import ADMITTED_PER_TICK
 from grpo_practice.rollout.agents.simple import play_simple
 from grpo_practice.rollout.failure_limit import FailureLimit
 from grpo_practice.rollout.play import AttemptKey, GroupJob, Player, begin, play_groups, task_group
@@ -311,7 +311,7 @@ async def test_thousands_do_not_begin_in_one_turn_of_the_loop() -> None:
     over = True
     await watching
     assert began == 1_000
-    assert most <= AT_ONCE
+    assert most <= ADMITTED_PER_TICK
 
 
 async def test_nothing_begins_in_a_group_that_ends_and_no_coroutine_is_left_behind() -> None:

@@ -17,7 +17,7 @@ from grpo_practice.core.calls import Address, Entry, Reply
 from grpo_practice.core.errors import DataError
 from grpo_practice.core.hashing import canon, digest
 from grpo_practice.core.types import Sample
-from grpo_practice.data.staged_samples import AT_ONCE
+from grpo_practice.data.staged_samples import ROWS_IN_MEMORY
 from grpo_practice.run.doctor.doctor import DoctorRequest, diagnose
 from grpo_practice.sim import stage_of
 from grpo_practice.sim.questions import questions
@@ -134,7 +134,7 @@ def test_a_generator_is_uploaded_without_being_gathered(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "p.db")
     rows, most = alive_at_most(2_000)
     assert workspace.datasets.upload("d", rows).dataset.n == 2_000
-    assert 0 < most() < 2 * AT_ONCE
+    assert 0 < most() < 2 * ROWS_IN_MEMORY
 
 
 def test_what_is_stored_is_what_a_list_of_samples_stored(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
 from grpo_practice.core.errors import AgentError, ConfigError
-from grpo_practice.rollout.agents import program_endpoint as reach
+from grpo_practice.rollout.agents import program_endpoint
 from grpo_practice.rollout.agents.custom_agents import CustomAgent
 from grpo_practice.rollout.chat_server.proxy import Guest
 from grpo_practice.run.custom_agent import open_own
@@ -132,7 +132,9 @@ async def test_an_address_that_does_not_lead_here_is_said(
 async def test_another_model_is_somebody_else(tmp_path: Path) -> None:
     async with open_proxy(ProxyConfig(), tmp_path) as proxy:
         with proxy.address(Guest("m", guest().ask)) as invited:
-            look = asyncio.to_thread(reach.look, invited.base_url, invited.token, "other")
+            look = asyncio.to_thread(
+                program_endpoint.look, invited.base_url, invited.token, "other"
+            )
             with pytest.raises(AgentError, match="another server answers there"):
                 await look
 
@@ -145,7 +147,7 @@ async def test_what_answers_otherwise_is_said() -> None:
     server = await asyncio.start_server(greets, "127.0.0.1", 0)
     url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"
     with pytest.raises(AgentError, match="another server answers there, and not over HTTP"):
-        await asyncio.to_thread(reach.look, url, "key", "m")
+        await asyncio.to_thread(program_endpoint.look, url, "key", "m")
     server.close()
 
 
@@ -155,4 +157,4 @@ async def test_what_speaks_no_http_is_said(tmp_path: Path) -> None:
     async with open_proxy(config, tmp_path) as proxy:
         url = f"http://127.0.0.1:{proxy.port}/v1"
         with pytest.raises(AgentError, match="closed connection without response"):
-            await asyncio.to_thread(reach.look, url, "key", "m")
+            await asyncio.to_thread(program_endpoint.look, url, "key", "m")

@@ -8,8 +8,7 @@ import pytest
 
 from grpo_practice.core.prompts.system import experience_lines
 from grpo_practice.core.types import Library
-from grpo_practice.sim import DEFAULT, stage_of
-from grpo_practice.sim import teacher_prompts as material
+from grpo_practice.sim import DEFAULT, stage_of, teacher_prompts
 from grpo_practice.sim.questions import questions, solve
 from grpo_practice.sim.request import read
 from tests.fakes import FENCES
@@ -22,7 +21,7 @@ def test_every_attempt_is_read_with_its_reward() -> None:
         slots, expected = shown(sample.question, library, whole=whole)
         body = {"messages": PROMPTS["compare"].render(FENCES, **slots)}
         assert stage_of(body) == "compare"
-        found = [w for w in material.witnesses(read(body)) if w.method]
+        found = [w for w in teacher_prompts.witnesses(read(body)) if w.method]
         assert [(w.reward, w.method, w.followed, w.answer) for w in found] == expected
         read_so |= {tuple(w.followed) for w in found}
     assert read_so == {(), ("E1",)}
@@ -86,7 +85,7 @@ def test_an_attempt_alone_is_summarised_and_played_by_nobody() -> None:
             transcript=transcript_text([{"role": "assistant", "content": reply}]),
         )
         assert stage_of({"messages": messages}) == "summarise"
-        (told,) = material.witnesses(read({"messages": messages}))
+        (told,) = teacher_prompts.witnesses(read({"messages": messages}))
         assert f"Method {told.method}: {told.do}." in reply
         assert told.answer is not None
         assert f"{{{told.answer}}}" in reply

@@ -4,16 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
-from grpo_practice.store import identity as bound_keys
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
+from grpo_practice.store import identity
 from grpo_practice.store.identity import diff
 from grpo_practice.store.resume import (
+    Begin,
     Head,
     Rebind,
     Restart,
     Resume,
     ResumeDecision,
-    Start,
     resume_decision,
 )
 
@@ -33,8 +33,8 @@ def head(
 @pytest.mark.parametrize(
     ("now", "restart", "again", "expected"),
     [
-        pytest.param(None, None, False, Start, id="a new run starts"),
-        pytest.param(None, 0, False, Start, id="restart at 0 of nothing starts"),
+        pytest.param(None, None, False, Begin, id="a new run starts"),
+        pytest.param(None, 0, False, Begin, id="restart at 0 of nothing starts"),
         pytest.param(head(), None, False, Resume, id="the same command continues"),
         pytest.param(head(finished=True), None, False, Resume, id="also when all is done"),
         pytest.param(head(), 1, False, Restart, id="restart in the middle"),
@@ -119,7 +119,7 @@ def test_a_changed_program_is_named_and_not_its_hash(
     was: dict[str, str], now: dict[str, str], shown: tuple[str, str | None]
 ) -> None:
     changes = diff({**was, "agent.sha256": "12"}, {**now, "agent.sha256": "34"})
-    assert Change("agent.sha256", *shown) in changes
+    assert ChangedKey("agent.sha256", *shown) in changes
 
 
 def test_before_any_step_is_closed_the_configuration_may_change() -> None:
@@ -159,5 +159,5 @@ def test_a_finished_run_of_another_method_is_only_read() -> None:
         with pytest.raises(FingerprintError) as refused:
             resume_decision("r", other, wanted, restart_step=None)
         assert "undo the change" not in (refused.value.hint or "")
-        shown = Change("practice.method", bound_keys._METHODS[1], 2)
+        shown = ChangedKey("practice.method", identity._METHODS[1], 2)
         assert shown in refused.value.diff

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.events import Notice
 from grpo_practice.train.population import first_members, next_members
-from grpo_practice.train.space import Choice, Range, Space
+from grpo_practice.train.space import Choice, SearchRange, Space
 from grpo_practice.train.tune_report import TuneReport
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
 SPACE: Space = {
-    "learning_rate": Range(1e-6, 1e-4, log=True),
-    "group_size": Range(2, 8),
+    "learning_rate": SearchRange(1e-6, 1e-4, log=True),
+    "group_size": SearchRange(2, 8),
     "loss": Choice(["grpo", "dapo", "bnpo"]),
 }
 SEARCH = (
@@ -81,7 +81,7 @@ def test_settings_are_drawn_from_the_whole_space_and_change_a_little() -> None:
 
 @pytest.mark.parametrize(("value", "near"), [(2, {2, 3}), (5, {4, 6}), (8, {6, 8})])
 def test_a_whole_number_moves_by_one_at_least(value: int, near: set[int]) -> None:
-    part = Range(2, 8)
+    part = SearchRange(2, 8)
     assert {part.near(value, Random(seed)) for seed in range(20)} == near
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.core.errors import ConfigError, FingerprintError
-from grpo_practice.train.space import Choice, Range, space_of
+from grpo_practice.train.space import Choice, SearchRange, space_of
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
 SEARCH = (
@@ -31,7 +31,7 @@ def test_a_space_is_lists_and_ranges() -> None:
     )
     assert found == {
         "loss": Choice(["grpo", "dapo"]),
-        "lora.r": Range(4, 8),
+        "lora.r": SearchRange(4, 8),
         "clip": Choice([[0.1, 0.2]]),
     }
 

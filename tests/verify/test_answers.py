@@ -2,7 +2,7 @@ import pytest
 
 from grpo_practice.core.text import strip_think
 from grpo_practice.verify.answers import (
-    Said,
+    StatedAnswer,
     gold_texts,
     last_box,
     last_line,
@@ -37,8 +37,8 @@ def test_the_last_closed_box_that_holds_something_is_the_answer() -> None:
 
 
 def test_boxes_are_kept_in_order_for_golds_of_several_values() -> None:
-    assert read_answer(r"\boxed{3} and \boxed{5}") == Said("5", ("3", "5"))
-    assert read_answer(r"\boxed{3} and \boxed{x = \boxed{5}}") == Said("5", ("3", "5"))
+    assert read_answer(r"\boxed{3} and \boxed{5}") == StatedAnswer("5", ("3", "5"))
+    assert read_answer(r"\boxed{3} and \boxed{x = \boxed{5}}") == StatedAnswer("5", ("3", "5"))
 
 
 @pytest.mark.parametrize("response", ["", "  \n ", "<think>5", r"\boxed{5", "We\ncannot tell."])
@@ -66,7 +66,7 @@ def test_without_a_box_the_stated_answer_or_the_last_expression_is_read(
     response: str, said: str
 ) -> None:
     found = read_answer(response)
-    assert isinstance(found, Said)
+    assert isinstance(found, StatedAnswer)
     assert found.text == said
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from grpo_practice.core.errors import VerifyError
 from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify import symbolic
-from grpo_practice.verify.math import Question, at_once
+from grpo_practice.verify.math import Comparison, at_once
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
 from tests.verify.hard_answers import PAIRS
@@ -82,7 +82,7 @@ def spelled(draw: st.DrawFn) -> tuple[int, str]:
 
 def slow(gold: str, response: str) -> bool:
     found = at_once([gold], response, fast_path=False)
-    assert isinstance(found, Question)
+    assert isinstance(found, Comparison)
     return symbolic.matches(found.golds[0], found.said, found.boxes) is True
 
 
@@ -108,7 +108,7 @@ def test_an_integer_takes_microseconds() -> None:
 
 async def test_without_the_fast_path_a_worker_decides() -> None:
     found = at_once(["42"], r"\boxed{42}", fast_path=False)
-    assert found == Question(["42"], "42", ["42"])
+    assert found == Comparison(["42"], "42", ["42"])
     async with Verifier(resolve("math", {"fast_path": False}, None, Path())) as verify:
         assert (await verify(Sample("q", "42"), r"\boxed{42}", None)).reward == 1
         assert (await verify(Sample("q", "42"), r"\boxed{43}", None)).reward == 0

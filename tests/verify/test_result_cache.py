@@ -7,7 +7,7 @@ import pytest
 from grpo_practice.core.processes import Pool, TimedOutError
 from grpo_practice.core.types import Sample
 from grpo_practice.verify import result_cache
-from grpo_practice.verify.math import Question
+from grpo_practice.verify.math import Comparison
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.result_cache import ResultCache
 from grpo_practice.verify.verifier import Verifier
@@ -29,8 +29,8 @@ class Comparer:
         return finding
 
 
-def question(said: str) -> Question:
-    return Question(["x"], said, [said])
+def question(said: str) -> Comparison:
+    return Comparison(["x"], said, [said])
 
 
 async def test_equal_answers_at_the_same_time_are_compared_once() -> None:
@@ -42,8 +42,8 @@ async def test_equal_answers_at_the_same_time_are_compared_once() -> None:
 async def test_other_answers_and_other_golds_are_compared() -> None:
     found, compare = ResultCache(), Comparer(True, False, "no mathematics")
     assert await found.get(question("y"), compare) is True
-    assert await found.get(Question(["z"], "y", ["y"]), compare) is False
-    assert await found.get(Question(["x"], "y", ["1", "y"]), compare) == "no mathematics"
+    assert await found.get(Comparison(["z"], "y", ["y"]), compare) is False
+    assert await found.get(Comparison(["x"], "y", ["1", "y"]), compare) == "no mathematics"
 
 
 async def test_a_comparison_that_failed_is_made_again() -> None:
@@ -97,10 +97,10 @@ async def test_the_oldest_finding_goes_first(monkeypatch: pytest.MonkeyPatch) ->
 
 
 async def test_a_group_that_gives_one_answer_asks_a_worker_once() -> None:
-    asked: list[Question] = []
+    asked: list[Comparison] = []
     run = Pool.run
 
-    async def counted(self: Pool, work: object, *args: Question) -> object:
+    async def counted(self: Pool, work: object, *args: Comparison) -> object:
         asked.extend(args)
         return await run(self, work, *args)  # type: ignore[arg-type]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.core.types import Sample
-from grpo_practice.verify.answers import Said, last_line, read_answer
+from grpo_practice.verify.answers import StatedAnswer, last_line, read_answer
 from grpo_practice.verify.resolve import resolve
 from grpo_practice.verify.stated import final_after, last_statement
 from grpo_practice.verify.verifier import Verifier
@@ -98,7 +98,7 @@ def test_a_final_answer_after_a_box_overrules_it_where_it_is_plainly_one(
     response: str, said: str
 ) -> None:
     found = read_answer(response)
-    assert isinstance(found, Said)
+    assert isinstance(found, StatedAnswer)
     assert found.text == said
 
 

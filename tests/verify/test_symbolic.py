@@ -6,7 +6,7 @@ from latex2sympy2_extended import latex2sympy2
 from math_verify.parser import LatexExtractionConfig, normalize_latex
 
 from grpo_practice.verify import symbolic
-from grpo_practice.verify.answers import Said, gold_texts, read_answer
+from grpo_practice.verify.answers import StatedAnswer, gold_texts, read_answer
 from grpo_practice.verify.cost_guard import too_costly
 from grpo_practice.verify.notation import notation
 from tests.verify.hard_answers import PAIRS
@@ -17,7 +17,7 @@ CONFIG = LatexExtractionConfig().normalization_config
 
 def texts() -> list[str]:
     said = [read_answer(p.response[-200:]) for p in PAIRS]
-    written = [s.text for s in said if isinstance(s, Said)]
+    written = [s.text for s in said if isinstance(s, StatedAnswer)]
     written += [gold for p in PAIRS for gold in gold_texts(p.gold)]
     written += [
         r"\int_0^1 x^2 dx",

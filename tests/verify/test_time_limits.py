@@ -90,7 +90,7 @@ async def test_a_worker_that_somebody_kills_is_no_fault_of_the_answer(
         with pytest.raises(WorkerDiedError) as died:
             await verify._pool.run(signal.raise_signal, by)
         assert died.value.crashed is crashed
-        question = math.Question(["x"], "y", ["y"])
+        question = math.Comparison(["x"], "y", ["y"])
         assert await verify._pool.run(worker.ask_math, question) is False
 
 

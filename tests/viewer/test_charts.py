@@ -52,8 +52,8 @@ def test_labels_do_not_crowd(steps: int) -> None:
 
 
 def test_a_score_without_an_interval_is_a_point() -> None:
-    assert charts.score_range(0.25, None) == charts.Range(25, 25, 25)
-    assert charts.score_range(0.25, (0.1, 0.5)) == charts.Range(25, 10, 50)
+    assert charts.score_range(0.25, None) == charts.Axis(25, 25, 25)
+    assert charts.score_range(0.25, (0.1, 0.5)) == charts.Axis(25, 10, 50)
 
 
 def change(step: int, op: str) -> LifeChange:

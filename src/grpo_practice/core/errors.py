@@ -62,7 +62,7 @@ class ConfigError(GrpoPracticeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangedKey:
     """One key with a different value than when the run was started."""
 
     key: str
@@ -75,7 +75,7 @@ class FingerprintError(ConfigError):
 
     kind = "fingerprint"
 
-    def __init__(self, message: str, diff: list[Change], *, hint: str | None = None) -> None:
+    def __init__(self, message: str, diff: list[ChangedKey], *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         self.diff = diff
 

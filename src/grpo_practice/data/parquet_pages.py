@@ -16,7 +16,7 @@ _DICTIONARY_PAGE = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ColumnPage:
     """A page, as described by its header."""
 
     is_dictionary: bool
@@ -24,7 +24,7 @@ class Page:
     """Uncompressed size in bytes."""
 
 
-def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
+def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[ColumnPage]:
     """Yield the pages of a column in one row group.
 
     Raises:
@@ -44,7 +44,7 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[Page]:
         # Decoders truncate wider numbers to 32 bits, so they would see another size than we do.
         if kind < 0 or not (0 <= size < 1 << 31 and 0 <= packed < 1 << 31):
             raise OSError("a page header in an unusual form")
-        yield Page(kind == _DICTIONARY_PAGE, size)
+        yield ColumnPage(kind == _DICTIONARY_PAGE, size)
         position = raw.tell() + packed
     raise OSError(f"more than {MAX_PAGES:,} pages in one column of a row group")
 

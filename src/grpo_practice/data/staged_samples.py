@@ -11,7 +11,7 @@ from typing import Any, Self
 from grpo_practice.core.hashing import canon, text_sha
 from grpo_practice.core.types import Answer, Sample
 
-AT_ONCE = 100
+ROWS_IN_MEMORY = 100
 """Maximum number of rows in memory."""
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _value = json.JSONDecoder().raw_decode
@@ -71,7 +71,7 @@ class StagedSamples:
     def add(self, sample: Sample, place: str = "") -> None:
         """Append a sample; `place` is its position in the source."""
         self._waiting.append((_key(sample.question), place, *_columns(sample)))
-        if len(self._waiting) >= AT_ONCE:
+        if len(self._waiting) >= ROWS_IN_MEMORY:
             self._write()
 
     def clear(self) -> None:
@@ -103,7 +103,7 @@ class StagedSamples:
     def batches(self) -> Iterator[list[dict[str, Any]]]:
         """Yield the rows in batches."""
         found = self._query(f"SELECT {', '.join(COLUMNS)} FROM rows ORDER BY position")
-        while rows := found.fetchmany(AT_ONCE):
+        while rows := found.fetchmany(ROWS_IN_MEMORY):
             yield [dict(zip(COLUMNS, row, strict=True)) for row in rows]
 
     def hashes(self) -> Iterator[str]:

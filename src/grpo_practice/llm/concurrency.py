@@ -17,7 +17,7 @@ START = 16
 """Initial window: a rejected key costs no more than this number of requests."""
 GROWTH_S = 0.5
 """Seconds between two doublings of a window that was never cut."""
-AT_ONCE = 32
+ADMITTED_PER_TICK = 32
 """Maximum number of requests admitted in one turn of the event loop, so that other tasks get
 theirs.
 """
@@ -114,7 +114,7 @@ class Limit:
 
     def _let_in(self) -> None:
         """Grant the free slots; if requests are still waiting, let the window grow."""
-        last = self.held + AT_ONCE
+        last = self.held + ADMITTED_PER_TICK
         while self._waiting:
             _, _, first = self._waiting[0]
             # Cancelled while waiting: a heap can remove only its first item.

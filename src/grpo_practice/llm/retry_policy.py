@@ -221,7 +221,7 @@ def _no_api(answer: Response, replied: bool) -> Retry:
     return Retry(EndpointRefusedError(said, hint=hint), once=True)
 
 
-def _later(case: Case) -> Retry | Fail:
+def _retry(case: Case) -> Retry | Fail:
     # Use the wall clock, since Retry-After may be a date.
     after_s = asked_wait_s(case.answer.headers, case.status, time.time())
     if after_s is None or after_s <= LONGEST_WAIT_S:
@@ -284,7 +284,7 @@ def _no_chat(case: Case) -> Fail:
 
 ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...] = (
     # Before billing: a 402 with Retry-After is a temporary limit on requests in flight.
-    (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _later),
+    (lambda c: c.status == 402 and "retry-after" in c.answer.headers, _retry),
     (
         lambda c: c.status == 402 or c.fault.billing,
         lambda c: c.refused(
@@ -318,7 +318,7 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     ),
     (lambda c: c.status in (404, 405), _no_chat),
     (lambda c: c.status in (400, 422) and c.fault.nameless and "seed" in c.sent, _nameless),
-    (lambda c: is_transient(c.status), _later),
+    (lambda c: is_transient(c.status), _retry),
     (lambda c: c.status < 400, lambda c: _no_api(c.answer, c.replied)),
     (lambda _: True, lambda c: c.failed(EndpointError)),
 )

@@ -12,7 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from grpo_practice.core.types import Answer, Quarantine
-from grpo_practice.practice.answer_text import Key, Said, key_of, numeric, parts_of, significant
+from grpo_practice.practice.answer_text import (
+    Key,
+    SearchedText,
+    key_of,
+    numeric,
+    parts_of,
+    significant,
+)
 from grpo_practice.verify.answers import gold_texts
 
 if TYPE_CHECKING:  # importing numpy is slow
@@ -76,7 +83,7 @@ class AnswerGuard:
         for answer, questions in answers:
             for part in {part for text in gold_texts(answer) for part in parts_of(text)}:
                 (numbers if numeric(part) else words).add(part, questions)
-        self._told = Said(told)
+        self._told = SearchedText(told)
         by_word, by_number = words.counted(), numbers.counted()
         self._labels = by_word.shared(FEW_WORDS) | by_number.shared(FEW_NUMBERS)
         most = max(RARE_AT_LEAST, RARE * (by_word.different - by_word.rare))
@@ -222,7 +229,7 @@ class StepGuard:
 
         `own` are the slots of the questions that the experience was learnt from.
         """
-        said, own = Said(text), set(own)
+        said, own = SearchedText(text), set(own)
         for first, end, gold in said.runs(self._golds):
             if gold.formula and said.goes_on(first, end):
                 continue
@@ -235,7 +242,7 @@ class StepGuard:
         dictated = any(said.dictates(*run) for *run, _ in said.runs(self._labels))
         return _DICTATED if dictated else None
 
-    def _repeated(self, said: Said, own: set[int]) -> bool:
+    def _repeated(self, said: SearchedText, own: set[int]) -> bool:
         """Return True if the text has all parts of a list or a piece of a long answer.
 
         The parts of a list may be in any order.

@@ -131,7 +131,7 @@ class _Token(NamedTuple):
     end: int
 
 
-class Said:
+class SearchedText:
     """A text that is searched for answers."""
 
     def __init__(self, text: str) -> None:

@@ -14,7 +14,7 @@ HELD = "held until a person approves it"
 
 
 @dataclass(frozen=True, slots=True)
-class Admission:
+class AdmittedTexts:
     """The approved texts that a library accepts, and the reason for each text it refuses."""
 
     approvals: Approvals
@@ -22,7 +22,7 @@ class Admission:
     """Label of a held operation, such as `H12` → reason."""
 
 
-def admitted(library: Library, approved: Iterable[Held]) -> Admission:
+def admitted(library: Library, approved: Iterable[Held]) -> AdmittedTexts:
     """Apply approved operations to a library that may have changed since they were held.
 
     If the experience of an update has been removed in the meantime, its text is added under a new
@@ -45,7 +45,9 @@ def admitted(library: Library, approved: Iterable[Held]) -> Admission:
             after = edited(library, edits(library, operations))
     made = edits(library, operations)
     pairs = zip(taken, made, strict=True)
-    return Admission(Approvals([Approval(one.row, edit) for one, edit in pairs], after), refused)
+    return AdmittedTexts(
+        Approvals([Approval(one.row, edit) for one, edit in pairs], after), refused
+    )
 
 
 def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:

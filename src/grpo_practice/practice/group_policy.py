@@ -12,7 +12,7 @@ from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.steps import uniform_before
 
-AGAIN = 0.5
+REPLAY_CHANCE = 0.5
 """Probability that a group which may be left out is played nevertheless."""
 
 
@@ -100,16 +100,16 @@ class SkipUniform:
             left_out = frozenset(s for s in slots if not self._again(samples[s], row.plan.epoch))
         # A question that is played also represents those left out; without the weight, the
         # choice would shift the mean.
-        return Selection(left_out, dict.fromkeys(slots, 1 / AGAIN))
+        return Selection(left_out, dict.fromkeys(slots, 1 / REPLAY_CHANCE))
 
     def most_left_out(self, groups: int) -> float:
         """Return the mean of the draw plus two standard errors, in case all groups qualify."""
-        spread = sqrt(AGAIN * (1 - AGAIN) * groups)
-        return min((1 - AGAIN) * groups + 2 * spread, groups)
+        spread = sqrt(REPLAY_CHANCE * (1 - REPLAY_CHANCE) * groups)
+        return min((1 - REPLAY_CHANCE) * groups + 2 * spread, groups)
 
     def _again(self, sample: Sample, epoch: int) -> bool:
         # Like a request's seed, the draw depends on nothing that a restart changes.
-        return derive_seed(self.run_seed, "skip", sample.sha, epoch, 0, 0) < AGAIN * 2**31
+        return derive_seed(self.run_seed, "skip", sample.sha, epoch, 0, 0) < REPLAY_CHANCE * 2**31
 
 
 def group_policy(settings: PracticeSettings) -> GroupPolicy:

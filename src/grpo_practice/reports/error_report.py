@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from grpo_practice.core.errors import Change
+from grpo_practice.core.errors import ChangedKey
 from grpo_practice.reports.base import Report
 
 
@@ -19,5 +19,5 @@ class ErrorReport(Report):
     message: str
     hint: str | None
     exit_code: int
-    diff: Sequence[Change] = ()
+    diff: Sequence[ChangedKey] = ()
     """Keys that differ from those that the run was started with."""

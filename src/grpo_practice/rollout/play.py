@@ -25,7 +25,7 @@ from grpo_practice.core.errors import (
 from grpo_practice.core.events import Emit, ScoringFinished, ScoringStarted, silent
 from grpo_practice.core.text import cut
 from grpo_practice.core.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
-from grpo_practice.llm.concurrency import AT_ONCE
+from grpo_practice.llm.concurrency import ADMITTED_PER_TICK
 from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.rollout.agents import Agent, RolloutContext, being_cancelled
 
@@ -203,7 +203,7 @@ async def play_groups(
 
     async with task_group() as tasks:
         for started in range(concurrency):
-            if started and started % AT_ONCE == 0:
+            if started and started % ADMITTED_PER_TICK == 0:
                 await asyncio.sleep(0)  # thousands must not start in one turn of the loop
             tasks.create_task(worker())
 

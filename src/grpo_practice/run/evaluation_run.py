@@ -9,7 +9,7 @@ from itertools import zip_longest
 
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
-from grpo_practice.core.errors import Change, FingerprintError
+from grpo_practice.core.errors import ChangedKey, FingerprintError
 from grpo_practice.core.events import RunStarted
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.reports.run_reports import EvalReport, eval_report
@@ -278,7 +278,7 @@ def planned(
     if job.config.pass_k < attempts:
         raise FingerprintError(
             f"{branch.run} has {attempts} rollouts per question; their number can only grow",
-            [Change(FEWER, attempts, job.config.pass_k)],
+            [ChangedKey(FEWER, attempts, job.config.pass_k)],
             hint=f"add -k {attempts}, or set pass_k: {attempts} in the configuration",
         )
     stored = [row.plan for row in rows]

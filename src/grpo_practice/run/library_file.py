@@ -10,7 +10,7 @@ from typing import Any
 
 from grpo_practice.config.reading.yaml_reader import parse_document, read_text
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.hashing import clean
 from grpo_practice.core.redact import key_shaped, redactor
 from grpo_practice.core.text import brief, count
@@ -89,7 +89,7 @@ def start_named(store: Store, run: str, start: Library | None, option: str) -> I
             raise
         began = _words(store.read(branches.start_library, run))
         names = f"{_words(start)} ({option})"
-        diff = [Change(c.key, began, names) if c.key == LIBRARY_SHA else c for c in e.diff]
+        diff = [ChangedKey(c.key, began, names) if c.key == LIBRARY_SHA else c for c in e.diff]
         way_out = (
             f"leave out {option} to resume {run}; to begin with that library, give the new run"
             " another --exp-id, or add --restart-step 0"

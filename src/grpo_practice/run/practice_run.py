@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError, RunFailedError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError, RunFailedError
 from grpo_practice.core.events import RunStarted
 from grpo_practice.core.fences import Fences
 from grpo_practice.core.prompts.files import prompts_from
@@ -241,7 +241,7 @@ def planned(
     if own and settings.epochs < epochs:
         raise FingerprintError(
             f"{branch.run} has {epochs} epochs planned; their number can only grow",
-            [Change("practice.epochs", epochs, settings.epochs)],
+            [ChangedKey("practice.epochs", epochs, settings.epochs)],
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
     # Plan with the samples of the run's start; rows added to the dataset since do not count.

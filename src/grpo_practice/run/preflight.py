@@ -11,7 +11,7 @@ from grpo_practice.config.schema.runs import (
     RunConfig,
     VerifySpec,
 )
-from grpo_practice.core.errors import Change, ConfigError, DataError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, DataError, FingerprintError
 from grpo_practice.core.hashing import list_digest
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import count, is_data_file
@@ -232,7 +232,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
         raise FingerprintError(
             f"{branch.run} was started with dataset {was.name!r}, and {now.name!r} lacks"
             f" {len(missing)} of its {count(len(planned), 'sample')}",
-            [Change(LOST, was.name, now.name)],
+            [ChangedKey(LOST, was.name, now.name)],
             hint="undo the change, give the run another exp_id, or add --restart-step 0 to plan"
             " afresh",
         )
@@ -240,7 +240,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
         before, lost = count(len(planned), "sample"), f"{len(missing)} of them are missing"
         raise FingerprintError(
             f"dataset {now.name!r} has lost {len(missing)} of the samples {branch.run} plays",
-            [Change(LOST, before, lost)],
+            [ChangedKey(LOST, before, lost)],
             hint="give the run another exp_id, add --restart-step 0 to plan afresh, or upload the"
             " earlier rows again",
         )

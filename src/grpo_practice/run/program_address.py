@@ -10,7 +10,7 @@ from pathlib import Path
 from grpo_practice.config.schema.agent import ProxyConfig
 from grpo_practice.core.calls import Reply
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.rollout.agents import program_endpoint as reach
+from grpo_practice.rollout.agents import program_endpoint
 from grpo_practice.rollout.chat_server.proxy import Guest, Invitation, Listening, Proxy
 from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 from grpo_practice.rollout.chat_server.tls import server_context
@@ -88,7 +88,9 @@ def looked_at(proxy: Proxy) -> Iterator[tuple[Invitation, str]]:
 async def seconds_to(proxy: Proxy) -> float:
     """Return the seconds of a request from here to the address; raise AgentError if it fails."""
     with looked_at(proxy) as (invited, model):
-        return await asyncio.to_thread(reach.look, invited.base_url, invited.token, model)
+        return await asyncio.to_thread(
+            program_endpoint.look, invited.base_url, invited.token, model
+        )
 
 
 async def _nothing(request: ChatRequest) -> Reply:

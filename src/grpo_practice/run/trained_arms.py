@@ -11,7 +11,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import nearest
 from grpo_practice.core.types import Library
@@ -152,7 +152,9 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
             _check_base(name, job, weights)
 
 
-def _changes(one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool) -> list[Change]:
+def _changes(
+    one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool
+) -> list[ChangedKey]:
     """Return the changes between two arms that should not exist.
 
     Without a judge, the judge model defaults to the arm's own model, so this difference is ignored.
@@ -289,7 +291,7 @@ def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
         same_judge = one.judge_id == branch.judge_id
         changes = _changes(one.identity, branch.identity, same_judge=same_judge)
         if one.dataset_id != branch.dataset_id:
-            changes.append(Change("dataset revision", one.dataset_id, branch.dataset_id))
+            changes.append(ChangedKey("dataset revision", one.dataset_id, branch.dataset_id))
         if changes:
             raise FingerprintError(
                 f"the arms {first} and {name} were evaluated with different settings",

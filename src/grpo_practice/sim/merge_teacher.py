@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from grpo_practice.core.types import OpKind
-from grpo_practice.sim import teacher_prompts as material
+from grpo_practice.sim import teacher_prompts
 from grpo_practice.sim.experience_texts import about, named
 from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
-from grpo_practice.sim.teacher_prompts import Proposal, key_of
+from grpo_practice.sim.teacher_prompts import ShownProposal, key_of
 from grpo_practice.sim.world import World, unit
 
 NO_SOURCES, SAYS_NONE = 0.2, 0.2
@@ -39,7 +39,7 @@ class Edit:
 
 def propose(asked: SimRequest, world: World) -> str:
     """Write one operation per lesson, in the requested format."""
-    library = {label: key_of(text) for label, text in material.library(asked).items()}
+    library = {label: key_of(text) for label, text in teacher_prompts.library(asked).items()}
     edits = [_edit(lesson, library) for lesson in asked.fenced("lesson")]
     return _operations(f"There are {len(edits)} lessons.", edits, asked, world)
 
@@ -71,8 +71,8 @@ def merge(asked: SimRequest, world: World) -> str:
     take precedence over deletions. Among additions about one situation, the most frequently
     proposed one is made.
     """
-    proposals, stays = material.proposals(asked), material.decided(asked)
-    taken: set[str | None] = {*map(key_of, material.library(asked).values())}
+    proposals, stays = teacher_prompts.proposals(asked), teacher_prompts.decided(asked)
+    taken: set[str | None] = {*map(key_of, teacher_prompts.library(asked).values())}
     edits: list[Edit] = []
     # Not a set: the order of the operations must be reproducible.
     for target in dict.fromkeys(p.target for p in proposals if p.target):
@@ -96,7 +96,7 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
     if unit(world.seed, "sources", asked.sha) < NO_SOURCES:
         written = [replace(edit, stands_for=()) for edit in written]
     changed = {edit.target for edit in edits}
-    stays = [label for label in material.library(asked) if label not in changed]
+    stays = [label for label in teacher_prompts.library(asked) if label not in changed]
     if stays and unit(world.seed, "stays", asked.sha) < SAYS_NONE:
         written.append(Edit("NONE", stays[0]))
     return written
@@ -113,7 +113,7 @@ def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) ->
     return stays == confused
 
 
-def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
+def _settle(proposals: Sequence[ShownProposal], taken: set[str | None]) -> Edit:
     """Return the edit of one experience: its most frequent new update, or else a deletion."""
     everyone = tuple(p.name for p in proposals)
     # An update to the content of another experience would make the library repeat itself.
@@ -128,7 +128,7 @@ def _settle(proposals: Sequence[Proposal], taken: set[str | None]) -> Edit:
     return Edit("DELETE", proposals[0].target, stands_for=everyone)
 
 
-def _additions(proposals: Sequence[Proposal], taken: set[str | None]) -> list[Edit]:
+def _additions(proposals: Sequence[ShownProposal], taken: set[str | None]) -> list[Edit]:
     """Return the new additions: combine equal ones, and keep one per situation."""
     by_content = dict[str, Edit]()
     for p in proposals:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from string import ascii_uppercase
 
-from grpo_practice.sim.questions import Question
+from grpo_practice.sim.questions import MadeQuestion
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.world import World, unit
 
@@ -30,7 +30,7 @@ def options_in(text: str) -> Mapping[str, str]:
 
 
 def letter_for(
-    question: Question | None, answer: int | str, asked: SimRequest, world: World
+    question: MadeQuestion | None, answer: int | str, asked: SimRequest, world: World
 ) -> int | str:
     """Return the letter of the option that contains the answer; the answer if there are no options.
 

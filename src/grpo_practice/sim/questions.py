@@ -41,7 +41,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class MadeQuestion:
     """A question of this world, read from a text."""
 
     text: str
@@ -177,7 +177,7 @@ _PATTERNS = [
 ]
 
 
-def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
+def _work_out(topic: Topic, text: str, numbers: Numbers) -> MadeQuestion | None:
     """Return the question with its answer; None if that is neither a word nor an integer."""
     try:
         answer, (first, second) = topic.answer(**numbers), (s(**numbers) for s in topic.slips)
@@ -185,23 +185,23 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> Question | None:
         return None
     given = tuple(numbers.items())
     if isinstance(answer, str):
-        return Question(text, topic.name, answer, (str(first), str(second)), given)
+        return MadeQuestion(text, topic.name, answer, (str(first), str(second)), given)
     if Fraction(answer).denominator != 1:
         return None
     right = int(answer)
     # With some numbers a mistake gives the right result; a slip must always be wrong.
     one, two = (s if (s := int(slip)) != right else right + 1 for slip in (first, second))
-    return Question(text, topic.name, right, (one, two), given)
+    return MadeQuestion(text, topic.name, right, (one, two), given)
 
 
-def find(text: str) -> Question | None:
+def find(text: str) -> MadeQuestion | None:
     """Find the first question of this world in the text; return None if there is none there."""
     # Do not cache long prompts, which would take up megabytes.
     return _find.__wrapped__(text) if len(text) > LONG else _find(text)
 
 
 @lru_cache(maxsize=4_096)
-def _find(text: str) -> Question | None:
+def _find(text: str) -> MadeQuestion | None:
     for pattern, topic in _PATTERNS:
         match = pattern.search(text)
         if match:

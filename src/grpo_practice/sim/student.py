@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from grpo_practice.core.text import CHARS_PER_TOKEN
 from grpo_practice.sim.experience_texts import advice, keys_in
 from grpo_practice.sim.options import letter_for
-from grpo_practice.sim.questions import TOPICS, Question, find
+from grpo_practice.sim.questions import TOPICS, MadeQuestion, find
 from grpo_practice.sim.request import SimRequest, labels
 from grpo_practice.sim.topics import LORE, SUMS
 from grpo_practice.sim.world import EffectKind, Failing, World, topic_of, unit
@@ -26,7 +26,7 @@ def play(asked: SimRequest, world: World) -> str:
     return "\n".join(lines) + f"\n\n\\boxed{{{said}}}"
 
 
-def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:
+def way(question: MadeQuestion, asked: SimRequest, world: World) -> tuple[int | str, list[str]]:
     """Return the answer, and the lines that explain how the student approaches the question.
 
     The answer is right with the probability that the world assigns to this question, given the
@@ -43,7 +43,7 @@ def way(question: Question, asked: SimRequest, world: World) -> tuple[int | str,
     return answer, lines
 
 
-def _solves(question: Question, keys: Sequence[str], asked: SimRequest, world: World) -> bool:
+def _solves(question: MadeQuestion, keys: Sequence[str], asked: SimRequest, world: World) -> bool:
     draw = unit(world.seed, "play", asked.sha)
     # Only instructions and library dilute; a long question must not lower its own chance.
     read = tokens(asked.told) - tokens(question.text)
@@ -72,7 +72,7 @@ def guess(asked: SimRequest, world: World) -> int:
 
 
 def _way(
-    question: Question, keys: Sequence[str], world: World, *, right: bool, asked: SimRequest
+    question: MadeQuestion, keys: Sequence[str], world: World, *, right: bool, asked: SimRequest
 ) -> tuple[str | None, str, int | str]:
     """Return the experience followed, if any, the key of the method, and the resulting answer."""
     kind: EffectKind = "help" if right else "harm"
@@ -88,7 +88,7 @@ def _way(
     return followed, key, question.slips[second]
 
 
-def program(question: Question, answer: int | str) -> str:
+def program(question: MadeQuestion, answer: int | str) -> str:
     """Write a program that prints the given answer: the right one, or one of the slips."""
     numbers = dict(question.numbers)
     if question.topic not in SUMS:

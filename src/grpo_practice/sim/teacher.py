@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from grpo_practice.sim import teacher_prompts as material
+from grpo_practice.sim import teacher_prompts
 from grpo_practice.sim.experience_texts import NULL, about, advice, told
 from grpo_practice.sim.questions import find
 from grpo_practice.sim.reply_formats import Entry, written
@@ -46,7 +46,7 @@ class Sides:
 
 def summarise(asked: SimRequest, world: World) -> str:
     """Report on the attempt in the prompt: its method, its answer, and its judgement."""
-    attempt = material.witness(None, "\n".join(asked.fenced("attempt")))
+    attempt = teacher_prompts.witness(None, "\n".join(asked.fenced("attempt")))
     followed = ", ".join(sorted(attempt.followed, key=lambda label: int(label[1:])))
     lines = [REPORT]
     shows = f"Method {attempt.method}: {attempt.do}."
@@ -68,7 +68,7 @@ def compare(asked: SimRequest, world: World) -> str:
     followed it. With little evidence, the conclusion is mostly a platitude or the opposite of the
     truth.
     """
-    sides = _sides(material.witnesses(asked), world)
+    sides = _sides(teacher_prompts.witnesses(asked), world)
     question = find("\n".join(asked.fenced("task")))
     seen = (topic_of(w.method) for w in (*sides.better, *sides.worse) if w.method)
     topic = question.topic if question else next(seen, None)
@@ -80,7 +80,7 @@ def compare(asked: SimRequest, world: World) -> str:
     if unit(world.seed, "noise", asked.sha) < world.teacher.noise:
         sides = sides.reversed()
     way, sides = _conclusion(topic, sides, asked, world)
-    lessons = _lessons(topic, way, sides, asked, world)[: material.limit(asked)]
+    lessons = _lessons(topic, way, sides, asked, world)[: teacher_prompts.limit(asked)]
     return written("lessons", lessons, shown, asked, world)
 
 
@@ -130,12 +130,12 @@ def _usual(witnesses: Sequence[Witness]) -> Way | None:
 
 def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World) -> list[Entry]:
     """Return the lessons implied by the conclusion and the library, the most important first."""
-    library = material.library(asked)
+    library = teacher_prompts.library(asked)
     key, do = way
     there = [label for label, text in library.items() if about(text) == topic]
     accused = next((label for label in there if label in sides.misleading), None)
     seen = accused if unit(world.seed, "misled", asked.sha) < sides.quality else None
-    same = next((label for label in library if material.key_of(library[label]) == key), None)
+    same = next((label for label in library if teacher_prompts.key_of(library[label]) == key), None)
     if same is not None:
         confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
         return [confirmed, *_warning(topic, seen if seen != same else None)]

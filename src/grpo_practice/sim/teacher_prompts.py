@@ -53,7 +53,7 @@ class Witness:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ShownProposal:
     """One proposed edit of a library."""
 
     name: str
@@ -105,9 +105,9 @@ def witness(reward: float | None, text: str) -> Witness:
     return Witness(reward, method, do, followed, answer)
 
 
-def proposals(asked: SimRequest) -> list[Proposal]:
+def proposals(asked: SimRequest) -> list[ShownProposal]:
     """Return the proposals in a prompt, in order; the fence after a proposal contains its text."""
-    found, target = list[Proposal](), None
+    found, target = list[ShownProposal](), None
     # Deletions have no text, so the last proposals may follow the last fence.
     tail = (asked.asked.rpartition(">>>")[2], None)
     for before, text in [*((fence.before, fence.body) for fence in asked.fences), tail]:
@@ -118,7 +118,7 @@ def proposals(asked: SimRequest) -> list[Proposal]:
             else:
                 # Only the proposal directly before the fence owns its text.
                 own = text if mark is marks[-1] else None
-                found.append(Proposal(mark["name"], _OPS[mark["op"]], target, own))
+                found.append(ShownProposal(mark["name"], _OPS[mark["op"]], target, own))
     return found
 
 

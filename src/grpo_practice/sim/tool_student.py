@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from grpo_practice.sim.options import letter_for
-from grpo_practice.sim.questions import Question, find
+from grpo_practice.sim.questions import MadeQuestion, find
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import guess, play, program, way
 from grpo_practice.sim.work import PYTHON, READ, SEARCH, Call, SimTurn, work, works
@@ -52,7 +52,7 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
     return SimTurn(said, calls[: 1 + twice])
 
 
-def _calls(question: Question | None, asked: SimRequest, world: World) -> Iterator[Call]:
+def _calls(question: MadeQuestion | None, asked: SimRequest, world: World) -> Iterator[Call]:
     """Yield the calls that are possible now; the first one is always made."""
     wanted = question.text if question else asked.asked[:200]
     yield from (
@@ -84,7 +84,7 @@ def _call(name: str, **arguments: str) -> Call:
     return Call(name, json.dumps(arguments, ensure_ascii=False))
 
 
-def _programs(question: Question | None, asked: SimRequest, world: World) -> list[str]:
+def _programs(question: MadeQuestion | None, asked: SimRequest, world: World) -> list[str]:
     # At most six, to keep programs short for long foreign questions.
     numbers = _NUMBER.findall(question.text if question else asked.asked)[:6]
     look = f"print(sorted([{', '.join(str(int(n)) for n in numbers)}]))"

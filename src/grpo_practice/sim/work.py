@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 
 from grpo_practice.sim.options import letter_for
-from grpo_practice.sim.questions import Question, find
+from grpo_practice.sim.questions import MadeQuestion, find
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import program, way
 from grpo_practice.sim.world import World, unit
@@ -66,7 +66,7 @@ def work(asked: SimRequest, world: World) -> SimTurn:
 
 
 def _step(
-    question: Question,
+    question: MadeQuestion,
     answer: int | str,
     telling: list[str],
     requests: tuple[SimRequest, SimRequest],

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import chain
 
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.fences import new_key
 from grpo_practice.core.hashing import digest, text_sha
 from grpo_practice.core.text import folder_text
@@ -26,12 +26,12 @@ from grpo_practice.store.records import (
     TestSet,
 )
 from grpo_practice.store.resume import (
+    Begin,
     Head,
     Rebind,
     Restart,
     Resume,
     ResumeDecision,
-    Start,
     resume_decision,
 )
 
@@ -126,7 +126,7 @@ def _place(
             # call of an open step that continues under another configuration.
             lends = head if spec.kind == "train" or decision.goes_on else None
             return _Place(None, head["branch_id"], step, lends)
-        case Start():
+        case Begin():
             pass
     # None if the run reuses nothing, or if the branch has been deleted.
     lender = db.execute("SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)).fetchone()
@@ -152,7 +152,7 @@ def decide(
     )
 
 
-def _whole_or_same(spec: RunSpec, step: int, changes: list[Change]) -> None:
+def _whole_or_same(spec: RunSpec, step: int, changes: list[ChangedKey]) -> None:
     """Raise if a score would combine the results of two agents."""
     if spec.kind == "eval" and step > 0 and changes:
         raise FingerprintError(

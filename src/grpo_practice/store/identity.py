@@ -7,7 +7,7 @@ reads them back. In the identity of a practice run, the agent's keys start with 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from grpo_practice.core.errors import Change
+from grpo_practice.core.errors import ChangedKey
 
 Identity = Mapping[str, Any]
 
@@ -33,20 +33,20 @@ _METHODS: Mapping[object, str] = {
 """Names of the values of `practice.METHOD`."""
 
 
-def diff(was: Identity, now: Identity) -> list[Change]:
+def diff(was: Identity, now: Identity) -> list[ChangedKey]:
     """Return the keys with different values, in order of their names."""
     keys = sorted(was.keys() | now.keys())
     return [_change(k, was, now) for k in keys if was.get(k) != now.get(k)]
 
 
-def _change(key: str, was: Identity, now: Identity) -> Change:
+def _change(key: str, was: Identity, now: Identity) -> ChangedKey:
     """Return the change in readable form: for a changed file, its name instead of two hashes."""
     if key == METHOD:
-        return Change(key, *(_METHODS.get(of.get(key), of.get(key)) for of in (was, now)))
+        return ChangedKey(key, *(_METHODS.get(of.get(key), of.get(key)) for of in (was, now)))
     if key != AGENT_SHA:
-        return Change(key, was.get(key), now.get(key))
+        return ChangedKey(key, was.get(key), now.get(key))
     before, after = (_program_of(identity) for identity in (was, now))
-    return Change(key, before, f"{after}, which has changed" if after == before else after)
+    return ChangedKey(key, before, f"{after}, which has changed" if after == before else after)
 
 
 def _program_of(identity: Identity) -> str | None:
@@ -59,18 +59,18 @@ def _program_of(identity: Identity) -> str | None:
     return None
 
 
-def is_edited_verify(changes: Sequence[Change]) -> bool:
+def is_edited_verify(changes: Sequence[ChangedKey]) -> bool:
     """Return True if only the file of the verify function has changed."""
     return [change.key for change in changes] == ["verify.sha256"]
 
 
-def undoing_hint(changes: Sequence[Change]) -> str:
+def undoing_hint(changes: Sequence[ChangedKey]) -> str:
     """Explain how to undo a change without an author: a provider may list another context size."""
     was = next((c.was for c in changes if c.key == TEACHER_CONTEXT), None)
     return f" (set {TEACHER_CONTEXT}: {was})" if was is not None else ""
 
 
-def keeps_checkpoints(changes: Sequence[Change]) -> bool:
+def keeps_checkpoints(changes: Sequence[ChangedKey]) -> bool:
     """Return False if the checkpoints of a training run do not fit its new identity.
 
     Checkpoints do not fit after a change of the base model, of the adapter's shape, or of how

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.store.identity import (
     METHOD,
     diff,
@@ -31,7 +31,7 @@ class Head:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Begin:
     """Begin the first branch of a run."""
 
 
@@ -62,7 +62,7 @@ class Restart:
     """True if `step` is open, so that its existing calls may be reused."""
 
 
-ResumeDecision = Start | Resume | Rebind | Restart
+ResumeDecision = Begin | Resume | Rebind | Restart
 
 
 def resume_decision(
@@ -92,7 +92,7 @@ def resume_decision(
             hint=f"give a number from 0 to {recorded}, or leave --restart-step out to continue",
         )
     if head is None:
-        return Start()
+        return Begin()
     changes = diff(head.identity, identity)
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
@@ -122,7 +122,7 @@ def resume_decision(
     )
 
 
-def _restart(head: Head, step: int, changes: list[Change], *, again: bool) -> ResumeDecision:
+def _restart(head: Head, step: int, changes: list[ChangedKey], *, again: bool) -> ResumeDecision:
     if changes or again:
         # `recorded` is also the number of the open step, if there is one.
         return Restart(step, goes_on=step == head.recorded > 0 and not again)

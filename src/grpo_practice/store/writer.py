@@ -32,7 +32,7 @@ BATCH = 500
 CROWD = 64
 """Queue length from which callers that need not wait for their write should still wait."""
 
-AT_ONCE = 16
+RESUMED_PER_TICK = 16
 """Number of waiters resumed in one turn of their event loop."""
 
 Many = Callable[[sqlite3.Connection, Sequence[T]], Sequence[R]]
@@ -275,11 +275,11 @@ def _settle_all(
 ) -> None:
     """Settle futures in order, a few in each turn of the event loop."""
     # Resuming a whole batch in one turn would delay every timer and reply of the loop.
-    for done, result, error in waiting[:AT_ONCE]:
+    for done, result, error in waiting[:RESUMED_PER_TICK]:
         if not done.done():  # the waiter may have been cancelled
             _settle(done, result, error)
-    if waiting[AT_ONCE:]:
-        loop.call_soon(_settle_all, loop, waiting[AT_ONCE:])
+    if waiting[RESUMED_PER_TICK:]:
+        loop.call_soon(_settle_all, loop, waiting[RESUMED_PER_TICK:])
 
 
 def _settle(

@@ -19,7 +19,7 @@ from grpo_practice.store.queries.traced import (
 )
 from grpo_practice.tracing.collector import VARIABLES, collector_of, variables_of
 from grpo_practice.tracing.spans import Span, sampled, spans_of
-from grpo_practice.tracing.tracer import AT_ONCE, NOT_INSTALLED, Tracing
+from grpo_practice.tracing.tracer import GROUPS_PER_READ, NOT_INSTALLED, Tracing
 
 if TYPE_CHECKING:
     from grpo_practice.tracing.sender import Sender
@@ -70,12 +70,12 @@ def _batches(
     """Yield the root spans of each step in batches."""
     for step, there in slots:
         chosen = [slot for slot in there if sampled(step, slot, tracing.share)]
-        for start in range(0, len(chosen), AT_ONCE):
+        for start in range(0, len(chosen), GROUPS_PER_READ):
             # Close soon: an open reader keeps the WAL of a running practice from shrinking.
             with Store(path, "look") as store:
                 groups = [
                     store.read(traced_group, step, slot, content=tracing.content)
-                    for slot in chosen[start : start + AT_ONCE]
+                    for slot in chosen[start : start + GROUPS_PER_READ]
                 ]
             roots = [spans_of(group, content=tracing.content) for group in groups]
             yield [root for root in roots if root is not None]

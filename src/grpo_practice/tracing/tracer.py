@@ -22,7 +22,7 @@ END_S = 1.5
 less than 2."""
 GATHER_S = 0.5
 """Seconds during which groups are collected before they are sent."""
-AT_ONCE = 16
+GROUPS_PER_READ = 16
 """Maximum number of groups that are read together."""
 QUEUED = 20_000
 """Maximum number of waiting groups; further groups are dropped."""
@@ -165,9 +165,11 @@ class Tracer:
             if pause:  # a collector in trouble gets a pause
                 self._changed.wait_for(ends, pause)
             else:
-                self._changed.wait_for(lambda: len(self._queue) >= AT_ONCE or ends(), GATHER_S)
+                self._changed.wait_for(
+                    lambda: len(self._queue) >= GROUPS_PER_READ or ends(), GATHER_S
+                )
             late = self._ends_at is not None and monotonic() >= self._ends_at
-            return [] if late else self._queue[:AT_ONCE]
+            return [] if late else self._queue[:GROUPS_PER_READ]
 
     def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
         """Return the spans of the groups; a run deleted in the meantime has no spans."""

@@ -7,7 +7,7 @@ from typing import Any
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.work import Answer, Message, Sampling
 
-AT_ONCE = 32
+ANSWERS_PER_BATCH = 32
 """Maximum number of answers in one batch."""
 
 
@@ -40,8 +40,8 @@ class Sampler:
         self.model.train(mode=False)
         made = list[Answer]()
         with torch.no_grad():
-            for i in range(0, len(own), AT_ONCE):
-                made += self._batch(own[i : i + AT_ONCE], prompts, sampling)
+            for i in range(0, len(own), ANSWERS_PER_BATCH):
+                made += self._batch(own[i : i + ANSWERS_PER_BATCH], prompts, sampling)
         self.model.train(trained)
         gathered = self.ranks.gather(made)
         if gathered is None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.run.preflight import (
     check_plan,
@@ -157,7 +157,7 @@ def planned(
     if len(plan) < len(rows):
         raise FingerprintError(
             f"{branch.run} has {len(rows)} steps planned; their number can only grow",
-            [Change("train.steps", len(rows), len(plan))],
+            [ChangedKey("train.steps", len(rows), len(plan))],
             hint="undo the change, or give the run another exp_id",
         )
     return plan, notices

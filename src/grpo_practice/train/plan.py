@@ -11,7 +11,7 @@ from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch
 from grpo_practice.train.checks import lora_arguments, prompts_of
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
-from grpo_practice.train.resume import Start
+from grpo_practice.train.resume import StartingPoint
 from grpo_practice.train.rewards import skips_uniform
 from grpo_practice.train.work import MAKING, TrainingPlan
 
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def plan_of(
-    job: "TrainJob", planned: Sequence[PlannedStep], folder: Path, start: Start | None = None
+    job: "TrainJob",
+    planned: Sequence[PlannedStep],
+    folder: Path,
+    start: StartingPoint | None = None,
 ) -> TrainingPlan:
     """Return the work of all ranks; checkpoints are saved below `folder`.
 

@@ -8,7 +8,7 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import TrainSettings
 from grpo_practice.core.errors import ConfigError
 
-AT_ONCE = 8
+ANSWERS_PER_LOSS = 8
 """Maximum number of answers per loss computation on a device."""
 SHOWN = 4
 """Maximum number of values that a message suggests."""
@@ -48,7 +48,7 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
         )
     answers = prompts // ranks * settings.group_size
     # With bnpo, the batch size affects the loss, so the memory setting must not change it.
-    most = 1 if settings.memory == "low" and settings.loss != "bnpo" else AT_ONCE
+    most = 1 if settings.memory == "low" and settings.loss != "bnpo" else ANSWERS_PER_LOSS
     per_device = max(n for n in range(1, most + 1) if answers % n == 0)
     return BatchShape(ranks, per_device, answers // per_device)
 

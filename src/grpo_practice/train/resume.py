@@ -16,7 +16,7 @@ from grpo_practice.store.resume import Resume
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class StartingPoint:
     """Step and weights with which a command begins."""
 
     session: Session
@@ -42,7 +42,9 @@ class Origin:
         return f"{self.run} after step {self.saved.step} ({self.saved.sha256.hex()[:16]})"
 
 
-def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | None = None) -> Start:
+def start_of(
+    session: Session, spec: RunSpec, *, total: int, origin: Origin | None = None
+) -> StartingPoint:
     """Return the point at which a run with `total` planned steps resumes.
 
     Weights taken over from an origin begin a branch, as its first checkpoint.
@@ -57,18 +59,18 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
     store, name = session.store, spec.name
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
-        return Start(session)
+        return StartingPoint(session)
     branch, session = store.read(branches.load, found.head_branch), _restarting(session, spec)
     if origin is not None and origin_of(branch.identity) != origin.text:
         first, taken = _taken_over(session, origin)
-        return Start(replace(session, restart_step=first, again=True), first, taken)
+        return StartingPoint(replace(session, restart_step=first, again=True), first, taken)
     rows = store.read(steps.on_line, branch)
     recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
     wanted = session.restart_step
     known = store.read(trained_steps.checkpoints, branch)
     # Check for the checkpoint, too: a kill between the last step and its save loses the weights.
     if wanted is None and recorded >= total and known and known[-1].step == recorded - 1:
-        return Start(session, recorded, saved=known[-1])  # complete: needs no weights
+        return StartingPoint(session, recorded, saved=known[-1])  # complete: needs no weights
     if origin is not None:
         known = [row for row in known if row.step > origin.saved.step]
     if wanted is not None:
@@ -97,7 +99,7 @@ def start_of(session: Session, spec: RunSpec, *, total: int, origin: Origin | No
             f" {recorded - 1} are played again"
         )
         session = replace(session, restart_step=step, again=True)
-    return Start(session, step, folder, row)
+    return StartingPoint(session, step, folder, row)
 
 
 def _restarting(session: Session, spec: RunSpec) -> Session:

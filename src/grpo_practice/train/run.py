@@ -22,7 +22,7 @@ from grpo_practice.train.gather import Ranks
 from grpo_practice.train.job import TrainJob, planned
 from grpo_practice.train.plan import checkpoints_folder, plan_of
 from grpo_practice.train.recipe import settings_of
-from grpo_practice.train.resume import Start, checked_folder, start_of
+from grpo_practice.train.resume import StartingPoint, checked_folder, start_of
 from grpo_practice.train.scoring import OnLoop, answers_to, scoring, selected
 from grpo_practice.train.steps import TrainingRun
 from grpo_practice.train.trainer import (
@@ -99,7 +99,7 @@ def _begun(job: TrainJob, run: OpenRun) -> RunStarted:
     return RunStarted(run.branch.run, run.branch.id, len(rows), total, done, job.spec.simulated)
 
 
-def _missed(job: TrainJob, start: Start, total: int) -> CheckpointRow | None:
+def _missed(job: TrainJob, start: StartingPoint, total: int) -> CheckpointRow | None:
     """Return the last checkpoint if it should have been evaluated, but a kill prevented that."""
     saved, selects = start.saved, job.selects
     if saved is None or selects is None or selects.is_done(saved.sha256, saved.step):
@@ -122,7 +122,7 @@ async def _evaluate(job: TrainJob, player: Player, saved: CheckpointRow) -> None
 
 
 async def _work(
-    job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: Start, player: Player
+    job: TrainJob, run: OpenRun, rows: Sequence[StepRow], start: StartingPoint, player: Player
 ) -> None:
     """Train in a thread, which reports its steps to this loop and waits for the replies."""
     session = job.session

@@ -39,7 +39,7 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class SearchRange:
     """A range of numbers, including both ends."""
 
     low: float
@@ -82,7 +82,7 @@ class Range:
         return round(value) if self._whole else value
 
 
-Space = Mapping[str, Choice | Range]
+Space = Mapping[str, Choice | SearchRange]
 """Key of `train:` → values that a trial may use."""
 
 
@@ -101,7 +101,7 @@ def space_of(written: Mapping[str, Any]) -> Space:
     return {key: _part(key, value) for key, value in written.items()}
 
 
-def _part(key: str, value: Any) -> Choice | Range:
+def _part(key: str, value: Any) -> Choice | SearchRange:
     match value:
         case [_, *_]:
             return Choice(value)
@@ -113,7 +113,7 @@ def _part(key: str, value: Any) -> Choice | Range:
             and math.isfinite(low)
             and math.isfinite(high)
         ):
-            return Range(low, high, bool(more.get("log")))
+            return SearchRange(low, high, bool(more.get("log")))
         case _:
             raise ConfigError(
                 f"train.tune.space.{key} is neither a list of values nor a range",

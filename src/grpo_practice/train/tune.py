@@ -7,7 +7,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from grpo_practice.core.errors import Change, ConfigError, FingerprintError
+from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Space
 
 BOUND = "settings"
@@ -17,7 +17,7 @@ STARTUP = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class Suggestion:
     """A trial to start or to resume."""
 
     number: int
@@ -75,7 +75,7 @@ class Study:
         now |= {f"train.tune.space.{key}": repr(part) for key, part in space.items()}
         was = study.user_attrs.get(BOUND, now)
         changes = [
-            Change(key, was.get(key), now.get(key))
+            ChangedKey(key, was.get(key), now.get(key))
             for key in sorted(was.keys() | now.keys())
             if was.get(key) != now.get(key)
         ]
@@ -93,7 +93,7 @@ class Study:
         """Trials so far, in order."""
         return list(self.study.trials)
 
-    def next(self) -> Proposal:
+    def next(self) -> Suggestion:
         """Return the trial that the previous command left unfinished, or else a new one."""
         import optuna
 
@@ -104,18 +104,18 @@ class Study:
         seed = int.from_bytes(sha256(f"{self.seed}|{number}".encode()).digest()[:4], "big")
         self.study.sampler = optuna.samplers.TPESampler(seed=seed)
         trial = optuna.trial.Trial(self.study, left[0]._trial_id) if left else self.study.ask()
-        return Proposal(
+        return Suggestion(
             number, {key: part.suggest(trial, key) for key, part in self.space.items()}, trial
         )
 
-    def report(self, proposal: Proposal, step: int, score: float) -> bool:
+    def report(self, proposal: Suggestion, step: int, score: float) -> bool:
         """Record the score of a trial's weights after a step; return whether to prune the trial."""
         # A resumed trial reports the same step again, which Optuna would warn about.
         if step not in self.study.trials[proposal.number].intermediate_values:
             proposal.trial.report(score, step)
         return bool(proposal.trial.should_prune())
 
-    def finish(self, proposal: Proposal, score: float | None, *, pruned: bool) -> None:
+    def finish(self, proposal: Suggestion, score: float | None, *, pruned: bool) -> None:
         """Record the end of a trial; a trial without a score has failed."""
         import optuna
 

@@ -13,7 +13,7 @@ from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.run import run_train
-from grpo_practice.train.tune import Proposal, Study
+from grpo_practice.train.tune import Study, Suggestion
 from grpo_practice.train.tune_report import Trial, TuneReport
 from grpo_practice.train.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 
@@ -61,7 +61,7 @@ def _bound(job: TuneJob) -> dict[str, Any]:
     return {**bound, **length, "train.eval_every": settings.eval_every}
 
 
-async def _play(job: TuneJob, study: Study, proposal: Proposal) -> None:
+async def _play(job: TuneJob, study: Study, proposal: Suggestion) -> None:
     """Train or resume a trial until it is complete or pruned."""
     trained = job.trial(proposal.number, proposal.values)
     pruned, score = False, None

@@ -23,7 +23,7 @@ _BOX_OR_BRACE = re.compile(rf"{_BOX}|\\.|[{{}}]", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class StatedAnswer:
     """The answer that a response gives."""
 
     text: str
@@ -34,7 +34,7 @@ class Said:
     """The stated line and sentence if they are prose and `text` is only a formula in them."""
 
 
-def read_answer(response: str) -> Said | str:
+def read_answer(response: str) -> StatedAnswer | str:
     """Return the answer of a response, or the reason why it gives no answer.
 
     The answer is the last closed, non-empty box, unless a final answer is stated after it. Without
@@ -50,18 +50,20 @@ def read_answer(response: str) -> Said | str:
     found, unclosed = _boxes(tail)
     if found:
         if final := final_after(ascii_digits(tail), found[-1][1]):
-            return Said(final)
+            return StatedAnswer(final)
         boxes = tuple(_innermost(tail[start:end].strip()) for start, end in found)
-        return Said(boxes[-1], boxes)
+        return StatedAnswer(boxes[-1], boxes)
     if unclosed:
         return "no answer: its box is never closed"
     tail = ascii_digits(tail)
     stated = last_statement(tail)
     if stated and not is_prose(stated[-1]):
-        return Said(stated[-1], lines=stated[:-1])
+        return StatedAnswer(stated[-1], lines=stated[:-1])
     text = last_expression(tail) or (stated[0] if stated else None)
     return (
-        Said(text, lines=stated) if text else "no answer: neither a box nor a formula nor a number"
+        StatedAnswer(text, lines=stated)
+        if text
+        else "no answer: neither a box nor a formula nor a number"
     )
 
 

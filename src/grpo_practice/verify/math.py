@@ -27,7 +27,7 @@ _FUNCTIONS = frozenset(["sqrt", "sin", "cos", "tan", "arcsin", "arccos", "arctan
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Comparison:
     """A comparison that a worker has to decide."""
 
     golds: Sequence[str]
@@ -35,7 +35,7 @@ class Question:
     boxes: Sequence[str]
 
 
-def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Question:
+def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Comparison:
     """Return the verdict if no computer algebra is needed, otherwise the question for a worker.
 
     The answer may match any of the golds; `fast_path=False` sends numbers to the worker as well.
@@ -68,7 +68,7 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
     if cost := too_costly(said):
         return wrong(golds, f"the answer is {cost}", said)
     affordable = [box for box in answer.boxes if too_costly(notation(box)) is None]
-    return Question(open_, said, affordable)
+    return Comparison(open_, said, affordable)
 
 
 def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:

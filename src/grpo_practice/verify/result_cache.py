@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from weakref import WeakValueDictionary
 
-from grpo_practice.verify.math import Question
+from grpo_practice.verify.math import Comparison
 
 KEPT = 1_024
 """Most findings kept; the oldest is dropped first."""
@@ -31,7 +31,9 @@ class ResultCache:
         # Weak: a turn is dropped with the last caller that waits for it.
         self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
-    async def get(self, question: Question, compare: Callable[[], Awaitable[_Finding]]) -> _Finding:
+    async def get(
+        self, question: Comparison, compare: Callable[[], Awaitable[_Finding]]
+    ) -> _Finding:
         """Return the finding of `compare` for this question, new or cached.
 
         A question is compared by one caller at a time. A reason why the answer is wrong holds for

@@ -119,7 +119,7 @@ class Verifier:
             return math.wrong(golds, equal, found.said)
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
 
-    async def _compared(self, question: math.Question) -> bool | str:
+    async def _compared(self, question: math.Comparison) -> bool | str:
         """Return whether the answer equals a gold, or the reason why the answer itself fails."""
         limit_s = self.function.timeout_s or TIMEOUT_S
         try:

@@ -9,7 +9,7 @@ from grpo_practice.core.errors import VerifyError
 from grpo_practice.core.processes import isolate, limit_memory, renew_cpu_limit
 from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.core.user_code import EvaluationSample, UserFunction
-from grpo_practice.verify.math import Question
+from grpo_practice.verify.math import Comparison
 from grpo_practice.verify.user_function import raised, read_result
 
 _function: Callable[..., Any] | None = None
@@ -30,7 +30,7 @@ def start(secrets: frozenset[str], source: UserFunction | None) -> None:
     limit_memory()
 
 
-def ask_math(question: Question) -> bool | str:
+def ask_math(question: Comparison) -> bool | str:
     """Return whether the answer equals a gold, or why the comparison failed."""
     from grpo_practice.verify import symbolic
 

@@ -15,7 +15,7 @@ SHADES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class Axis:
     """A score and its interval on a line from 0 to 1, as percentages of its width."""
 
     at: float
@@ -23,10 +23,10 @@ class Range:
     high: float
 
 
-def score_range(mean: float, interval: tuple[float, float] | None) -> Range:
+def score_range(mean: float, interval: tuple[float, float] | None) -> Axis:
     """Return the position of a score; without an interval it is a point."""
     low, high = interval or (mean, mean)
-    return Range(*(_percent(value) for value in (mean, low, high)))
+    return Axis(*(_percent(value) for value in (mean, low, high)))
 
 
 @dataclass(frozen=True, slots=True)

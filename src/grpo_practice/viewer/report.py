@@ -31,7 +31,7 @@ class ScoreRow:
     label: str
     run: str
     score: Score
-    range: charts.Range
+    range: charts.Axis
 
     @property
     def text(self) -> str:

@@ -16,8 +16,7 @@ from tempfile import TemporaryDirectory
 
 from grpo_practice.core.errors import AgentError
 from grpo_practice.core.reaper import end_together
-from grpo_practice.rollout.agents import program_endpoint as reach
-from grpo_practice.rollout.agents import worker
+from grpo_practice.rollout.agents import program_endpoint, worker
 from grpo_practice.rollout.agents.command import CommandProgram
 from grpo_practice.rollout.agents.program_context import ProgramContext
 from grpo_practice.rollout.agents.worker import FunctionSource
@@ -95,7 +94,7 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
             worker.loaded(source)
         elif shutil.which(source.command[0]) is None and not source.brings(source.command[0]):
             return 0.0, f"there is no program {source.command[0]}"
-        return reach.look(base_url, api_key, model), ""
+        return program_endpoint.look(base_url, api_key, model), ""
     except AgentError as e:
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
     except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
@@ -105,7 +104,7 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
 def _begin(context: ProgramContext) -> str:
     """Report that the program begins; return why it cannot, or ''."""
     try:
-        reach.begin(context)
+        program_endpoint.begin(context)
     except AgentError as e:
         return f"it does not reach its model: {e}"
     return ""

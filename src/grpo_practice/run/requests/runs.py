@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EXP_ID = "Name of the experiment."
 CONFIG = "Config file, or its name in ./configs."
-AT_ONCE = "Maximum number of rollouts in flight."
+IN_FLIGHT = "Maximum number of rollouts in flight."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +49,7 @@ class _Evaluation(PilotedRequest):
         python="How answers are scored: `math`, `exact`, `file.py:func`, …, or a Python function.",
     )
     pass_k: int | None = number("Rollouts per question.", "--pass-k", "-k", key="pass_k")
-    concurrency: int | None = number(AT_ONCE, key="concurrency")
+    concurrency: int | None = number(IN_FLIGHT, key="concurrency")
     exp_id: str | None = option(None, EXP_ID, key="exp_id")
     library: "str | Library | None" = keyword(
         None, "Library to give to the agent: `RUN[:STEP]`, or a `Library`."
@@ -123,7 +123,7 @@ class PracticeRequest(PilotedRequest):
     epochs: int | None = number("Passes over the data.", key="practice.epochs")
     batch_size: int | None = number("Samples per step.", key="practice.batch_size")
     grpo_n: int | None = number("Rollouts per sample.", least=2, key="practice.grpo_n")
-    concurrency: int | None = number(AT_ONCE, key="practice.rollout_concurrency")
+    concurrency: int | None = number(IN_FLIGHT, key="practice.rollout_concurrency")
     truncate: int | None = number(
         "Use only this many samples.", key="practice.rollout_data_truncate"
     )

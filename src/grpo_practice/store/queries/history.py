@@ -40,7 +40,7 @@ class BranchRow:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class GroupProposal:
     """Proposal of one group, with the lessons the group drew."""
 
     slot: int
@@ -87,7 +87,7 @@ class LibraryChange:
     """Text of the experience afterwards; None if it was removed."""
     reworded: bool
     """True if the experience keeps its meaning, and is only clearer or more general."""
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[GroupProposal, ...]
     domains: tuple[str, ...]
     """Web sites that the groups behind the operation had read."""
     why: str | None
@@ -284,7 +284,7 @@ def quarantined(db: sqlite3.Connection, branch: int, *, until: int) -> list[Quar
     return [Quarantined(**row) for row in rows]
 
 
-def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal, ...]:
+def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[GroupProposal, ...]:
     found = []
     for op_id in op_ids:
         branch_id, step, slot, number, question, op, target, text, finding = db.execute(
@@ -302,5 +302,5 @@ def _proposals(db: sqlite3.Connection, op_ids: Sequence[int]) -> tuple[Proposal,
             (branch_id, step, slot),
         )
         told = tuple(row[0] for row in lessons)
-        found.append(Proposal(slot, number, question, op, target, text, finding, told))
+        found.append(GroupProposal(slot, number, question, op, target, text, finding, told))
     return tuple(found)

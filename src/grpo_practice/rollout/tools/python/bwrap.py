@@ -16,7 +16,7 @@ from grpo_practice.rollout.tools.python.backend import Backend, refused
 from grpo_practice.rollout.tools.python.cpython import (
     ENVIRONMENT,
     FILE_MB,
-    Start,
+    Launch,
     execute,
     python_arguments,
 )
@@ -99,10 +99,10 @@ class Sandbox:
     root: bool
     private: tuple[Path, ...] = ()
 
-    def start(self) -> Start:
+    def start(self) -> Launch:
         """Return the description of one execution."""
         job = {"uid": next(_UIDS)} if self.root else {}
-        return Start(self.command(), job, {}, seccomp=seccomp.machine_filter())
+        return Launch(self.command(), job, {}, seccomp=seccomp.machine_filter())
 
     def shown(self) -> list[Path]:
         """Return the private folders that cannot be hidden, because the code needs all of them."""

@@ -45,7 +45,7 @@ def python_arguments() -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class Launch:
     """A description of how to start one execution.
 
     Args:
@@ -67,7 +67,7 @@ class Start:
     seccomp: bytes = b""
 
 
-async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) -> str:
+async def execute(start: Launch, code: str, *, limit_s: float, memory_mb: int) -> str:
     """Return the output of the code, its last value or its error, as a model reads it.
 
     All processes it started are killed when this returns, raises or is cancelled.
@@ -108,7 +108,7 @@ async def execute(start: Start, code: str, *, limit_s: float, memory_mb: int) ->
     return joined(written, stopped)
 
 
-async def _spawned(start: Start, command: Sequence[str], passed: Sequence[int]) -> Process:
+async def _spawned(start: Launch, command: Sequence[str], passed: Sequence[int]) -> Process:
     try:
         return await asyncio.create_subprocess_exec(
             *command,
@@ -146,7 +146,7 @@ async def _read(stream: asyncio.StreamReader, written: Written) -> None:
         written.add(data)
 
 
-async def _ended(process: Process, start: Start) -> None:
+async def _ended(process: Process, start: Launch) -> None:
     """End the process and all its descendants: first by closing its stdin, then by force."""
     try:
         await _closed(process)

@@ -11,7 +11,7 @@ from grpo_practice.rollout.tools.python.cpython import (
     ENVIRONMENT,
     FILE_MB,
     PROCESSES,
-    Start,
+    Launch,
     execute,
     python_arguments,
 )
@@ -47,7 +47,7 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
     return Backend(run, f"docker {engine}, {image}, python {ran}", f"{able}; {ABOUT}")
 
 
-def container(docker: str, image: str, memory_mb: int) -> Start:
+def container(docker: str, image: str, memory_mb: int) -> Launch:
     """Return the description of one execution in a container that is removed when it ends.
 
     The container's first process ends when its stdin closes, so it ends with the client, however
@@ -70,7 +70,7 @@ def container(docker: str, image: str, memory_mb: int) -> Start:
         # After `--`, an image name cannot be read as an option.
         *("--", image, *python_arguments()),
     ]
-    return Start(command, {}, None, kill=(docker, "kill", name))
+    return Launch(command, {}, None, kill=(docker, "kill", name))
 
 
 async def _engine(docker: str) -> str:

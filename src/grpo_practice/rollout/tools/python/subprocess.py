@@ -5,7 +5,12 @@ import tempfile
 from pathlib import Path
 
 from grpo_practice.rollout.tools.python.backend import Backend
-from grpo_practice.rollout.tools.python.cpython import ENVIRONMENT, Start, execute, python_arguments
+from grpo_practice.rollout.tools.python.cpython import (
+    ENVIRONMENT,
+    Launch,
+    execute,
+    python_arguments,
+)
 from grpo_practice.rollout.tools.python.interpreter import find
 from grpo_practice.rollout.tools.python.probe import try_backend
 
@@ -28,7 +33,7 @@ async def open_subprocess(python: str | None, folder: Path, memory_mb: int) -> B
             prefix="grpo-practice-", ignore_cleanup_errors=True
         ) as place:
             mark = secrets.token_hex(16)
-            start = Start(
+            start = Launch(
                 [interpreter.path, *python_arguments()],
                 {"adopt": True, "folder": place},
                 ENVIRONMENT | {"HOME": place, "TMPDIR": place, "EXECUTION": mark},

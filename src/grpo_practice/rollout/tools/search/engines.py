@@ -7,9 +7,9 @@ from typing import Any, Protocol
 from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.search.page import (
     Banned,
-    Page,
     RefusedError,
     SearchHit,
+    WebPage,
     found_at,
     page_url,
 )
@@ -37,7 +37,7 @@ class PageReader(Protocol):
         """Cost of one page in micro-dollars; None if unknown."""
         ...
 
-    async def read(self, url: str) -> Page:
+    async def read(self, url: str) -> WebPage:
         """Return the page as text.
 
         Raises:
@@ -91,7 +91,7 @@ class JinaReader:
     """Most characters of a page's text."""
     cost_micro: int | None
 
-    async def read(self, url: str) -> Page:
+    async def read(self, url: str) -> WebPage:
         """Read a page; see `PageReader`. The address it redirects to is checked as well."""
         asked = self.banned.check(page_url(url))
         what = {**self.params, "url": str(asked)}
@@ -109,7 +109,7 @@ class JinaReader:
             raise ToolError(f"the page leads to another one: {e.reason}") from e
         title = data.get("title")
         whole = f"# {title}\n\n{text}" if isinstance(title, str) and title else text
-        return Page(str(at), whole[: self.chars], len(whole) <= self.chars)
+        return WebPage(str(at), whole[: self.chars], len(whole) <= self.chars)
 
 
 def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:

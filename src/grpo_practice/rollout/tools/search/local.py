@@ -17,7 +17,7 @@ from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.search.bounded_body import body_of, unread_bodies
 from grpo_practice.rollout.tools.search.guard import Guard
 from grpo_practice.rollout.tools.search.markup import page_text, start_worker
-from grpo_practice.rollout.tools.search.page import Banned, Page, RefusedError, domain_of
+from grpo_practice.rollout.tools.search.page import Banned, RefusedError, WebPage, domain_of
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -68,7 +68,7 @@ class LocalReader:
     total_s: float = TOTAL_S
     cost_micro: int | None = 0
 
-    async def read(self, url: str) -> Page:
+    async def read(self, url: str) -> WebPage:
         """Return the page as text.
 
         Raises:
@@ -93,7 +93,7 @@ class LocalReader:
             raise ToolError("the page is too hard to read") from e
         except CannotStartError as e:
             raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
-        return Page(body.url, text, body.whole and complete)
+        return WebPage(body.url, text, body.whole and complete)
 
     async def _followed(self, asked: str) -> "_Body":
         """Return the page after redirects; each hop is checked like a requested URL."""

@@ -40,7 +40,7 @@ class SearchHit:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class WebPage:
     """A page as text."""
 
     url: str

@@ -18,7 +18,7 @@ from grpo_practice.rollout.tools import Output, Tool, ToolError
 from grpo_practice.rollout.tools.function import tool_of
 from grpo_practice.rollout.tools.search.engines import Engine, PageReader
 from grpo_practice.rollout.tools.search.fence import PREFACE, clipped, from_web, neutral
-from grpo_practice.rollout.tools.search.page import Banned, Page, SearchHit, domain_of
+from grpo_practice.rollout.tools.search.page import Banned, SearchHit, WebPage, domain_of
 
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20
@@ -107,7 +107,7 @@ async def _read_with_model(chat: Chat, messages: list[Message]) -> Reply:
         raise ToolError("the answer from the page was withheld by a filter") from e
 
 
-def question(page: Page, query: str, fences: Fences) -> list[Message]:
+def question(page: WebPage, query: str, fences: Fences) -> list[Message]:
     """Return the prompt of the reading model."""
     if not page.text.strip():
         raise ToolError("the page has no text")
@@ -127,7 +127,7 @@ def prompt() -> Prompt:
     return load_prompt(FOLDER / "web_qa.md", SLOTS)
 
 
-def answered(page: Page, answer: str, fences: Fences) -> str:
+def answered(page: WebPage, answer: str, fences: Fences) -> str:
     """Return the answer for the agent; it comes from the page, so it is fenced like the page."""
     text = f"{page.url}\n\n{clipped(neutral(answer), _SIZE - 4096)}"
     parts = [PREFACE, from_web(fences, text, domain_of(URL(page.url)))]
