@@ -153,7 +153,7 @@ def test_a_block_higher_than_the_terminal_erases_no_line_above_it() -> None:
     live = LiveBlock(tally, console)
     live.auto_refresh = False
     for event in [*begun(), *played(range(5)), *failed(5, 0, 1, 2)]:
-        tally.see(event)
+        tally.record(event)
     kept = [f"line {i} above" for i in range(5)]
     with live:
         for line in kept:

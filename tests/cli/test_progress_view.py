@@ -141,7 +141,7 @@ def drawn(tally: Tally) -> str:
 def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
     tally = Tally(clock=Clock())
     for event in practised()[:11]:
-        tally.see(event)
+        tally.record(event)
     text = drawn(tally)
     assert "math simulated  step 0 (of 2, epoch 0)" in text
     assert "step 0 (of 2, epoch 0)  4/4 rollouts" in text
@@ -153,69 +153,69 @@ def test_the_block_shows_step_rewards_groups_failures_and_tokens() -> None:
 
 def test_tokens_are_none_before_the_first_answer_and_unknown_after_one_without_a_count() -> None:
     tally = Tally(clock=Clock())
-    tally.see(RunStarted("e", 1, steps=1, rollouts=2, done=0, simulated=False))
-    tally.see(CallFinished(ASKED, "m", Usage(900, 0, 90), 1.0, replayed=True))
+    tally.record(RunStarted("e", 1, steps=1, rollouts=2, done=0, simulated=False))
+    tally.record(CallFinished(ASKED, "m", Usage(900, 0, 90), 1.0, replayed=True))
     assert "tokens 0 in, 0 out   requests 0 new, 1 replayed" in drawn(tally)
-    tally.see(CallFinished(ASKED, "m", Usage(), 1.0, replayed=False))
+    tally.record(CallFinished(ASKED, "m", Usage(), 1.0, replayed=False))
     assert "tokens unknown in, unknown out   requests 1 new" in drawn(tally)
-    tally.see(CallFinished(ASKED, "m", Usage(7, 0, 2), 1.0, replayed=False))
+    tally.record(CallFinished(ASKED, "m", Usage(7, 0, 2), 1.0, replayed=False))
     assert "tokens 7 in, 2 out   requests 2 new" in drawn(tally)
 
 
 def test_an_evaluation_on_the_way_is_counted_apart() -> None:
     tally = Tally(clock=Clock())
     for event in practised():
-        tally.see(event)
+        tally.record(event)
     assert tally.run == practised()[0]
     assert (tally.whole.done, tally.whole.planned) == (5, 10)
     text = drawn(tally)
     assert "evaluating math/eval/L1" in text
     assert "1/2 rollouts" in text
-    tally.see(StepStarted(1, 0, groups=2, rollouts=4, experiences=3))
+    tally.record(StepStarted(1, 0, groups=2, rollouts=4, experiences=3))
     assert "0/4 rollouts" in drawn(tally)
     assert "evaluating" not in drawn(tally)
 
 
 def test_the_time_left_follows_from_what_was_played_not_from_what_was_stored() -> None:
     tally = Tally(clock=lambda: 0.0)
-    tally.see(RunStarted("e", 1, 1, 100, 50))
+    tally.record(RunStarted("e", 1, 1, 100, 50))
     for i in range(30):
-        tally.see(rollout(i, stored=True))
+        tally.record(rollout(i, stored=True))
     assert tally.left_s is None
     tally.clock = lambda: 8.0
     for i in range(4):
-        tally.see(rollout(i))
+        tally.record(rollout(i))
     assert tally.left_s == pytest.approx(8.0 / 4 * 46)
 
 
 def test_the_first_wave_says_nothing_of_the_time_left() -> None:
     tally = Tally(clock=Clock())
-    tally.see(RunStarted("e", 1, 1, rollouts=16, done=0))
+    tally.record(RunStarted("e", 1, 1, rollouts=16, done=0))
     for slot in range(4):
-        tally.see(RolloutStarted("e", 0, slot, 0))
+        tally.record(RolloutStarted("e", 0, slot, 0))
     for slot in range(4):
         assert tally.left_s is None
-        tally.see(rollout(slot))
+        tally.record(rollout(slot))
     assert tally.left_s is not None
 
 
 def test_evaluations_on_the_way_are_planned_until_more_begin_than_were_announced() -> None:
     tally, planned = Tally(), list[int]()
-    tally.see(RunStarted("e", 1, 1, rollouts=8, done=0, evaluations=6))
+    tally.record(RunStarted("e", 1, 1, rollouts=8, done=0, evaluations=6))
     for n in range(3):
-        tally.see(RunStarted(f"e/eval/L{n}", 2 + n, 1, rollouts=3, done=0))
+        tally.record(RunStarted(f"e/eval/L{n}", 2 + n, 1, rollouts=3, done=0))
         planned.append(tally.whole.planned)
     assert planned == [14, 14, 17]
 
 
 def test_what_is_stored_of_a_step_is_counted_once_in_the_run_and_in_the_step() -> None:
     tally = Tally(clock=Clock())
-    tally.see(RunStarted("math", 1, steps=2, rollouts=8, done=3))
-    tally.see(StepStarted(0, 0, groups=2, rollouts=4, experiences=0, done=3))
+    tally.record(RunStarted("math", 1, steps=2, rollouts=8, done=3))
+    tally.record(StepStarted(0, 0, groups=2, rollouts=4, experiences=0, done=3))
     for event in (rollout(0, stored=True), rollout(0, None, stored=True), rollout(1, stored=True)):
-        tally.see(event)
+        tally.record(event)
     assert (tally.whole.done, tally.part.done, tally.part.failed) == (3, 3, 1)
-    tally.see(rollout(1))
+    tally.record(rollout(1))
     assert (tally.whole.done, tally.part.done, tally.part.mean) == (4, 4, 1.0)
 
 
@@ -263,10 +263,10 @@ def test_the_block_says_what_the_line_above_it_says() -> None:
 
 def test_a_million_different_errors_take_no_more_room_than_a_hundred() -> None:
     tally = Tally()
-    tally.see(RunStarted("math", 1, steps=1, rollouts=1000, done=0))
+    tally.record(RunStarted("math", 1, steps=1, rollouts=1000, done=0))
     for i in range(1000):
         text = "".join(chr(ord("a") + int(digit)) for digit in str(i)) + "!" * 2000
-        tally.see(RolloutFinished("math", 0, i, 0, "error", None, text, reason="agent"))
+        tally.record(RolloutFinished("math", 0, i, 0, "error", None, text, reason="agent"))
     kinds = tally.failures.values()
     assert len(kinds) == MOST_KINDS + 1
     assert sum(kind.count for kind in kinds) == 1000

@@ -154,7 +154,7 @@ class World:
                         max_failed_share=self.max_failed_share,
                         overlap=self.overlap,
                     ),
-                    land=landed,
+                    drain=drained,
                     after_step=self._after,
                     page_tools=(),
                 )
@@ -175,7 +175,7 @@ class World:
             return store.read(lambda db: [tuple(row) for row in db.execute(sql)])
 
 
-async def landed(error: GrpoPracticeError) -> None:
+async def drained(error: GrpoPracticeError) -> None:
     await asyncio.sleep(0)
 
 

@@ -250,17 +250,17 @@ async def test_an_error_cancels_the_others_and_waits_for_them() -> None:
 async def test_a_run_stops_when_more_than_the_allowed_share_failed() -> None:
     landed = list[GrpoPracticeError]()
 
-    async def land(error: GrpoPracticeError) -> None:
+    async def drain(error: GrpoPracticeError) -> None:
         landed.append(error)
 
-    watch = FailureLimit("step 3", 10, 0.2, land)
+    watch = FailureLimit("step 3", 10, 0.2, drain)
     bad = Rollout(0, 0, Q, Trajectory("error", reason="provider", error="HTTP 503"))
-    await watch.see(ok(place()))
-    await watch.see(bad)
-    await watch.see(bad)
+    await watch.record(ok(place()))
+    await watch.record(bad)
+    await watch.record(bad)
     assert landed == []
     with pytest.raises(RunFailedError, match=r"3 of the 10 rollouts of step 3.*HTTP 503") as e:
-        await watch.see(bad)
+        await watch.record(bad)
     assert e.value.exit_code == 1
     assert landed == [e.value]
 

@@ -61,7 +61,7 @@ async def test_the_progress_of_all_arms_is_one(tmp_path: Path) -> None:
     await play(project, "none", "full", sets=("pass_k=2",))
     tally = Tally()
     for event in project.events:
-        tally.see(event)
+        tally.record(event)
     assert tally.part is tally.whole
     assert (tally.whole.planned, tally.whole.done, tally.beside) == (48, 48, 1)
     assert not tally.inside

@@ -46,7 +46,7 @@ def watched(events: Sequence[Event]) -> Tally:
     """Return the tally after the events; its share has not fallen on the way."""
     tally, share = Tally(), 0.0
     for event in events:
-        tally.see(event)
+        tally.record(event)
         assert share <= tally.share <= 1.0
         share = tally.share
         assert tally.whole.done <= tally.whole.planned
@@ -147,7 +147,7 @@ async def test_groups_that_are_left_out_or_early_fill_the_bar_of_their_step(
     finishes(project.events)
     tally, shown = Tally(), dict[int, float | None]()
     for event in project.events:
-        tally.see(event)
+        tally.record(event)
         assert tally.part.done <= tally.part.planned
         if isinstance(event, StepFinished) and settings == SKIPS:
             assert tally.part.done == tally.part.planned

@@ -221,7 +221,7 @@ class PlayedRuns(DatabaseFile):
 
     @contextmanager
     def _emitting(self, store: "Store", request: RunRequest) -> "Iterator[Emit]":
-        """Yield what a run emits to; a slice may add a sink of its own."""
+        """Yield the event sink of a run; a slice may add a sink of its own."""
         from grpo_practice.core.events import silent, tee
 
         del store

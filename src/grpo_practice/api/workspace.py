@@ -44,7 +44,7 @@ def environment(
 
 
 class Workspace(StoredRuns, Libraries, PlayedRuns):
-    """A database, and what the core does with it; each slice derives its own methods from this."""
+    """A database and the operations of the core on it; each slice derives its methods from this."""
 
     @property
     def datasets(self) -> "Datasets":
@@ -139,7 +139,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         return await diagnose(request, lambda text: emit(Notice(text)))
 
     def _looks(self) -> "list[Look]":
-        """Return what `doctor` checks more of a practice configuration; a slice may add to it."""
+        """Return more checks of a practice configuration for `doctor`; a slice may add some."""
         return []
 
     def trust(

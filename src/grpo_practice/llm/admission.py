@@ -158,7 +158,7 @@ class Admission:
         """Send no further request; `reason` is why."""
         self.stopped = reason
 
-    async def land(self, reason: GrpoPracticeError) -> None:
+    async def drain(self, reason: GrpoPracticeError) -> None:
         """Stop sending requests, and give those in flight time to finish.
 
         Call it before ending a run early, which cancels the other tasks: their replies may be

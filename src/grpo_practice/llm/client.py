@@ -158,9 +158,9 @@ class Client:
             if call.sent and not isinstance(e, EndpointError):
                 e.__cause__ = _endpoint_error(e, call)
             if isinstance(e, EndpointRefusedError):
-                # Land before raising: the error cancels the other tasks, whose replies may
+                # Drain before raising: the error cancels the other tasks, whose replies may
                 # already be billed.
-                await self._admission.land(e)
+                await self._admission.drain(e)
             raise
 
     async def _retried(self, call: _Call) -> Reply:

@@ -177,7 +177,7 @@ class LedgeredChat:
             with span(self._emit, CallStarted(address, self.model)):
                 stored = await self._ledger.get(address, request_hash, nth)
                 reply = await self._send(request, r, limit_s) if stored is None else stored
-            self._model.bound.see(reply)
+            self._model.bound.record(reply)
             # No await between the event and queueing the entry: a cancellation there would make
             # the counts of events and entries differ.
             self._emit(

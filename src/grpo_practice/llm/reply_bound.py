@@ -31,7 +31,7 @@ class ReplyBound:
         most = ROOM * round(spec.tokens_out[1]) * (r + 1)
         return replace(request, params={**request.params, "max_tokens": most})
 
-    def see(self, reply: Reply) -> None:
+    def record(self, reply: Reply) -> None:
         """Learn from a reply whether the model thinks."""
         thoughts = content_texts(reply.message.get("content"), thought=True)
         self.is_on &= not (

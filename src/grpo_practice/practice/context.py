@@ -10,7 +10,7 @@ from grpo_practice.practice.answer_guard import LazyGuard
 from grpo_practice.practice.group_policy import GroupPolicy, group_policy
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout.attempts import SystemCheck
-from grpo_practice.rollout.failure_limit import Land
+from grpo_practice.rollout.failure_limit import Drain
 from grpo_practice.rollout.play import Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch
@@ -31,7 +31,7 @@ class Practice:
     """Player for early groups; its requests have lower priority than all others."""
     teacher: Teacher
     settings: PracticeSettings
-    land: Land
+    drain: Drain
     after_step: AfterStep
     """Callback awaited for every closed step, including steps that an earlier invocation closed."""
     page_tools: Collection[str]

@@ -134,7 +134,7 @@ class PracticeStep:
         if are_repeated(distilled, change.operations):
             # The next command takes the number of pauses as its round, and thus sends new seeds.
             await job.store.pause_step(job.branch, step, row.pauses + 1)
-        await job.land(error)
+        await job.drain(error)
         raise error
 
     async def _close(

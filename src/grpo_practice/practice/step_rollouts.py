@@ -60,7 +60,7 @@ class StepRollouts:
             f"step {row.plan.step}",
             sum(group.attempts for group in self._jobs),
             job.settings.max_failed_share,
-            job.land,
+            job.drain,
             row.plan.step,
         )
         self._attempts = Attempts(job.branch, job.store, job.emit, self._limit, job.check)

@@ -6,7 +6,7 @@ from grpo_practice.core.calls import content_texts
 from grpo_practice.core.errors import PausedError
 from grpo_practice.core.events import Emit, Notice, RolloutFinished, RolloutStarted, span
 from grpo_practice.core.types import Library, Rollout, Trajectory, Verdict
-from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.failure_limit import Drain, FailureLimit
 from grpo_practice.rollout.play import UNSCORED, AttemptKey, Player
 from grpo_practice.store import Store
 from grpo_practice.store.records import Branch, RolloutPrompt, Unscored
@@ -40,14 +40,14 @@ class SystemCheck:
     """
 
     emit: Emit
-    land: Land | None = None
+    drain: Drain | None = None
     """Function that waits for requests in flight before the run pauses; None: only give a notice.
     """
     _without: int = 0
     """Number of rollouts with experiences whose requests contained no experience."""
     _over: bool = False
 
-    async def see(self, system: SystemPrompt, rollout: Rollout, step: int) -> None:
+    async def record(self, system: SystemPrompt, rollout: Rollout, step: int) -> None:
         """Check a rollout of a step; a rollout without a request does not count.
 
         Raises:
@@ -67,14 +67,14 @@ class SystemCheck:
             f"no request of the first {LOOKED_AT} rollouts with experiences contained any of them:"
             " the agent ignores its system prompt"
         )
-        if self.land is None:
+        if self.drain is None:
             self.emit(Notice(f"{what}; {SEND_IT}"))
             return
         hint = f"{SEND_IT}; then run the same command again"
         if step:  # an edited file makes another agent, so the run can only continue by a restart
             hint += f" (with --restart-step {step} if a file of the agent has changed)"
         error = PausedError(what, hint=hint)
-        await self.land(error)
+        await self.drain(error)
         raise error
 
 
@@ -121,9 +121,9 @@ class Attempts:
         )
         await self.store.save_rollout(self.branch, key.step, rollout, prompt)
         # Only after the row is queued: the error that ends the run must not lose this rollout.
-        await self.limit.see(rollout)
+        await self.limit.record(rollout)
         if self.check is not None:
-            await self.check.see(system, rollout, key.step)
+            await self.check.record(system, rollout, key.step)
         return rollout
 
     async def score_again(
@@ -144,7 +144,7 @@ class Attempts:
             verdict = Unscored(scored.played.reason, scored.played.error or "")
         if verdict is not None:
             await self.store.save_verdict(self.branch, rollout_id, verdict)
-        await self.limit.see(scored)
+        await self.limit.record(scored)
         return scored
 
     def report_stored(self, step: int, rollout: Rollout, weight: float = 1.0) -> None:

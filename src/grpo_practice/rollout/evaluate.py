@@ -9,7 +9,7 @@ from typing import Self
 from grpo_practice.core.events import Emit, GroupStored
 from grpo_practice.core.types import PlannedStep, Rollout
 from grpo_practice.rollout.attempts import Attempts, SystemCheck, SystemPrompt
-from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.failure_limit import Drain, FailureLimit
 from grpo_practice.rollout.play import AttemptKey, GroupJob, Player, play_groups
 from grpo_practice.store import Store, datasets, rollouts
 from grpo_practice.store.records import Branch, StepRow
@@ -43,7 +43,7 @@ class Evaluation:
     """Function that returns the system prompt of an attempt."""
     emit: Emit
     max_failed_share: float
-    land: Land
+    drain: Drain
     check: SystemCheck | None = None
     """Check of the agent's requests; None if the agent may omit its system prompt."""
     pilot: int | None = None
@@ -138,7 +138,7 @@ class _Work:
         if job.pilot is not None:
             left = (k for row in job.rows if unfinished(row) for _, k in row.plan.slots if k)
             sizes = list(islice(left, job.pilot))
-        limit = FailureLimit(job.branch.run, sum(sizes), job.max_failed_share, job.land)
+        limit = FailureLimit(job.branch.run, sum(sizes), job.max_failed_share, job.drain)
         ends = accumulate(len(row.plan.slots) for row in job.rows)
         rows = {
             row.plan.step: (row, end - len(row.plan.slots))

@@ -8,7 +8,7 @@ from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
 from grpo_practice.core.text import similar
 from grpo_practice.core.types import Rollout
 
-Land = Callable[[GrpoPracticeError], Awaitable[None]]
+Drain = Callable[[GrpoPracticeError], Awaitable[None]]
 """Function that waits for requests in flight before an error ends them."""
 
 
@@ -19,7 +19,7 @@ class FailureLimit:
     what: str
     planned: int
     max_share: float
-    land: Land
+    drain: Drain
     step: int = 0
     """Step at which a restart is possible; 0 for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
@@ -27,7 +27,7 @@ class FailureLimit:
     _first: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     """Kind of message → reason and text of its first error."""
 
-    async def see(self, rollout: Rollout) -> None:
+    async def record(self, rollout: Rollout) -> None:
         """Count a rollout if it failed.
 
         Raises:
@@ -43,7 +43,7 @@ class FailureLimit:
         if self._reasons.total() > self.max_share * self.planned:
             error, failed = self._error(), self._reasons.total()
             # Wait first: the error cancels the siblings, and their replies may already be paid.
-            await self.land(error)
+            await self.drain(error)
             # Siblings that failed during the wait are in the list of rollouts, so count them, too.
             raise error if failed == self._reasons.total() else self._error()
 

@@ -376,7 +376,7 @@ async def _opened(part: _Part, connections: Connections, stack: AsyncExitStack) 
         prompt=prompts_of(job.spec.purpose, config, run.branch.library, run.rows),
         emit=run.emit,
         max_failed_share=job.limits.max_failed_share,
-        land=job.session.admission.land,
+        drain=job.session.admission.drain,
         check=None if job.config.agent.ignores_system else SystemCheck(run.emit),
         pilot=job.pilot,
         limit=job.limit,

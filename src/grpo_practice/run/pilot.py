@@ -37,7 +37,7 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
 
 
 def forecast_of(job: PracticeJob | EvalJob | ArmsJob) -> Forecast:
-    """Return what is left of a job; see `forecast` and `forecast_arms`."""
+    """Return the forecast of the rest of a job; see `forecast` and `forecast_arms`."""
     return forecast_arms(job) if isinstance(job, ArmsJob) else forecast(job)
 
 

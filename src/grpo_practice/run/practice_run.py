@@ -333,13 +333,13 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
             later=later,
             teacher=teacher,
             settings=settings,
-            land=session.admission.land,
+            drain=session.admission.drain,
             after_step=_after_step(job, run.branch, rows),
             # Reading all answers of a large dataset takes seconds; a step without lessons needs
             # none.
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=agent.page_tools,
-            check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.land),
+            check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.drain),
             pilot=job.pilot,
         )
         await practise(practice, rows)

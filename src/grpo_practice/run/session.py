@@ -84,7 +84,7 @@ class Meter:
     replayed: int = 0
     started: float = field(default_factory=monotonic)
 
-    def see(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Count an event."""
         if isinstance(event, CallFinished):
             if event.replayed:
@@ -214,7 +214,7 @@ def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[Open
     ) as invocation_id:
         ledger = session.store.ledger(branch, invocation_id)
         try:
-            yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.see, session.emit))
+            yield OpenRun(branch, ledger, invocation_id, meter, tee(meter.record, session.emit))
         except asyncio.CancelledError:
             if session.admission.stopped is None:
                 raise

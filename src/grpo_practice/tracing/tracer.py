@@ -64,7 +64,7 @@ def traced(
         return
     tracer = Tracer(store, collector, tracing, emit)
     try:
-        yield tee(emit, tracer.see)
+        yield tee(emit, tracer.record)
     finally:
         tracer.close()
 
@@ -91,7 +91,7 @@ class Tracer:
         self._thread = threading.Thread(target=self._work, name="traces", daemon=True)
         self._thread.start()
 
-    def see(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Process an event, and emit a pending message."""
         match event:
             case GroupStored():

@@ -23,8 +23,8 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     if latest is not None and latest.purpose == "trial":
         raise ConfigError(
             f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
-            " own: say what to train with --config",
-            hint=f"the file that the search of {latest.exp_id} was started with, say",
+            " own: name a config with --config",
+            hint=f"for instance the file that the search of {latest.exp_id} was started with",
         )
     stored = store.read(runs.config, latest.name) if latest else None
     if stored is not None:
@@ -32,6 +32,6 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     if (here := config_here("practice")) is not None:
         return unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
     raise ConfigError(
-        "there is no training run to go on with: say what to train with --config",
+        "there is no training run to resume: name a config with --config",
         hint="`grpo-practice init my-task` writes a config to start from",
     )

@@ -17,7 +17,7 @@ def look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
         check_installed()
         model = local_folder(config.train.model, folder)
         if model is None:
-            return [ok("train", f"the extra is installed; {config.train.model} is of the hub")]
+            return [ok("train", f"the extra is installed; {config.train.model} comes from the hub")]
         check_no_code(model)
         check_weights(model)
     except ConfigError as e:

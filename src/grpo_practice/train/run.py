@@ -137,7 +137,7 @@ async def _work(
         seed=settings_of(job.config).seed,
         update_epochs=settings_of(job.config).update_epochs,
         max_failed_share=job.config.practice.max_failed_share,
-        land=session.admission.land,
+        drain=session.admission.drain,
         ranks=job.ranks.count,
         folder=session.store.path.resolve().parent,
         # After a restart with changed settings, earlier steps without a lesson do not count.

@@ -13,7 +13,7 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.errors import RunFailedError
 from grpo_practice.core.events import RolloutFinished, RolloutStarted, StepStarted, WeightsUpdated
 from grpo_practice.core.types import Group, Rollout, Sample, Trajectory
-from grpo_practice.rollout.failure_limit import FailureLimit, Land
+from grpo_practice.rollout.failure_limit import Drain, FailureLimit
 from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.rollout.play import AttemptKey, Player, task_group
@@ -59,7 +59,7 @@ class TrainingRun:
     seed: int
     update_epochs: int
     max_failed_share: float
-    land: Land
+    drain: Drain
     ranks: int
     folder: Path
     """Folder of the database; stored checkpoint paths are relative to it."""
@@ -88,7 +88,7 @@ class TrainingRun:
         plan = self.rows[step].plan
         emit, run = self.player.emit, self.branch.run
         n, seconds = len(answers), time.monotonic() - began
-        limit = FailureLimit(f"step {step}", n, self.max_failed_share, self.land, step)
+        limit = FailureLimit(f"step {step}", n, self.max_failed_share, self.drain, step)
 
         async def scored(answer: Answer) -> Rollout:
             slot = answer.place % len(plan.slots)
@@ -104,7 +104,7 @@ class TrainingRun:
             rollout = Rollout(slot, answer.attempt, key.sample, trajectory(answer, seconds / n))
             rollout = await self.player.score(rollout, self.player.scope(key))
             emit(RolloutFinished.from_rollout(run, step, rollout))
-            await limit.see(rollout)
+            await limit.record(rollout)
             return rollout
 
         async with task_group() as tasks:  # the first error cancels the other tasks

@@ -57,7 +57,7 @@ class Pages(Core):
         if format is None:
             format = "md" if path is not None and path.suffix.lower() == ".md" else "html"
         if format not in ("html", "md"):
-            raise ConfigError(f"there is no report format {format!r}", hint="there are html, md")
+            raise ConfigError(f"there is no report format {format!r}", hint="choose html or md")
         with self._store() as store:
             names = [*dict.fromkeys(runs)] or [latest_run(store)]
             for name in names:  # a file in the way would hide that a run is misspelt

@@ -78,7 +78,7 @@ class Lines:
         """Process the event, and print a line if the event deserves one."""
         tally = self._tally
         tenth, kinds = tally.whole.tenth, len(tally.failures)
-        tally.see(event)
+        tally.record(event)
         match event:
             case RolloutFinished():
                 if kinds < len(tally.failures) <= NAMED:

@@ -81,7 +81,7 @@ class Part:
         """Number of completed tenths of the plan."""
         return 10 * self.done // self.planned if self.planned else 10
 
-    def see(self, event: RolloutFinished, *, replayed: bool = False) -> None:
+    def record(self, event: RolloutFinished, *, replayed: bool = False) -> None:
         """Count a rollout."""
         self.done += not event.stored
         self.played += not event.stored
@@ -200,7 +200,7 @@ class Tally:
         quiet_s = now - max(self._arrived, min(began)) if began else 0.0
         return quiet_s, [now - at for at in began]
 
-    def see(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         """Update the tally by an event."""
         self._under_way(event)
         match event:
@@ -295,11 +295,11 @@ class Tally:
 
     def _rollout(self, event: RolloutFinished) -> None:
         key = (self._branches.get(event.run, 0), event.step, event.slot, event.attempt)
-        self.whole.see(event, replayed=not self._asked.pop(key, True))
+        self.whole.record(event, replayed=not self._asked.pop(key, True))
         if self.run is not None and event.run == self.run.run:
-            self._of_step(event.step).see(event)
+            self._of_step(event.step).record(event)
         elif self.part is not self.whole:
-            self.part.see(event)
+            self.part.record(event)
         if event.reward is None:
             self._failed(event.reason or event.outcome, event.error or event.outcome)
 

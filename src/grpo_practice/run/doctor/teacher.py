@@ -59,7 +59,7 @@ async def look_at_teacher(
         # Bounded as in a run, so that the check fails for the same replies.
         bounded = bound.bounded(request, "compare", r)
         replies.append(await client.send(bounded, limit_s=COMPARISON_S))
-        bound.see(replies[-1])
+        bound.record(replies[-1])
         return replies[-1]
 
     settings = config.practice

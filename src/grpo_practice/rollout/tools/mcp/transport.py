@@ -85,7 +85,7 @@ class Notes:
             said.append(f"its stderr ends: {tail}")
         return "; ".join(said)
 
-    async def see(self, message: object) -> None:
+    async def record(self, message: object) -> None:
         """Count an invalid message; other messages outside of calls are ignored."""
         await asyncio.sleep(0)
         if isinstance(message, Exception):
@@ -238,6 +238,6 @@ def _client(transport: Any, notes: Notes, toolkit: McpToolkit) -> Client:
         transport,
         mode="legacy" if by_session else "auto",
         read_timeout_seconds=toolkit.mcp_client_session_timeout_seconds,
-        message_handler=notes.see,
+        message_handler=notes.record,
         client_info=Implementation(name="grpo-practice", version=__version__),
     )
