@@ -22,7 +22,7 @@ FAULT = "line 2: a call is not allowed in a prompt"
 def cold(demo: Gp) -> Iterator[Gp]:
     """`gp` in a folder with a template of a stranger, which is not run, and no model is asked."""
     Path("prompts").mkdir()
-    Path("core/prompts/reask.md").write_text(EVIL)
+    Path("prompts/reask.md").write_text(EVIL)
     Path("t.md").write_text(JUDGE)
     yield demo
     assert not Path("marker").exists()
@@ -57,7 +57,7 @@ def test_a_prompt_of_ones_own_that_runs_python_is_refused(cold: Gp, words: tuple
     before = calls()
     ran = cold(*words, *OWN, *TEACHER)
     assert ran.code == 2
-    assert f"core/prompts/reask.md: not a valid prompt template: {FAULT}" in said(ran)
+    assert f"prompts/reask.md: not a valid prompt template: {FAULT}" in said(ran)
     assert "a prompt may have {{ slot }}" in said(ran)
     assert calls() == before
 

@@ -107,7 +107,7 @@ async def test_half_of_what_was_uniform_is_left_out(whole: Project) -> None:
     groups = whole.query("SELECT mean_reward FROM groups ORDER BY step, slot")
     assert groups == whole.query("SELECT avg(reward) FROM v_rollouts GROUP BY step, slot")
 
-    with pytest.raises(Exception, match="toy has left out groups"):
+    with pytest.raises(Exception, match="toy has left out questions"):
         await whole.evaluate(config=None, rejudge=True, run="toy", verify="contains")
 
 

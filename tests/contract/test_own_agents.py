@@ -187,7 +187,7 @@ async def test_2_41_what_is_wrong_with_it_is_said_before_it_costs(project: Own) 
         with pytest.raises(Exception, match=re.escape(said)):
             await project.practise(*(f"evaluation.{override}" for override in overrides))
     for program in ("no-such-program", "./mine.py"):
-        with pytest.raises(Exception, match="there is no program"):
+        with pytest.raises(Exception, match="cannot find an executable program"):
             await project.evaluate("agent.type=command", f"agent.command=[{program}]")
     assert project.count("runs") == 0
     where = "import os\nif 'PYTEST_VERSION' not in os.environ: "

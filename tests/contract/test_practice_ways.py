@@ -93,7 +93,7 @@ async def test_the_teachers_temperature_is_not_the_rollouts(project: Project) ->
 
 def own(folder: Path, name: str, old: str, new: str) -> None:
     """Write a shipped prompt with some other words into `prompts`."""
-    shipped = (files("grpo_practice") / "prompts" / name).read_text("utf-8")
+    shipped = (files("grpo_practice") / "core" / "prompts" / name).read_text("utf-8")
     assert old in shipped
     (folder / "prompts").mkdir(exist_ok=True)
     (folder / "prompts" / name).write_text(shipped.replace(old, new))
@@ -125,7 +125,7 @@ async def test_what_cannot_be_used_is_said_before_anything_is_paid(project: Proj
         (prompts / "merge.md").unlink()
         (prompts / "reask.md").write_text("Use sk-live-12345678. {{ error }}")
         key = "evaluation.agent.model.model_provider.api_key=sk-live-12345678"
-        with pytest.raises(Exception, match=r"reask\.md holds a secret") as e:
+        with pytest.raises(Exception, match=r"reask\.md contains a secret") as e:
             await project.practise(endpoint.override(), key, setting)
         assert "sk-live" not in str(e.value)
         upload(project, "train", [ADDED, {"question": "what?", "answer": None}])

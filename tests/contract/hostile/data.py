@@ -9,7 +9,7 @@ from tests.contract.hostile.place import OWN, Place
 from tests.contract.hostile.planted import python, row
 from tests.hostile_templates import RUNS
 
-PROMPTS_OF = Path(__file__).parents[3] / "src/grpo_practice/prompts"
+PROMPTS_OF = Path(__file__).parents[3] / "src/grpo_practice/core/prompts"
 STAGES = ("summarise", "compare", "propose", "merge", "reask")
 SHIPPED = [PROMPTS_OF / f"{stage}.md" for stage in STAGES]
 PRACTICE = """
