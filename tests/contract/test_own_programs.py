@@ -115,6 +115,8 @@ PLACES: dict[str, tuple[list[str], dict[str, Row]]] = {
 }
 
 
+# The programs leave their clients open, as users do; the interpreter closes them at some time.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)
 async def test_each_case_ends_as_it_should_wherever_it_runs(
