@@ -46,10 +46,7 @@ def test_an_agent_that_never_asks_is_named_after_the_first_answers(tmp_path: Pat
     shown = flat(ran.out + ran.err)
     assert ran.code == 0
     assert shown.count("3 of the first 3 answers came without a request") == 1
-    assert (
-        "12 answers came without any request to the rollout's address hint: the cost of its model calls"
-        in shown
-    )
+    assert "12 answers came without any request to the rollout's address hint: the cost" in shown
     assert "context.base_url" in shown
 
 
