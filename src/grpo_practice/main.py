@@ -52,6 +52,7 @@ from grpo_practice.export import commands as export
 from grpo_practice.export import row_commands as export_rows
 from grpo_practice.reports.error_report import ErrorReport
 from grpo_practice.serve import commands as serve
+from grpo_practice.tracing import commands as trace
 from grpo_practice.train import commands as train
 from grpo_practice.viewer import commands as view
 from grpo_practice.viewer import report_command as report
@@ -91,6 +92,7 @@ app.command("trust", short_help="Trust files of others that you have read.")(tru
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(diagnose.diagnose)
+runs.app.command()(trace.trace)
 runs.app.command("export")(export_rows.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")

@@ -12,8 +12,6 @@ from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
     JsonOption,
-    TraceContentOption,
-    TraceSampleOption,
     YesOption,
     on_database,
     workspace,
@@ -148,33 +146,6 @@ def delete(
         return
     say(f"deleted {count(len(deleted.runs), 'run')}: {', '.join(deleted.runs)}")
     say_next(f"{PROGRAM} runs list")
-
-
-@app.command()
-def trace(
-    run: RunArgument,
-    trace_content: TraceContentOption = "yes",
-    trace_sample: TraceSampleOption = 1.0,
-    db: DbOption = None,
-    json: JsonOption = False,
-) -> None:
-    """Send the traces of a run to Phoenix or another collector.
-
-    The environment names the collector, for instance PHOENIX_ENDPOINT=http://127.0.0.1:6006, or
-    OTEL_EXPORTER_OTLP_ENDPOINT for any OpenTelemetry collector. Sending a run twice is harmless.
-
-    Example: grpo-practice runs trace math --trace-content no
-    """
-    content = trace_content == "yes"
-    report = workspace(db).trace(run, content=content, sample=trace_sample)
-    if json:
-        print_json(report.document())
-        return
-    say(f"{report.run}: {count(report.traces, 'trace')} to {report.to}")
-    facts([(kind, str(n)) for kind, n in sorted(report.spans.items())])
-    if report.open_groups:
-        say(f"  {count(report.open_groups, 'group')} left out: not fully played yet")
-    say_next(report.next_command)
 
 
 def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> list[str]:
