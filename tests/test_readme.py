@@ -48,7 +48,7 @@ ELSEWHERE = {
 }
 """Commands that a test cannot run, and where they are run."""
 SERVED = "grpo-practice serve --agent enhanced.yaml --port 8400"
-THERE = {SERVED: "tests/contract/test_serve.py"}
+THERE = {SERVED: "tests/contract/serve/test_serve.py"}
 """Commands that need services of their own, and where they are run."""
 
 

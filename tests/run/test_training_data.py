@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from grpo_practice import Workspace
+from tests.contract.export.test_training_data import place, rows
 from tests.contract.project import Project, finished
-from tests.contract.test_training_data import place, rows
 
 
 @pytest.fixture
