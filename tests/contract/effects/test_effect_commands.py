@@ -108,7 +108,7 @@ REFUSED = [
     (("effect", "nobody", "--dataset", "held"), "there is no run 'nobody'"),
     (("effect", "--dataset", "held", "--step", "9"), "demo has not closed step 9"),
     (("effect", "demo", "--run", "L3", "--dataset", "held"), "name two libraries"),
-    (("effect", "E1", "--run", "demo", "--dataset", "held"), "measured at once: leave E1 out"),
+    (("effect", "E1", "--run", "demo", "--dataset", "held"), "measured together: leave E1 out"),
     (("effect", "demo/eval", "--dataset", "held"), "demo/eval is an evaluation"),
     (("prune",), "are not measured"),
     (("prune", "--run", "nobody"), "there is no run 'nobody'"),
