@@ -1,8 +1,9 @@
 r"""Checks whether a text reveals the answer to a question.
 
-An answer shared by many questions is a label: naming it teaches something and reveals nothing. An
-answer shared by hardly any other question is guarded in two ways: lessons of its own question
-must not reveal it, and no text may state it as an answer ("the answer is 714", `\boxed{714}`).
+An answer shared by many questions is a label: mentioning it teaches something and reveals nothing.
+An answer shared by hardly any other question is guarded in two ways: lessons learnt from its own
+question must not reveal it, and no text may state it as an answer ("the answer is 714",
+`\boxed{714}`).
 """
 
 import asyncio
@@ -27,43 +28,43 @@ if TYPE_CHECKING:  # importing numpy is slow
     from numpy.typing import NDArray
 
 FEW = 2
-"""Number of questions that may share an answer before it can be a label; see also the two shares
-below, which replace this number if they allow more questions.
+"""Number of questions above which a shared answer can be a label; a share below that amounts to
+more questions replaces this number.
 """
 FEW_WORDS = 0.01
-"""Share of all questions that may have an answer in words before it is a label."""
+"""Share of all questions above which an answer in words is a label."""
 FEW_NUMBERS = 0.05
-"""Share of all questions that may have an answer with a digit before it is a label: 5 answers many
+"""Share of all questions above which an answer with a digit is a label: 5 is the answer to many
 questions without being a label.
 """
 LABELS = 0.5
-"""Share of questions with a unique answer below which rare answers can be labels too: then every
-answer without a digit is a label. `RARE` and `RARE_AT_LEAST` restrict this.
+"""Share of questions with a unique answer below which rare answers can be labels too: every answer
+without a digit is then a label. `RARE` and `RARE_AT_LEAST` restrict this.
 """
 RARE = 3
-"""Most unique answers per shared answer for the unique ones to count as labels: 100 different names
-among questions with three labels are names.
+"""Maximum number of unique answers per shared answer if unique answers are to count as labels: 100
+different names among questions with three labels are names, not labels.
 """
 RARE_AT_LEAST = 5
-"""Number of unique answers that `RARE` always permits, since so few prove nothing."""
+"""Number of unique answers that may always count as labels, whatever `RARE` says, since so few
+prove nothing.
+"""
 LETTERS = 8
-"""Number of letters from which an answer reveals too much to appear anywhere in a lesson of its own
-question; the same applies from `WORDS`, `DIGITS` or `SYMBOLS`.
+"""Minimum number of letters of an answer that reveals too much to appear anywhere in a lesson from
+its own question. An answer with `WORDS`, `DIGITS` or `SYMBOLS` reveals too much as well.
 """
 WORDS = 3
-"""Number of words, or of characters in scripts without spaces, from which an answer reveals too
-much.
+"""Minimum number of words, or of characters in scripts without spaces, of an answer that reveals
+too much.
 """
 DIGITS = 3
-"""Number of significant digits from which an answer reveals too much: 714 and 3/16 do, 180 and 1/2
-do not.
+"""Minimum number of significant digits of an answer that reveals too much: 714 and 3/16 do, 180
+and 1/2 do not.
 """
 SYMBOLS = 6
-"""Number of symbols from which a formula reveals too much."""
+"""Minimum number of symbols of a formula that reveals too much."""
 RUN = 8
-"""Number of consecutive words that a text shares with a long answer only if it copies the
-answer.
-"""
+"""Number of consecutive words shared with a long answer that show that a text copies it."""
 
 _OWN = Quarantine("gives_answer_away", "it gives away the answer of its own question")
 _OTHER = Quarantine("gives_answer_away", "it gives away an answer of this step")
@@ -92,7 +93,7 @@ class AnswerGuard:
         self._all_numbers = by_number.different <= min(n / 2, 2 * n**0.5)
 
     def of(self, answers: Sequence[Answer]) -> "StepGuard":
-        """Return the guard of one step. Index of `answers` = slot."""
+        """Return the guard for one step. Index of `answers` = slot."""
         texts = [(slot, text) for slot, gold in enumerate(answers) for text in gold_texts(gold)]
         parts = {text: parts_of(text) for _, text in texts}
         # Answers of one or two letters ("a", "no") occur in any instructions, so their presence
@@ -129,7 +130,7 @@ class LazyGuard:
         self._lock = asyncio.Lock()
 
     async def of(self, answers: Sequence[Answer]) -> "StepGuard":
-        """Return the guard of one step. Index of `answers` = slot."""
+        """Return the guard for one step. Index of `answers` = slot."""
         async with self._lock:
             if self._made is None:
                 self._made = await asyncio.to_thread(self._make)
@@ -198,7 +199,7 @@ class _Gold:
 
     @property
     def telling(self) -> bool:
-        """True if a lesson of its own question reveals the answer by merely mentioning it."""
+        """True if a lesson from its own question reveals the answer by merely mentioning it."""
         words = [t for t in self.key if t[0].isalpha() and (len(t) > 1 or not t.isascii())]
         return (
             sum(map(len, words)) >= LETTERS
@@ -209,12 +210,12 @@ class _Gold:
 
     @property
     def formula(self) -> bool:
-        """True if it has numbers, symbols or single letters, as parts of larger formulas do."""
+        """True if the answer contains numbers, symbols or single letters, as larger formulas do."""
         return any((len(t) == 1 and t.isascii()) or not t[0].isalpha() for t in self.key)
 
 
 class StepGuard:
-    """Checks whether a text reveals an answer of the step."""
+    """Checks whether a text reveals an answer to a question in the step."""
 
     def __init__(self, golds: Mapping[Key, _Gold], labels: Mapping[Key, Key]) -> None:
         self._golds, self._labels = golds, labels
@@ -225,9 +226,9 @@ class StepGuard:
                 self._runs.setdefault(key[i : i + RUN], set()).update(gold.slots)
 
     def why_not(self, text: str, own: Collection[int]) -> Quarantine | None:
-        """Return the fault of an experience's text; None if the text reveals no answer.
+        """Return the reason to quarantine a text; None if it reveals no answer.
 
-        `own` are the slots of the questions that the experience was learnt from.
+        `own` contains the slots of the questions that the experience was learnt from.
         """
         said, own = SearchedText(text), set(own)
         for first, end, gold in said.runs(self._golds):
@@ -243,7 +244,7 @@ class StepGuard:
         return _DICTATED if dictated else None
 
     def _repeated(self, said: SearchedText, own: set[int]) -> bool:
-        """Return True if the text has all parts of a list or a piece of a long answer.
+        """Return True if the text contains all parts of a list or a piece of a long answer.
 
         The parts of a list may be in any order.
         """

@@ -47,7 +47,7 @@ _TOKEN = re.compile(
 )
 _SAME = {"\\cdot": "*", "\\times": "*", "\\ast": "*", "\\div": "/", "\\fbox": "\\boxed"}
 _UNSAID = frozenset(["the", "and", "or"])
-"""Words that make no difference to an answer, present or not."""
+"""Words that make no difference to an answer, whether present or not."""
 _PARTS = re.compile(r"\s*(?:[,;|/&+\n\u3001\uff0c\uff1b]|\b(?:and|or)\b)\s*", re.IGNORECASE)
 
 _QUOTED = r"[\s*_$\"'`(\[{\u3008\u300a\u300c\u300e\u3010]*"
@@ -61,7 +61,7 @@ _STRICT = re.compile(
     rf"|\\boxed\s*\{{)(?:\s+(?:the|an?)\b)?{_QUOTED}(?:\\boxed\s*\{{{_QUOTED})?$",
     re.IGNORECASE,
 )
-"""Text before an answer that reveals it, no matter which question the answer belongs to."""
+"""Text before an answer that reveals it, whichever question it answers."""
 _CLAIM = re.compile(
     r"(?:\b(?:is|are|was|were|be|been|equals?|gives?|gave|giving|yields?|yielding|gets?|got|getting"
     r"|obtains?|returns?|produces?|becomes?|remains?|leaves?|leaving|makes?|making|totals?|has|have"
@@ -73,13 +73,13 @@ _CLAIM = re.compile(
     rf"{_QUOTED}$",
     re.IGNORECASE,
 )
-"""Text before an answer that a lesson of its own question states as the result."""
+"""Text with which a lesson from an answer's own question states the answer as the result."""
 _LOOSE = re.compile(
     r"\b(?:in|by|of|to|than|from|at|over|under|above|below|between|and|mod|modulo|base|step|case|round)"
     rf"(?:\s+(?:the|an?))?{_QUOTED}$",
     re.IGNORECASE,
 )
-"""Text before a number that belongs to the method: "divide by 2", "than 10"."""
+"""Text before a number that is part of the method: "divide by 2", "than 10"."""
 _AFTER = re.compile(
     r"[\s*_$\"'`)\]}.,]*(?:is|was|are|were|as|being)\s+(?:(?:the|your|its|an?)\s+)?"
     r"(?:\w+\s+){0,2}?(?:answers?|results?|solutions?|correct|right)\b",
@@ -113,7 +113,7 @@ _ALWAYS = re.compile(
     rf"\s*:?{_QUOTED}$",
     re.IGNORECASE,
 )
-"""Text before a label that makes it the answer to all questions."""
+"""Text before a label that presents the label as the answer to all questions."""
 _ALWAYS_FIRST = re.compile(rf"(?:常に|いつも|必ず|항상|언제나|무조건){_QUOTED}$")
 _ANSWERED = re.compile(
     rf"{_UNQUOTED}(?:と|を|で|이?라고|으?로)\s*(?:答え|回答|出力|選|대답|답|출력|선택)"
@@ -176,7 +176,7 @@ class SearchedText:
         return (self._glued(end) and after not in "=<>") or after.startswith("\\sqrt")
 
     def _glued(self, i: int) -> bool:
-        """Return True if nothing but braces separates a token from the previous one."""
+        """Return True if there are only braces between a token and the previous one."""
         gap = self._text[self._tokens[i - 1].end : self._tokens[i].start]
         return not gap.strip("{}")
 
@@ -185,7 +185,7 @@ class SearchedText:
         return bool(_STRICT.search(self._before(first)))
 
     def states(self, first: int, end: int) -> bool:
-        """Return True if a lesson of the answer's own question states it as the result."""
+        """Return True if a lesson from the answer's own question states it as the result."""
         if self.as_answer(first) or self._name(first, end):
             return True
         if _AFTER.match(self._text, self._tokens[end - 1].end):
@@ -206,14 +206,14 @@ class SearchedText:
         return bool(_CLAIM.search(before) or _STOPS.match(self._text, behind))
 
     def _name(self, first: int, end: int) -> bool:
-        """Return True for a name: a capitalised word that does not begin a sentence."""
+        """Return True if the run is a name: a capitalised word that does not begin a sentence."""
         start = self._tokens[first].start
         word = self._text[start : self._tokens[end - 1].end]
         capital = word[0].isupper() and len(word) > 2 and not self._text.isupper()
         return capital and not _BEGINS.search(self._text[max(0, start - BEFORE) : start])
 
     def conditional(self, first: int, *, clause: bool = False) -> bool:
-        """Return True if its sentence, or with `clause` only its clause, names a condition."""
+        """Return True if the sentence, or with `clause` only the clause, contains a condition."""
         before, ends = self._before(first), _CLAUSE if clause else _SENTENCE
         begin = max((match.end() for match in ends.finditer(before)), default=0)
         return bool(_CONDITION.search(before, begin))
@@ -235,13 +235,13 @@ class SearchedText:
 
 
 def key_of(text: str) -> Key:
-    """Return the answer as a key; empty if it contains no word, number or operator."""
+    """Return the answer as a key; empty if the answer contains no word, number or operator."""
     tokens = [t for t in (token.text for token in _tokens(_plain(text))) if t != "\\boxed"]
     return tuple(tokens)
 
 
 def parts_of(text: str) -> list[Key]:
-    """Return the answers in a list of labels or names; if it is not a list, the answer itself."""
+    """Return each answer in a list of labels or names; for other text, the single answer."""
     whole, pieces = key_of(text), _PARTS.split(" ".join(text.split()))
     if len(pieces) == 1 or numeric(whole):
         return [whole]
@@ -280,7 +280,7 @@ def _tokens(text: str) -> list[_Token]:
 
 
 def _hyphen(found: Sequence[_Token], i: int) -> bool:
-    """Return True if a word follows the hyphen directly, as one directly precedes it."""
+    """Return True if a word directly follows the hyphen, just as one directly precedes it."""
     if i + 1 >= len(found):
         return False
     behind = found[i + 1]

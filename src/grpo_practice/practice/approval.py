@@ -1,4 +1,4 @@
-"""Approval by a person: turns held operations into edits of the library as it is on approval."""
+"""Approval by a person: turns held operations into edits of the library current at that time."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,8 +25,8 @@ class AdmittedTexts:
 def admitted(library: Library, approved: Iterable[Held]) -> AdmittedTexts:
     """Apply approved operations to a library that may have changed since they were held.
 
-    If the experience of an update has been removed in the meantime, its text is added under a new
-    label.
+    If the experience that an operation updates has since been removed, its text is added under a
+    new label.
     """
     taken, refused = list[Held](), dict[str, str]()
     operations, after = list[Operation](), library
@@ -53,8 +53,8 @@ def admitted(library: Library, approved: Iterable[Held]) -> AdmittedTexts:
 def held_back(merged: Sequence[Operation], outside: Collection[str]) -> tuple[Operation, ...]:
     """Return the merged operations, holding every new text until a person approves it.
 
-    Texts in `outside` are already held or were rejected; these are refused, so that nobody has to
-    decide twice.
+    Texts in `outside` are already held or were rejected. They are refused, so that nobody has to
+    decide on the same text twice.
     """
     held = list(merged)
     for i, op in enumerate(merged):

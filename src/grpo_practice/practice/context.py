@@ -28,7 +28,7 @@ class Practice:
     emit: Emit
     player: Player
     later: Player
-    """Player for early groups; its requests have lower priority than all others."""
+    """Player for early groups; its requests have a lower priority than all others."""
     teacher: Teacher
     settings: PracticeSettings
     drain: Drain
@@ -37,12 +37,12 @@ class Practice:
     page_tools: Collection[str]
     """Names of the agent's tools that return web pages."""
     check: SystemCheck | None = None
-    """Check that the agent sends its system prompt; None if the agent may omit it."""
+    """Check that the agent sends its system prompt; None if the agent is allowed to omit it."""
     guard: LazyGuard | None = None
     """Check that no experience reveals an answer; None if `answer_guard` is off."""
     pilot: int | None = None
-    """Number of groups that a pilot plays of the next step, without closing it; None plays all
-    steps.
+    """Number of groups of the next step that a pilot plays, without closing the step; None plays
+    all steps.
     """
 
     @property

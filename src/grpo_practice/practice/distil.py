@@ -1,8 +1,8 @@
-"""Distils one group: reads its attempts, compares them and proposes edits of the library.
+"""Distils one group: reads its attempts, compares them and proposes edits to the library.
 
 Source: Training-Free GRPO (arXiv 2510.08191), "group advantage computation". Unlike the published
-code, the comparison is given the library, so that it can name an experience that misled; and
-attempts that fit into one request are compared in full, without summaries.
+code, the comparison prompt contains the library, so that the teacher can name an experience that
+misled the agent; and attempts that fit into one request are compared in full, without summaries.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -46,14 +46,16 @@ INSTRUCTIONS = 2_000
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A group to distil, its place in the run, and the inputs that the teacher is given."""
+    """A group to distil, its place in the run, and the inputs for the teacher."""
 
     teacher: Teacher
     group: Group
     library: Library
     """Library that the proposals edit."""
     shown: Library
-    """Library the attempts were played with; for an early group, that of an earlier step."""
+    """Library that the attempts were played with; for an early group, the library of an earlier
+    step.
+    """
     at: GroupKey
 
 
@@ -63,8 +65,8 @@ class Attempt:
 
     rollout: Rollout
     kind: Literal["summary", "attempt"]
-    """Form of `text`; `attempt` is the transcript itself. Also the label of its fence in the
-    prompt.
+    """Form of `text`: `attempt` means the transcript itself. The prompt also uses it as the label
+    of the fence around the text.
     """
     text: Transcript
     cut: int = 0
@@ -80,12 +82,12 @@ async def distil(
     shown: Library | None = None,
     gives_away: GivesAway = lambda op: None,
 ) -> Distilled:
-    """Distil an informative group into edits of `library`.
+    """Distil an informative group into edits to `library`.
 
-    `shown` is the library that the attempts were played with, if it is an earlier one. A stage that
-    fails permanently marks the group as `failed`, with the reason; everything else continues. A
-    failed summary excludes only its own attempt, provided that the rest still have different
-    scores.
+    `shown` is the library that the attempts were played with, if it is an earlier one. If a stage
+    fails permanently, the group is marked as `failed`, with the reason, and the run continues. If a
+    summary fails, only its own attempt is left out, provided that the remaining attempts still have
+    different scores.
     """
     task = Task(teacher, group, library, library if shown is None else shown, at)
     attempts, unread = await read_attempts(task)
@@ -134,21 +136,21 @@ async def read_attempts(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 def _fit(task: Task, attempts: Sequence[Attempt]) -> bool:
-    """Return True if the full transcripts fit into one prompt, or if not even summaries would."""
+    """Return True if the full transcripts fit into one prompt, or if even summaries would not."""
     frame = _comparison(task, attempts, [""] * len(attempts))
     left = _left(task, frame, [a.text for a in attempts])
     return left <= 0 or sum(a.text.chars for a in attempts) <= left
 
 
 def _left(task: Task, frame: Sequence[Message], texts: Sequence[Transcript]) -> int:
-    """Return how many characters of such texts fit into a prompt in addition to the frame."""
+    """Return the number of characters of these texts that fit into a prompt alongside the frame."""
     said = [str(message["content"]) for message in frame]
     written = "".join([*said, *(without_marks(text.text) for text in texts)])
     return chars_in(task.teacher.room, written) - chars_of(frame)
 
 
 async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
-    """Summarise all teachable rollouts concurrently; wait for all, since each is paid for."""
+    """Summarise all teachable rollouts concurrently; wait for all, since each one is billed."""
 
     async def settled(rollout: Rollout) -> Attempt | StepError:
         try:
@@ -167,7 +169,7 @@ async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
 
 
 async def summarise(task: Task, rollout: Rollout) -> Attempt:
-    """Ask for a summary of one attempt: each step, and which experience helped or hurt in it.
+    """Request a summary of one attempt: each step, and which experiences helped or hurt.
 
     Raises:
         ReplyError: The model gave three empty or cut-off replies.
@@ -200,12 +202,13 @@ def words_for(chars: int) -> int:
 async def compare(
     task: Task, attempts: Sequence[Attempt]
 ) -> tuple[tuple[Lesson, ...], tuple[int, ...]]:
-    """Ask for the differences between the better and the worse attempts.
+    """Ask the teacher how the better and the worse attempts differ.
 
-    If the teacher may see the truth, the attempts are shown best first; otherwise in attempt order.
+    The attempts are shown best first if the teacher may see the truth, and otherwise in attempt
+    order.
 
     Returns:
-        At most `limit` lessons, apart from confirmations; and for each transcript, the number of
+        At most `limit` lessons, not counting confirmations; and for each transcript, the number of
         characters that were cut.
 
     Raises:
@@ -233,9 +236,10 @@ async def _ask(
     *,
     keep: bool = False,
 ) -> tuple[T, list[int]]:
-    """Ask with texts shortened to fit; if the prompt is still too long, retry once, shorter.
+    """Send a request with texts shortened to fit; retry once if the prompt is still too long.
 
-    Returns the parsed reply and the number of characters cut from each text.
+    The retry shortens the texts further. Returns the parsed reply and the number of characters cut
+    from each text.
     """
     frame = write([""] * len(texts))
 
@@ -302,10 +306,10 @@ def _comparison(task: Task, attempts: Sequence[Attempt], texts: Sequence[str]) -
 def _ranked(
     attempts: Sequence[dict[str, object]], rollouts: Sequence[Rollout]
 ) -> list[dict[str, object]]:
-    """Add reward, rank and judgement to the attempts and sort them by falling advantage.
+    """Add reward, rank and judgement to the attempts and sort them by descending advantage.
 
-    Attempts with equal advantage keep their order. A summary already includes the judgement; only a
-    full transcript is shown together with it.
+    Attempts with equal advantage keep their order. The judgement is added only to full transcripts,
+    because a summary already includes it.
     """
     worth = group_advantages(rollouts)
     order = sorted(range(len(worth)), key=lambda i: -worth[i])
@@ -321,11 +325,10 @@ def _ranked(
 
 
 def judgement(rollout: Rollout) -> str | None:
-    """Explain the reward of an attempt, if the verify function gave a critique.
+    """Explain the reward of an attempt if the verify function returned a critique.
 
-    An attempt that was cut off before it answered was never passed to a verify function. The
-    recorded reason is addressed to the user and may name settings, so the teacher is given another
-    text.
+    An attempt that was cut off before it answered never reached a verify function. The recorded
+    reason is addressed to the user and may mention settings, so the teacher gets a different text.
     """
     if not rollout.played.answered:
         return f"There is no answer: {how_it_ended(rollout.played) or rollout.played.outcome}."
@@ -333,7 +336,7 @@ def judgement(rollout: Rollout) -> str | None:
 
 
 def confirmations(lessons: Iterable[Lesson]) -> tuple[Operation, ...]:
-    """Return a vote for each experience that a lesson confirms, which needs no call."""
+    """Return a vote for each experience that a lesson confirms; this needs no request."""
     return tuple(
         Operation("NONE", lesson.experience, call_id=lesson.call_id, finding="confirmed")
         for lesson in lessons

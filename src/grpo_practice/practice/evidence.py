@@ -1,10 +1,10 @@
-"""Evidence for and against each experience: lessons and rewards over the whole run.
+"""Evidence for and against each experience: lessons and rewards from the whole run.
 
-A teacher misjudges individual groups, so no single comparison overrides earlier confirmations by
-others. Each question has one vote for or against an experience, based on its comparisons. Once
-a question was played both without and with the experience, the change of its reward counts too,
-and no teacher can get that wrong. `bench/learning.py` simulates a teacher that is wrong about
-three groups in ten.
+A teacher misjudges individual groups, so no single comparison overrides earlier confirmations from
+other groups. Each question has one vote for or against an experience, based on its comparisons.
+Once a question has been played both without and with the experience, the change in its reward
+counts too, and no teacher can get that wrong. `bench/learning.py` simulates a teacher that is wrong
+about three groups in ten.
 """
 
 from collections import Counter
@@ -17,8 +17,8 @@ from grpo_practice.core.types import Library, Operation, one_vote
 from grpo_practice.store.records import Past, Play
 
 REWARD_WEIGHT = 4.0
-"""Votes that equal a change of 1 in a question's mean reward: a change of 0.25 equals one
-lesson.
+"""Number of votes that a change of 1 in a question's mean reward is worth: a change of 0.25 equals
+one lesson.
 """
 
 
@@ -27,7 +27,7 @@ class Evidence:
     """Evidence for and against one experience."""
 
     votes: Mapping[int, int] = field(default_factory=dict)
-    """Sample id → number of its votes for the experience minus those against."""
+    """Sample id → number of the sample's votes for the experience minus those against it."""
     changes: Mapping[int, float] = field(default_factory=dict)
     """Sample id → mean reward with the experience minus mean reward without it."""
 
@@ -43,7 +43,7 @@ class Evidence:
 
     @property
     def change(self) -> float | None:
-        """Mean change of reward over the questions played both without and with the experience."""
+        """Mean change in reward over the questions played both without and with the experience."""
         return mean([*self.changes.values()]) if self.changes else None
 
     @property
@@ -65,10 +65,10 @@ def evidence_on(
     *,
     rewards: bool = True,
 ) -> dict[str, Evidence]:
-    """Return the evidence on each experience of a library, by its id.
+    """Return the evidence on each experience in a library, by its id.
 
-    `past` is the evidence stored in closed steps. `cast` are the proposals of the step that is
-    being closed, each with its sample id, and `plays` are that step's groups. Set `rewards` to
+    `past` is the evidence stored in closed steps. `cast` contains the proposals of the step that is
+    being closed, each with its sample id, and `plays` contains that step's groups. Set `rewards` to
     False if the run must learn without ground truth.
     """
     votes = {e.id: Counter(past.votes.get(e.id, {})) for e in library.experiences}

@@ -25,7 +25,7 @@ from grpo_practice.store.queries.held import texts_outside
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of the library on its way from the merge to the record."""
+    """A change to the library on its way from the merge to the record."""
 
     merged: tuple[Operation, ...] = ()
     """Operations of the merge, including refused ones."""
@@ -40,7 +40,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """The inputs available to a gate in addition to the change itself."""
+    """The inputs that a gate has in addition to the change itself."""
 
     job: Practice
     step: int
@@ -110,7 +110,7 @@ def _proposed(step: Merge) -> Mapping[int, Sequence[str]]:
 
 
 def _own_texts(step: Merge) -> list[str]:
-    """Return the texts that anyone may repeat: questions, instructions and the library."""
+    """Return the texts that an experience may repeat: questions, instructions and the library."""
     teacher = step.job.teacher
     told = [teacher.instructions, teacher.agent_objective, teacher.learning_objective]
     questions = [group.sample.question for group in step.groups.values()]

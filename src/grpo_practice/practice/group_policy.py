@@ -13,7 +13,7 @@ from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.steps import uniform_before
 
 REPLAY_CHANCE = 0.5
-"""Probability that a group which may be left out is played nevertheless."""
+"""Probability that a group that may be left out is played nevertheless."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +21,21 @@ class Selection:
     """The groups of a step to play, and the weight of each in a mean."""
 
     left_out: frozenset[int] | None = None
-    """Slots that are not played; None under a policy that plays all groups."""
+    """Slots that are not played; None with a policy that plays all groups."""
     weights: Mapping[int, float] = field(default_factory=dict)
-    """Slot → weight of its reward in a mean; 1 for slots that are absent."""
+    """Slot → weight of the group's reward in a mean; 1 for slots that are absent."""
 
 
 class GroupPolicy(Protocol):
     """Chooses among the groups of a step.
 
-    All decisions depend only on the plan and on closed steps, so that a run that is resumed or
-    restarted makes the same ones.
+    All decisions depend only on the plan and on closed steps, so that a resumed or restarted run
+    makes the same decisions.
     """
 
     @property
     def mean_over(self) -> MeanOver:
-        """Which rollouts a mean reward is computed over."""
+        """Set of rollouts that a mean reward covers."""
         ...
 
     def early(self, groups: int) -> int:
@@ -49,7 +49,7 @@ class GroupPolicy(Protocol):
         ...
 
     def most_left_out(self, groups: int) -> float:
-        """Return the most groups out of `groups` that may be left out, for a forecast."""
+        """Return the most groups, out of `groups`, that may be left out, for a forecast."""
         ...
 
 
@@ -79,7 +79,7 @@ class AllGroups:
 
 @dataclass(frozen=True, slots=True)
 class SkipUniform:
-    """Omits half of the questions whose last group, in an earlier epoch, had equal scores."""
+    """Leaves out half of the questions whose last group, in an earlier epoch, had equal scores."""
 
     run_seed: int
     mean_over: MeanOver = "weighted"

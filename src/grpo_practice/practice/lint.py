@@ -1,9 +1,9 @@
 r"""Refuses text that must not become an experience because it gives orders instead of teaching.
 
-An experience is part of the instructions of every later rollout, and it was written by a model
-that read answers, web pages and tool results. Text that addresses a model, or that a program would
-interpret as more than words, is therefore set aside for a person to review, with the reason; so is
-text that reveals an answer (`practice/answer_guard.py`). Template syntax needs no rule (`{{` is
+An experience is part of the instructions of every later rollout, and it was written by a model that
+read answers, web pages and tool results. Text that addresses a model, or that a program would
+interpret as more than words, is therefore quarantined with the reason, for a person to review; so
+is text that reveals an answer (`practice/answer_guard.py`). Template syntax needs no rule (`{{` is
 ordinary LaTeX), because an experience is never rendered as a template.
 """
 
@@ -54,7 +54,7 @@ _ALWAYS = rf"(?:{_ALL}|(?:whatever|regardless|always|everywhere|every time|each 
 _PLAINLY = (
     r"(?:^|[.!?;:])(?:(?!\b(?:when|if|where|unless|once|whenever|not|never|cannot)\b|n't)[^.!?;:])*"
 )
-"""The beginning of a sentence up to this point, provided it states no condition."""
+"""The beginning of a sentence up to this point, provided that it states no condition."""
 
 _RULES: Sequence[tuple[QuarantineRule, str, Sequence[str]]] = (
     (
@@ -165,7 +165,7 @@ _SHOUTED = re.compile(
 _NAME = re.compile(r"[^.!?:\uff1a]{1,60}(?:: |\uff1a)")
 """The name of an experience, before its sentences."""
 _SENTENCES = re.compile(r"(?<=[^\s.]{3}[.!?] )(?=[^\W\d_a-z])|(?<=[\u3002\uff01\uff1f])")
-"""Positions between two sentences; there is no such position in `e.g. Paris`."""
+"""Positions between two sentences; `e.g. Paris` has no such position."""
 _TWO_SCRIPTS = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]")
 _QUOTES = {ord(quote): "'" for quote in "\u2018\u2019"} | {ord(q): '"' for q in "\u201c\u201d"}
 _BLANK = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
@@ -178,7 +178,7 @@ def _patterns() -> list[tuple[Quarantine, re.Pattern[str]]]:
 
 
 def why_not(text: str) -> Quarantine | None:
-    """Return why a text is suspicious; None if it is not."""
+    """Return why a text is suspicious; None if it is not suspicious."""
     # Check the original text: split() below removes some hidden characters, such as U+2028.
     hidden = [f"U+{ord(c):04X}" for i, c in enumerate(text) if _hidden(text, i)]
     if hidden:
@@ -199,7 +199,7 @@ def why_not(text: str) -> Quarantine | None:
 
 
 def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[Operation, ...]:
-    """Refuse the operations whose text must not be kept; all are returned, in order.
+    """Refuse the operations whose text must not be kept; return all operations in order.
 
     A text that reveals an answer is kept without the sentences that reveal it.
     """
@@ -218,7 +218,7 @@ def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[
 
 
 def _without_answer(op: Operation, gives_away: GivesAway) -> Operation:
-    """Remove the sentences that reveal an answer; the text becomes '' if all of them do."""
+    """Remove the sentences that reveal an answer; the text becomes '' if all of them reveal one."""
     text = op.text or ""
     name = found[0] if (found := _NAME.match(text)) else ""
     sentences = [one for one in _SENTENCES.split(text[len(name) :]) if one.strip()]
@@ -227,10 +227,10 @@ def _without_answer(op: Operation, gives_away: GivesAway) -> Operation:
 
 
 def _hidden(text: str, i: int) -> bool:
-    """Return True for a character that is invisible or changes how others are displayed.
+    """Return True for a character that is invisible or changes how other characters are displayed.
 
-    Joiners are part of the spelling in Persian, in Indian languages and in emoji, so one between
-    two non-Latin characters is allowed, and so is one variation selector after such a character.
+    Joiners are part of the spelling of Persian, Indian languages and emoji, so a joiner between two
+    non-Latin characters is allowed, and so is one variation selector after such a character.
     """
     char, before, after = text[i], text[i - 1 : i], text[i + 1 : i + 2]
     if char in "\u200c\u200d":

@@ -10,14 +10,15 @@ from grpo_practice.store.records import StepRow
 
 
 async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
-    """Close every step of `rows`, in order; closed steps are only read.
+    """Close every step in `rows`, in order; closed steps are only read.
 
     With `job.overlap`, the first groups of a step may be played while the previous step is being
-    finished. Nothing then waits for the slowest rollouts, but these early groups are played without
-    that step's lessons. A pilot plays and distils the first groups of the next step and ends there.
+    finished. No step then waits for the slowest rollouts, but these early groups are played without
+    the previous step's lessons. A pilot plays and distils the first groups of the next step and
+    ends there.
 
     Raises:
-        RunFailedError: Too many rollouts of a step failed, or a pilot had only useless comparisons.
+        RunFailedError: Too many rollouts of a step failed, or no comparison of a pilot was useful.
         PausedError: All comparisons of a step were useless.
         EndpointRefusedError: The endpoint rejected our requests.
     """

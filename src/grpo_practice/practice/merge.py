@@ -1,7 +1,7 @@
 """Merges all proposals of a step into one consistent list of operations and the next library.
 
 Source: Training-Free GRPO (arXiv 2510.08191), "optimisation": Add, Delete, Modify, Keep over all
-proposals of the batch.
+proposals in the batch.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,7 +29,7 @@ NO_EVIDENCE = Evidence()
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A change of the library proposed by one group."""
+    """A change to the library proposed by one group."""
 
     operation: Operation
     slot: int
@@ -41,7 +41,7 @@ class Proposal:
 def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Proposal]:
     """Return every proposal that was not refused, including confirmations, in slot order.
 
-    `samples` are sample ids. Index = slot.
+    `samples` contains sample ids. Index = slot.
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)
@@ -67,7 +67,7 @@ async def merge(
     evidence: Mapping[str, Evidence],
     at: GroupKey,
 ) -> tuple[Operation, ...]:
-    """Merge the proposals into one list of operations; make no call if no proposal could pass.
+    """Merge the proposals into one list of operations; send no request if no proposal could pass.
 
     Raises:
         ReplyError: No reply could be parsed.
@@ -104,9 +104,9 @@ def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
 def _with_sources(op: Operation, proposed: Sequence[Proposal]) -> Operation:
     """Fill in the proposals that an operation is based on, if the reply does not name any.
 
-    These are all proposals about the same experience. For an addition, they are only the proposals
-    with the same words, or else the most similar one: taking all additions would credit it with
-    votes that are about other things.
+    By default these are all proposals about the same experience. For an addition, they are only the
+    proposals with the same words, or else the most similar proposal: if all additions were taken,
+    the operation would be credited with votes for unrelated proposals.
     """
     if op.from_ops or op.op == "NONE":
         return op
@@ -130,8 +130,8 @@ def _by_experience(
 ) -> list[tuple[str, list[dict[str, str | None]]]]:
     """Group the numbered proposals (`P1` …) by the experience they concern, new experiences first.
 
-    An experience that the evidence removes is listed even without a proposal, so that the model
-    does not reject a new one as its duplicate.
+    An experience that the evidence removes is listed even if no proposal concerns it. Otherwise the
+    model would reject a similar new experience as its duplicate.
     """
     grouped: dict[str, list[dict[str, str | None]]] = {NEW: []}
     grouped |= {e.id: [] for e in library.experiences}
@@ -159,8 +159,8 @@ def without_outvoted(
 
     An experience that the evidence supports may only be made clearer or wider; any other may be
     replaced or removed. An update that is based only on proposals of new experiences might reverse
-    the meaning of its target, so the questions behind these count against the target. An addition
-    based only on proposals against a supported experience is refused as well.
+    the meaning of its target, so the questions behind those proposals count against the target. An
+    addition that is based only on proposals against a supported experience is refused as well.
     """
     found = [_with_sources(op, proposed) for op in merged]
     return tuple(_voted(op, [proposed[i] for i in op.from_ops], evidence) for op in found)
@@ -204,7 +204,7 @@ def pruned(
 def fitting(
     library: Library, merged: Sequence[Operation], removed: Sequence[Operation]
 ) -> tuple[Operation, ...]:
-    """Return the merged operations; additions that exceed the library's size are refused."""
+    """Return the merged operations, refusing additions that exceed the library's size."""
     # Count a removal only if it is certain; it may itself have been refused.
     taken = [op for op in (*merged, *removed) if op.refused is None]
     room = LIBRARY_SIZE - len(library) + sum(op.op == "DELETE" for op in taken)
@@ -228,8 +228,8 @@ def within(
 ) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
     """Return the operations, adjusted so that the library has at most `most` tokens.
 
-    Texts supported by the fewest questions are dropped first, and among equals the newest label. A
-    new text is refused; an experience already in the library is removed.
+    Texts that the fewest questions support are dropped first; among equals, the newest. A new text
+    is refused; an experience already in the library is removed.
     """
     merged, made = list(merged), edits(library, merged, removed, proposed)
     added = {e.label: i for i, e in enumerate(made) if e.operation.op == "ADD" and e.label}

@@ -1,4 +1,4 @@
-"""Control libraries for a learnt one: equal in number and length, but without learnt content.
+"""Control libraries for a learnt library: equal in number and length, but without learnt content.
 
 The teacher writes `direct` from the objectives alone, in one request; `filler` is unrelated to the
 task. If a learnt library beats both, neither its length nor the teacher's prior knowledge explains
@@ -25,9 +25,9 @@ AS_LONG = 0.1
 FILLER_AS_LONG = 0.05
 """Relative excess length of a filler over the learnt library above which a notice is shown."""
 FIRST = -1
-"""Number of the first attempt to write a library; each further attempt has other seeds."""
+"""Number of the first attempt to write a library; each further attempt has different seeds."""
 SEVERAL = 170
-"""Length in bytes above which an experience is filled with more than two packaged sentences."""
+"""Length in bytes above which more than two packaged sentences fill an experience."""
 
 
 def size(library: Library) -> int:
@@ -92,7 +92,7 @@ def _read(reply: Reply, like: Library) -> Library:
 
 
 def _parts(texts: Sequence[str], n: int) -> list[list[str]]:
-    """Return selections of n texts, from shortest to longest, each in original order."""
+    """Return selections of n texts, from shortest to longest, each in the original order."""
     by_length = sorted(range(len(texts)), key=lambda i: len(texts[i].encode()))
     return [
         [texts[i] for i in sorted(by_length[start : start + n])]
@@ -148,6 +148,6 @@ def _together(sentences: Sequence[str]) -> str:
 
 
 def _sentences() -> list[str]:
-    """Return the packaged sentences about unrelated subjects, each with a name before it."""
+    """Return the packaged sentences about unrelated subjects, each preceded by a name."""
     text = Path(__file__).with_name("filler.txt").read_text("utf-8")
     return [line for line in text.splitlines() if line and not line.startswith("#")]

@@ -1,4 +1,4 @@
-"""The stage that turns a group's lessons into edits of the library."""
+"""The stage that turns a group's lessons into edits to the library."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -22,10 +22,10 @@ async def propose(
     at: GroupKey,
     gives_away: GivesAway = lambda op: None,
 ) -> tuple[Operation, ...]:
-    """Ask which edits the lessons call for; make no call if all lessons are confirmations.
+    """Ask which edits the lessons call for; send no request if all lessons are confirmations.
 
-    If an edit reveals an answer, the teacher is asked once more. If no later reply is usable, the
-    first one is used.
+    If an edit reveals an answer, the request is repeated once. If no later reply is usable, the
+    first reply is used.
 
     Raises:
         ReplyError: No reply could be parsed.
@@ -65,7 +65,7 @@ def _refuse_answers(operations: Sequence[Operation], gives_away: GivesAway) -> N
 
 
 def _with_finding(op: Operation, lessons: Sequence[Lesson], library: Library) -> Operation:
-    """Add the finding on the operation's target, preferring the comparison's finding.
+    """Add the lessons' finding on the operation's target, preferring the comparison's finding.
 
     An addition whose text is already in the library counts as a vote for that experience.
     """

@@ -1,4 +1,4 @@
-"""How much text a teacher is given in one request."""
+"""Limits the amount of text that a teacher gets in one request."""
 
 from collections.abc import Sequence
 
@@ -17,14 +17,14 @@ _SIZES = tuple(
     (size, bytes(range(low, high)))
     for size, low, high in ((4, 0xF0, 0x100), (3, 0xE0, 0xF0), (2, 0xC0, 0xE0), (1, 0, 0x80))
 )
-"""Bytes per character in UTF-8, most first, with the lead bytes of such characters."""
+"""Bytes per character in UTF-8, largest first, with the lead bytes of these characters."""
 
 
 def room_of(context: int, reply: int | None) -> int:
-    """Return the UTF-8 bytes that a prompt may have.
+    """Return the maximum size of a prompt in UTF-8 bytes.
 
     Prompt and reply share the tokens of the `context`. If no `reply` limit is configured, a quarter
-    is reserved for the reply.
+    of the context is reserved for the reply.
     """
     kept = context // 4 if reply is None else min(reply, 3 * context // 4)
     return (context - kept) * DENSE_CHARS_PER_TOKEN

@@ -1,8 +1,8 @@
 """Detects sentences copied word for word from an attempt, which shows that nothing was compared.
 
-An answer or a tool's result may ask for a sentence to be learnt, and a teacher may obey. Such a
-sentence is therefore kept out until a comparison of attempts without it proposes it as well. As
-for web pages (`web_provenance`), the sources that a merge claims are ignored.
+An answer or a tool's result may ask for a sentence to be learnt, and a teacher may obey. The
+sentence is therefore kept out of the library until a comparison of attempts that do not contain it
+proposes it as well. As in `web_provenance`, the sources that a merge claims are ignored.
 """
 
 import re
@@ -18,9 +18,11 @@ from grpo_practice.practice.web_provenance import (
 )
 
 LEAST = 6
-"""Fewest words of a sentence that is checked; a shorter one may appear anywhere."""
+"""Minimum number of words in a sentence that is checked; a shorter sentence may appear anywhere."""
 RUN = 16
-"""Consecutive words that show that a longer sentence was copied; names of methods are shorter."""
+"""Number of consecutive words that show that a longer sentence was copied; names of methods are
+shorter.
+"""
 UNSPACED = 2
 """Number of characters that count as one word in scripts without spaces."""
 

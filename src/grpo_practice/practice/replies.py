@@ -20,7 +20,7 @@ LESSON_CHARS = 600
 """Maximum length of a lesson, in characters; a longer text is certainly not one sentence."""
 EXPERIENCE_CHARS = 500
 """Maximum length of an experience, in characters. A longer text is refused, because every rollout
-pays for it, and is recorded up to this length.
+pays for it; it is recorded up to this length.
 """
 ID_CHARS = 40
 """Maximum length of an unknown id in an error message, in characters."""
@@ -28,8 +28,8 @@ BEYOND = 50
 """Number of operations beyond the limit that are recorded as refused; the rest are dropped."""
 LIBRARY_SIZE = 200
 """Maximum number of experiences in a library: about 10,000 tokens in the prompt of every rollout,
-and several times the size of published libraries. A full library accepts additions only after
-removals.
+and several times the size of published libraries. A full library accepts an addition only after
+a removal.
 """
 FULL = f"the library is full ({LIBRARY_SIZE} experiences)"
 """Reason for refusing an addition to a full library."""
@@ -48,7 +48,7 @@ _OP_KEYS = ("op", "operation", "action", "type")
 
 
 def _operations_form(sources: str = "") -> Form:
-    """Return the form of operations; `sources` is the attribute that each has in a merge."""
+    """Return the form of operations; in a merge, each operation has the attribute `sources`."""
     return Form(
         wrapper="operations",
         item="operation",
@@ -107,11 +107,11 @@ def read_summary(reply: Reply) -> str:
 
 
 def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson, ...]:
-    """Return at most `limit` lessons, strongest first, each on one line, dropping long ones.
+    """Return at most `limit` lessons, strongest first, each on one line, without overlong lessons.
 
     Confirmations do not count towards `limit`; there is at most one per experience. A lesson about
-    an unknown experience is treated as a general one. A lesson that names an experience with an
-    unknown finding keeps only the experience.
+    an unknown experience is treated as a general lesson. If a lesson names an experience with an
+    unknown finding, only the experience is kept.
 
     Raises:
         ReplyError: The reply cannot be parsed, or every lesson is too long.
@@ -137,7 +137,7 @@ def _says_something(item: Item) -> bool:
 
 
 def _confirms_nothing(item: Item, library: Library) -> bool:
-    """Return True for a confirmation of an unknown experience, without text of its own."""
+    """Return True for a confirmation of an unknown experience that has no text of its own."""
     held = library.get(_about(item) or "")
     confirms = held is None and _finding(item) == "confirmed"
     return confirms and not _first_text(item, "lesson", "text", "content")
@@ -331,7 +331,7 @@ def _half_width(text: str) -> str:
 
 
 def _read(reply: Reply, form: Form) -> Sequence[Item]:
-    """Return the items of the last list in the reply, in any of its forms.
+    """Return the items of the last list in the reply, in any accepted form.
 
     Raises:
         ReplyError: The reply has no list, or an incomplete one.
@@ -373,10 +373,10 @@ def _repaired(broken: Broken, *, cut_off: bool) -> Sequence[Item]:
 def _complete(
     block: Block | None, marked: Sequence[Block], form: Form, *, cut_off: bool
 ) -> Sequence[Item]:
-    """Return the items of a block; if it is not closed, only the complete ones.
+    """Return the items of a block; if the block is not closed, only the complete items.
 
     Raises:
-        ReplyError: There is no such block, or a partial one is not acceptable.
+        ReplyError: There is no such block, or a partial block is not acceptable.
     """
     tag = f"<{form.wrapper}>"
     if block is None:

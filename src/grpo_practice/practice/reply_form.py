@@ -1,4 +1,4 @@
-"""The forms in which a teacher may answer, and the items parsed from any of them."""
+"""The forms that a teacher's reply may have, and the items parsed from any of them."""
 
 import re
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Form:
     item: str
     """Tag of one item."""
     text: str
-    """JSON key of an item's text; in the tag form, the text is the content of the tag."""
+    """JSON key for an item's text; in the tag form, the text is the content of the tag."""
     signs: frozenset[str]
     """JSON keys that identify an item in a list without a wrapper."""
     plain: bool
@@ -71,7 +71,7 @@ class Item:
 
 
 def visible(reply: Reply) -> tuple[str, bool]:
-    """Return the reply's text after its thinking, and whether the thinking is left open.
+    """Return the reply's text after its thinking, and whether the thinking was left open.
 
     If the thinking is never closed, its text is returned, because the answer may be at its end.
     """

@@ -1,8 +1,8 @@
 r"""Parses the JSON form of a reply, `{"lessons": [{"lesson": "…"}]}` or similar, even if broken.
 
-LaTeX is repaired before decoding: a decoder accepts `\theta` in a JSON string and makes a tab and
-`heta` of it. Text that cannot be decoded is passed to `json_repair` if it is small enough, since
-that library takes four times as long for twice as many braces.
+LaTeX is repaired before decoding: a decoder accepts `\theta` in a JSON string and turns it into a
+tab and `heta`. Text that cannot be decoded is passed to `json_repair` only if it is small enough,
+since that library takes four times as long for twice as many braces.
 """
 
 import json
@@ -39,14 +39,15 @@ _LATEX_NAMES = (
     " triangleleft trianglelefteq triangleq triangleright trianglerighteq tt twoheadrightarrow"
 )
 _LATEX = frozenset(_LATEX_NAMES.split())
-r"""LaTeX commands that begin like the JSON escapes `\n`, `\r` and `\t`. None is also such an escape
-followed by the rest of an English word, except `\tan` and `\top`, whose tab nobody types.
+r"""LaTeX commands that begin like the JSON escapes `\n`, `\r` and `\t`. None of them could be such
+an escape followed by the rest of an English word, except `\tan` and `\top`, whose tab nobody
+types.
 """
 
 _BACKSLASH = re.compile(r"""\\(?:(u[0-9a-fA-F]{4}|["'\\/])|([A-Za-z]+)|)""")
 _START = re.compile(r'\{\s*"|\[\s*\{')
 _COMPLETE = re.compile(r"""(?:["'”]|]|\bnull|,)\s*[}\]]""")
-"""The end of an object or a list, as opposed to a closing brace of LaTeX in a text."""
+"""The end of an object or a list, as opposed to a closing LaTeX brace in a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Value:
 
 
 class Mended:
-    """A reply whose LaTeX survives decoding; maps its characters to their original positions."""
+    """A reply in which LaTeX survives decoding; maps its characters to their original positions."""
 
     def __init__(self, text: str) -> None:
         self._added = list[int]()

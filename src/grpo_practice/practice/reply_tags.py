@@ -17,7 +17,7 @@ from grpo_practice.practice.reply_form import Form, Item
 TAG_CHARS = 1500
 """Maximum length of a tag's attributes, in characters; one may contain an experience's text."""
 CHILDREN = 40
-"""Maximum number of `<` in an item that is searched for child elements."""
+"""Maximum number of `<` in an item that are examined as child elements."""
 
 _TAG = re.compile(REPLY_TAG, re.IGNORECASE)
 _REST = re.compile(r"""((?:"[^"\n]*"|'[^'\n]*'|[^<>\uff1c\uff1e])*+)[>\uff1e]""")
@@ -66,7 +66,7 @@ class Block:
 
     @property
     def readable(self) -> bool:
-        """True if the block has items or explicitly states that there are no items."""
+        """True if the block has items or explicitly states that there are none."""
         return bool(self.items) or (self.closed and self.empty)
 
     def add(self, text: str, opened: _Tag, until: int, end: int) -> None:
@@ -77,7 +77,7 @@ class Block:
 
 
 def blocks(text: str, form: Form) -> list[Block]:
-    """Return the blocks of a reply, in order; in a wrapper, the next tag closes an open item."""
+    """Return the blocks in a reply, in order; in a wrapper, the next tag closes an open item."""
     found, block = list[Block](), Block(form, wrapped=False, end=0)
     opened: _Tag | None = None
     for tag in _tags(text, form):
@@ -130,8 +130,8 @@ def _fields(form: Form, attributes: str, content: str) -> dict[str, object]:
 def _unescaped(text: str) -> str:
     """Unescape the entities in a text once: `&amp;lt;` becomes `&lt;`.
 
-    A text with a literal `<` or `&` was not escaped, so its entities are left alone: they are part
-    of its subject.
+    If a text contains a literal `<` or `&`, it was not escaped, so its entities are part of its
+    subject and are left alone.
     """
     if "<" in text or "&" in _ENTITY.sub("", text):
         return text

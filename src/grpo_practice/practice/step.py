@@ -51,7 +51,7 @@ class PracticeStep:
         self._sample_ids = [sample.id for sample in samples]
         self._answers = [sample.answer for sample in samples]
         self._guard: StepGuard | None = None
-        """Guard of the step's answers; created when the first operation is checked."""
+        """Guard for the step's answers; created when the first operation is checked."""
         self._library: Library | None = None
         """Library that the step starts from and edits; set by `open`."""
         self._rollouts = StepRollouts(job, tasks, row, samples, before, self._on_group)
@@ -91,8 +91,8 @@ class PracticeStep:
     async def run(self, library: Library, *, ahead: "PracticeStep | None" = None) -> int:
         """Play, distil, merge, apply the gates and close; return the id of the next library.
 
-        Until the step is closed, the step ahead may begin to play its early groups; after that it
-        begins no others until it is opened.
+        While this step is open, the early groups of the step `ahead` may begin. Once it is closed,
+        no more of them begin until the step ahead is opened.
 
         Raises:
             PausedError: All comparisons were useless.
@@ -122,7 +122,7 @@ class PracticeStep:
         return [done for _, done in sorted(self._distilled.items())]
 
     async def _check_use(self, change: Change) -> None:
-        """Raise if all comparisons were useless; store a pause if they should be repeated."""
+        """Raise if all comparisons were useless; record a pause if they should be repeated."""
         job, row, distilled = self._job, self._rollouts.row, self._by_slot()
         # A pilot is small, and its purpose is to find exactly this.
         least = LEAST if job.pilot is None else 1
@@ -189,7 +189,7 @@ class PracticeStep:
         return library_id
 
     def _approvals(self, library: Library) -> Approvals | None:
-        """Return the approvals given during the step, as edits of the merged library."""
+        """Return the approvals given during the step, as edits to the merged library."""
         job, step = self._job, self._rollouts.row.plan.step
         found = job.store.read(held, job.branch.id, until=step)
         approvals = admitted(library, [one for one in found if one.approved]).approvals
@@ -235,7 +235,7 @@ class PracticeStep:
         self._job.emit(GroupStored(self._job.branch.run, self._rollouts.row.plan.step, slot))
 
     async def _step_guard(self) -> StepGuard | None:
-        """Return the guard of the step's answers; None if it is off."""
+        """Return the guard for the step's answers; None if `answer_guard` is off."""
         if self._guard is None and self._job.guard is not None:
             self._guard = await self._job.guard.of(self._answers)
         return self._guard

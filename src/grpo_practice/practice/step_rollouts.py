@@ -21,7 +21,7 @@ class StepRollouts:
     """The groups of one step; each is passed on as soon as its last attempt is scored.
 
     Early groups may be played before the step is opened, while the previous step is being finished.
-    Their prompt always contains that step's library.
+    Their prompt always contains the library that the previous step started from.
 
     Args:
         job: The run.
@@ -47,7 +47,7 @@ class StepRollouts:
         self.row = row
         self._early = 0 if before is None else job.policy.early(len(samples))
         self._library: Library | None = None
-        """Library of all but the early groups; None until the step is opened."""
+        """Library that all but the early groups are played with; None until the step is opened."""
         self._selection = Selection()
         self._systems = dict[int, SystemPrompt]()
         self._jobs = self._group_jobs()
@@ -74,7 +74,7 @@ class StepRollouts:
         return library
 
     def weight(self, slot: int) -> float:
-        """Return the weight of a group in a mean; it also covers groups left out in its place."""
+        """Return the weight of a group in a mean; it also represents groups that were left out."""
         return self._selection.weights.get(slot, 1.0)
 
     async def open(self, library: Library) -> None:
@@ -103,8 +103,8 @@ class StepRollouts:
     async def play(self, *, ahead: "StepRollouts | None" = None, most: int | None = None) -> None:
         """Play all groups, or only the first `most` of them, and wait until they have ended.
 
-        A worker with no group left to start here begins the early groups of the step `ahead`; these
-        may still be running when this method returns.
+        When a worker has no more groups to start in this step, it begins the early groups of the
+        step `ahead`; these may still be running when this method returns.
         """
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)

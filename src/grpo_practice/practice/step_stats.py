@@ -55,8 +55,8 @@ def distillation(
 def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
     """Count the proposals that had no effect because they were refused or quarantined.
 
-    A NONE of the merge uses up no proposal. If everything that a merge produces is lost, so are all
-    proposals.
+    A NONE in the merge uses up no proposal. If all operations of a merge are lost, all proposals
+    are lost too.
     """
     made = [op for op in merged if op.op != "NONE"]
     if made and all(map(_is_lost, made)):

@@ -19,9 +19,9 @@ from grpo_practice.rollout.agents.simple import outcome_of
 T = TypeVar("T")
 
 ASKS = 3
-"""Number of requests for a reply that cannot be parsed, including the first one."""
+"""Maximum number of requests for a reply that cannot be parsed, including the first one."""
 SAID_CHARS = 200
-"""Number of characters of a refusal, or of an unreadable reply, that a reason quotes."""
+"""Number of characters of a refusal, or of an unreadable reply, that an error reason quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Teacher:
     agent_objective: str | None
     learning_objective: str | None
     truth: bool
-    """Whether the model may see ground truth: answer, reward and critique."""
+    """Whether the model may see the ground truth: answer, reward and critique."""
     limit: int
     """Maximum number of lessons per group."""
     run_seed: int
@@ -52,15 +52,15 @@ class Teacher:
     summaries: Summaries = "always"
     """When attempts are summarised before they are compared."""
     room: int = room_of(ASSUMED_CONTEXT, None)
-    """UTF-8 bytes of the longest prompt that shows attempts."""
+    """Maximum size in UTF-8 bytes of a prompt that shows attempts."""
     reply: int | None = None
     """Configured limit of a reply, in tokens."""
     most_library_tokens: int | None = None
-    """Maximum tokens of the library in a prompt; None for no limit."""
+    """Maximum number of tokens of the library in a prompt; None for no limit."""
     fences: Fences = field(default_factory=Fences.with_new_key)
     """Fences of the run, around text written by students, judges and earlier models."""
     round: int = 0
-    """Number of times the step was paused for useless comparisons; each round has new seeds."""
+    """Number of times the step was paused for useless comparisons; each round uses new seeds."""
 
     def open(self, at: GroupKey, stage: Stage, sample: Sample | None, attempt: int = -1) -> Chat:
         """Open the conversation of one stage about a sample; None means the whole step."""
@@ -94,15 +94,15 @@ class Teacher:
         *,
         keep: bool = False,
     ) -> T:
-        """Request a reply and parse it with `read`; request it again if that fails.
+        """Request a reply and parse it with `read`; repeat the request if parsing fails.
 
-        In a repeated request, the model sees its reply (unless it was cut off), the problem and the
-        form asked for, and the seed is new. At temperature 0, only the added messages make a
-        different answer likely: the temperature belongs to the model's settings, which are fixed
-        for the run. With `keep`, a readable reply of an earlier round is reused.
+        A repeated request contains the previous reply (unless it was cut off), the problem and the
+        requested form, and has a new seed. At temperature 0, only the added messages make a
+        different reply likely: the temperature is one of the model's settings, which are fixed for
+        the run. With `keep`, a readable reply from an earlier round is reused.
 
         Raises:
-            ReplyError: No reply of `ASKS` requests could be parsed.
+            ReplyError: None of `ASKS` replies could be parsed.
             EndpointError: The endpoint did not reply.
         """
         for earlier in range(self.round if keep else 0):
@@ -127,10 +127,10 @@ class Teacher:
 
 
 def _for_user(error: ReplyError, reply: Reply) -> ReplyError:
-    """Translate the error of the last reply for the user, quoting the teacher's words.
+    """Rewrite the error of the last reply for the user, quoting the teacher's words.
 
     Advice to the teacher is dropped. A refusal or a filtered reply is reported as such, not as a
-    violation of the form.
+    reply in the wrong form.
     """
     match outcome_of(reply):
         case ("refused" | "content_filter") as kind, why:

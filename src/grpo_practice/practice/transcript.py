@@ -1,12 +1,12 @@
 """A rollout's conversation as text, for a teacher or a person.
 
 A text that is too long for a teacher is shortened in this order, and only as far as necessary:
-thinking (all of it evenly), results of tools, messages to the agent in later turns, its earlier
-prose, the arguments of its calls (the oldest of each kind first). Each such piece keeps `KEPT`
-characters of its head and tail; if that is not enough, only the note of how much was cut remains.
-Some parts are never cut: the answer, the last result of a tool, the names of the called tools, and
-how the attempt ended. If an attempt ran out of output tokens, its last prose is not an answer and
-is cut like any other.
+thinking (all of it evenly), results of tools, messages to the agent in later turns, the agent's
+earlier prose, the arguments of its calls (the oldest of each kind first). Each such piece keeps
+`KEPT` characters of its head and tail; if that is not enough, only the note about the number of cut
+characters remains. Some parts are never cut: the answer, the last tool result, the names of the
+called tools, and how the attempt ended. If an attempt ran out of output tokens, its last prose is
+not an answer and is cut like any other.
 """
 
 import json
@@ -86,13 +86,13 @@ class Transcript:
 
     @property
     def least(self) -> int:
-        """Minimum length to which it can be shortened, in characters."""
+        """Minimum length to which the text can be shortened, in characters."""
         return sum(
             len(p.text) if p.kind == "fixed" else len(shorten(p.text, 0).text) for p in self.pieces
         )
 
     def within(self, chars: int) -> Shortened:
-        """Shorten it to at most `chars` characters, or to `least` if that is more."""
+        """Shorten the text to at most `chars` characters, or to `least` if that is more."""
         now = [Shortened(piece.text) for piece in self.pieces]
         over = self.chars - chars
         for floor in (KEPT, 0):
@@ -112,7 +112,7 @@ class Transcript:
 
 
 def shorten(text: str, chars: int) -> Shortened:
-    """Keep the head and tail of a text, with a note of how much was cut between them.
+    """Keep the head and tail of a text, with a note between them on the number of cut characters.
 
     The result has at most `chars` characters, unless the note alone has more. A text that is not
     longer than the note is returned unchanged.
@@ -136,9 +136,9 @@ def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list
     """Divide `room` so that small needs are met in full and the rest is shared equally.
 
     Args:
-        lengths: The need of each.
-        room: Total to divide; the sum of the result exceeds it only if `least` does.
-        least: Guaranteed amount for each; 0 by default.
+        lengths: The need of each recipient.
+        room: Total to divide; the sum of the result exceeds it only if the sum of `least` does.
+        least: Guaranteed amount for each recipient; 0 by default.
     """
     least = least or [0] * len(lengths)
 
@@ -156,10 +156,10 @@ def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list
 
 
 def transcript_of(rollout: Rollout) -> Transcript:
-    """Return the transcript of a rollout that a teacher reads.
+    """Return the transcript of a rollout as a teacher reads it.
 
-    The system prompt with the experiences, and the question, are left out: the teacher's prompts
-    show them separately.
+    The question and the system prompt with the experiences are left out: the teacher's prompts show
+    them separately.
     """
     told = [s for s in sections(rollout.played) if s.heading != "[system]"]
     question = Section("[user]", (Piece("told", rollout.sample.question),))
@@ -176,7 +176,7 @@ def transcript_of(rollout: Rollout) -> Transcript:
 def sections(played: Trajectory) -> list[Section]:
     """Return the turns of a rollout, a note if it was cut off, and the scored answer.
 
-    The scored answer comes last. If it is the last turn, it is not repeated.
+    The scored answer comes last, but is not repeated if it is the last turn.
     """
     messages = played.transcript
     last_result = max((i for i, m in enumerate(messages) if m.get("role") == "tool"), default=-1)

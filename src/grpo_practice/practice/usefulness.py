@@ -1,4 +1,4 @@
-"""Decides whether a step's comparisons were useful, and builds the error that stops it if not."""
+"""Decides whether a step's comparisons were useful, and builds the error that stops the run."""
 
 from collections.abc import Iterable, Sequence
 
@@ -9,7 +9,9 @@ from grpo_practice.reports.learning_findings import UNFIT, advice, spoken
 from grpo_practice.store.distillation import frequencies
 
 LEAST = 3
-"""Minimum number of comparisons that, if all are useless, cannot be explained by bad luck."""
+"""Minimum number of comparisons that count as a failure, rather than bad luck, if all are
+useless.
+"""
 SAID = 400
 """Number of characters of a failure, or of a quarantined text, that the error quotes."""
 
@@ -19,8 +21,9 @@ def are_useless(
 ) -> bool:
     """Return True if every comparison failed or had all its texts quarantined.
 
-    `merged`: operations of the merge; if all are quarantined, no proposal behind them survives.
-    A comparison that finds no lesson is useful. Fewer than `least` comparisons prove nothing.
+    `merged` contains the operations of the merge; if all of them are quarantined, no proposal
+    survives. A comparison that finds no lesson is useful. Fewer than `least` comparisons prove
+    nothing.
     """
     lost = [op.quarantined for op in merged]
     none_left = bool(lost) and all(lost)
@@ -33,7 +36,10 @@ def _is_useless(done: Distilled, none_left: bool) -> bool:
 
 
 def are_repeated(distilled: Sequence[Distilled], merged: Iterable[Operation]) -> bool:
-    """Return False if only a setting keeps the texts out, so that the same replies can be used."""
+    """Return True if the comparisons must be repeated.
+
+    Return False if only a setting keeps the texts out: the same replies can then be used.
+    """
     texts = [op for op in _operations(distilled, merged) if op.quarantined]
     return any(done.failed for done in distilled) or any(op.rule != "one_site" for op in texts)
 

@@ -1,8 +1,9 @@
 """Traces experiences to the web sites that their groups read; checks that two sites agree.
 
-Otherwise, the author of a page that an agent reads could write into the agent's instructions. All
-checks use only the pages that groups read and the texts they proposed. The merging model saw texts
-that such a page may have dictated, so its claims about the sources of an operation are ignored.
+Without this check, the author of a page that an agent reads could write into the agent's
+instructions. All checks use only the pages that groups read and the texts they proposed. The claims
+that the merging model makes about an operation's sources are ignored, because it saw texts that
+such a page may have dictated.
 """
 
 import re
@@ -29,8 +30,8 @@ PRECISE = 2
 UNSPACED = 8
 """The same number in characters, for scripts without spaces."""
 CARRIED = 0.25
-"""Least share of a merged text, relative to the group with the largest, that makes a group a
-carrier.
+"""Minimum share of a merged text that a group must have, relative to the group with the largest
+share, to count as its carrier.
 """
 
 UNSPACED_WORD = re.compile(f"[{CJK}]")
@@ -38,7 +39,7 @@ _WORD = re.compile(rf"[{CJK}]|[^\W{CJK}]+")
 
 Phrase = tuple[str, ...]
 Pages = Mapping[str, Set[str]]
-"""Site → texts that were read there."""
+"""Site → texts that were read from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Source:
 def read_in(group: Group, tools: Collection[str]) -> Pages:
     """Return the pages that the group's rollouts read, by site, sorted by name.
 
-    `tools` are the tools whose results are web pages; results of other tools are not checked.
+    `tools` are the tools whose results are web pages; results from other tools are not checked.
     """
     found = defaultdict[str, set[str]](set)
     for rollout in group.rollouts:
@@ -88,7 +89,7 @@ def _name(call: Message) -> str:
 
 
 def site_of(host: str) -> str:
-    """Return the part of a host name with a single owner: `b.co.uk` for `a.b.co.uk`."""
+    """Return the part of a host name that has a single owner: `b.co.uk` for `a.b.co.uk`."""
     # The owner of one IPv6 address usually owns the whole network.
     if ":" in host:
         return ":".join(host.strip("[]").split(":")[:3])
@@ -116,10 +117,10 @@ def supported(
 ) -> tuple[Operation, ...]:
     """Add the sites behind each merged operation; quarantine text that only one site supports.
 
-    Text of a `trusted` site is kept. With `hold`, the reason is recorded but the operation is not
+    Text from a `trusted` site is kept. With `hold`, the reason is recorded but the operation is not
     quarantined, since a person decides on it.
 
-    Takes a second for each 20 MB of pages. Any group whose proposals the merge saw may be the
+    This takes a second per 20 MB of pages. Any group whose proposals the merge saw may be the
     source of an operation. Texts in `own` (questions, instructions, the library) are not attributed
     to a page.
     """
@@ -146,11 +147,11 @@ class _Step:
     hold: bool
 
     def carriers(self, text: str) -> Sequence[Source]:
-        """Return the groups that a merged text comes from, judged by its words.
+        """Return the groups that a merged text comes from, judging by its words.
 
-        Each word counts one, divided among the groups that proposed it. A group below a certain
-        share of the leading group's count merely uses the same language. If no group has any of the
-        words, all groups are returned.
+        Each word counts as one, divided among the groups that proposed it. A group that has less
+        than `CARRIED` of the leading group's count is not a carrier: it merely uses the same
+        language. If no group has any of the words, all groups are returned.
         """
         words = [set(words_of(" ".join(group.texts))) for group in self.groups]
         counts = [0.0] * len(words)
@@ -162,7 +163,7 @@ class _Step:
         return [group for group, n in zip(self.groups, counts, strict=True) if n >= least]
 
     def only_site(self, phrase: Phrase) -> str | None:
-        """Return the only site that contains the phrase; None if it has other support.
+        """Return the only site that contains the phrase; None if the phrase has other support.
 
         Several sites support each other. A group that proposed the phrase without reading the site
         is independent support as well.
@@ -199,7 +200,7 @@ def _long(word: str) -> int:
 
 
 def words_of(text: str) -> list[str]:
-    """Split into case-folded words, without compatibility forms and invisible characters."""
+    """Split a text into case-folded words, without compatibility forms and invisible characters."""
     if not text.isascii():
         plain = unicodedata.normalize("NFKC", text)
         text = "".join(c for c in plain if unicodedata.category(c) not in ("Cf", "Mn"))
