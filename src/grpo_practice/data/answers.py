@@ -91,7 +91,7 @@ def gold(value: object) -> Answer:
 
 
 def is_scalar(value: object) -> bool:
-    """Return whether the value is a number, a Boolean or a non-blank text."""
+    """Return whether the value is a number, a Boolean or a non-blank string."""
     return isinstance(value, bool | int | float) or (isinstance(value, str) and value.strip() != "")
 
 

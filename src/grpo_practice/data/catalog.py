@@ -1,6 +1,6 @@
 """The catalogue of published datasets: where to find each one, and how to convert its rows.
 
-Rows come in the order of the published runs, which was a shuffle with seed 42 or the file's order.
+Rows are in the order that the published runs used: a shuffle with seed 42, or the file's order.
 """
 
 import json
@@ -34,7 +34,7 @@ WRAPPER = (
     "the form Answer: $Answer (without quotes) where $Answer is the answer to the problem.\n\n",
     '\n\nRemember to put your answer on its own line after "Answer:".',
 )
-"""Texts that DAPO-Math-17k puts before and after each problem."""
+"""Text that DAPO-Math-17k puts before and after each problem."""
 
 TURNS = ("easy",) * 4 + ("medium",) * 7 + ("hard",) * 6
 """Difficulties of each block of 17 consecutive questions of WebWalkerQA."""
@@ -133,7 +133,7 @@ def published(name: str) -> str | None:
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
     """Suggest the command that creates a dataset with an unknown name, or a similar known name."""
-    # First, because `AIME24` and `AIME25` differ as little as a typing error does.
+    # Check this first: `AIME24` and `AIME25` differ by as little as a typo.
     if hub := published(name):
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")
@@ -264,7 +264,7 @@ def _either(fields: Mapping[str, Any], *names: str) -> Any:
 
 
 def _object(value: object) -> Mapping[str, Any]:
-    """Return an object, given as such or encoded in a text; return {} for any other value."""
+    """Return an object, whether given directly or as JSON text; return {} for any other value."""
     if isinstance(value, str):
         try:
             value = json.loads(value)

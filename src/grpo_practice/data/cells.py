@@ -51,7 +51,7 @@ _DECODER = json.JSONDecoder(parse_constant=_number, parse_float=_number, object_
 
 
 def unpacked(value: object) -> object:
-    """Parse a text that contains a JSON list or object; return any other value unchanged."""
+    """Parse text that contains a JSON list or object; return any other value unchanged."""
     if not isinstance(value, str) or not value.lstrip().startswith(("[", "{")):
         return value
     text = value.strip()
@@ -63,7 +63,7 @@ def unpacked(value: object) -> object:
 
 
 def from_cell(value: object) -> Any:
-    """Parse a text that contains a list or object in JSON or Python syntax.
+    """Parse text that contains a list or object in JSON or Python syntax.
 
     Return any other value unchanged.
     """

@@ -53,7 +53,7 @@ class ChatQuestion:
 
 
 def is_conversation(value: object) -> bool:
-    """Return whether the value is a list of messages, or a text (a table cell) that encodes one."""
+    """Return whether the value is a list of messages, or text (a table cell) that encodes one."""
     value = unpacked(value)
     return (
         isinstance(value, list)

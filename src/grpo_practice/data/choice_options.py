@@ -25,9 +25,7 @@ class Options:
     labels: tuple[str, ...] = ()
     """The row's own labels for the options, such as `1` to `4`; empty if it has no labels."""
     numbers: bool = False
-    """Whether options are numbers in the row, so that a numeric answer may be the text of an
-    option.
-    """
+    """Whether the row's options are numbers; a numeric answer may then be the text of an option."""
 
     @property
     def letters(self) -> str:

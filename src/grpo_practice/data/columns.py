@@ -122,7 +122,7 @@ def has(fields: Mapping[str, Any], column: str) -> bool:
 
 
 def _find(fields: Mapping[str, Any], column: str) -> tuple[Any] | None:
-    # The exact name first: the name of a column may itself contain dots.
+    # Try the exact name first: a column name may itself contain dots.
     if column in fields:
         return (fields[column],)
     head, dot, rest = column.partition(".")
@@ -146,7 +146,7 @@ def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) ->
 
 
 def naming(cells: Sequence[str]) -> str:
-    """Suggest names for the columns of a file whose first line, with these cells, is a row."""
+    """Suggest column names for a file whose first line is a data row with these cells."""
     names = ["question", *map(str, range(2, len(cells))), "answer"]
     if len(cells) > 3 and len(cells[-1].strip()) == 1 and cells[-1].strip().isalpha():
         # The last cell is one letter, so the cells between it and the question are options.

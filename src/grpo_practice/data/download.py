@@ -19,7 +19,7 @@ from grpo_practice.data.text_lines import Row
 
 
 class DownloadOptions(Reading, total=False):
-    """Part of a dataset to download, and how to read its rows; every key is optional."""
+    """Options that select part of a dataset and control how its rows are read; all are optional."""
 
     split: str | None
     revision: str | None

@@ -27,7 +27,7 @@ CUT = ("Expecting", "Unterminated", "Invalid \\")
 
 @dataclass(frozen=True, slots=True)
 class FileSource:
-    """Source of rows."""
+    """A file or stream to read rows from."""
 
     path: Path
     """Path of the file; `-` means standard input. Text formats may be compressed with gzip."""

@@ -11,7 +11,7 @@ from grpo_practice.data.cells import from_cell
 from grpo_practice.data.choice_options import Options
 
 Gold = Literal["letter", "index", "number", "text"]
-"""Form of an answer among options: `index` counts from 0, `number` from 1."""
+"""Way in which an answer identifies its option: `index` counts from 0, `number` from 1."""
 GOLDS: tuple[Gold, ...] = get_args(Gold)
 Select = Literal["any", "all"]
 """Meaning of several correct options: any one of them suffices, or exactly this set is required."""
@@ -20,8 +20,8 @@ Ask = Callable[[str], Select | None]
 """Callback that asks a person for the meaning; returns None if nobody can be asked."""
 
 _GUESSED: frozenset[Gold] = frozenset({"letter", "index", "text"})
-"""Forms that may be detected automatically; `number` is excluded, because a row cannot
-distinguish it from `index`.
+"""Forms that may be detected automatically; `number` is excluded, because a row does not show
+whether its options are counted from 0 or from 1.
 """
 _ASKED: frozenset[Gold] = frozenset({"number"})
 """Forms that only a person can choose."""

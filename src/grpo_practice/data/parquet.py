@@ -22,13 +22,13 @@ BATCH = 16
 BATCH_BYTES = 1 << 28
 """Maximum decoded size in bytes of the rows in memory; large dictionaries reduce the batch size."""
 MAX_BYTES = 1 << 31
-"""Maximum decoded size of all values; a small file may claim any number of equal rows."""
+"""Maximum decoded size of all values; a small file can encode any number of identical rows."""
 SMALL = 1 << 26
 """Decoded size in bytes that is allowed for even the smallest file."""
 MAX_RATIO = 300
 """Maximum ratio of decoded size to file size, for decoded sizes above `SMALL`."""
 MAX_PAGE = 1 << 28
-"""Maximum decoded size of one page in bytes; a page is decoded as a whole and usually has 1 MiB."""
+"""Maximum decoded size of one page in bytes; a page is decoded as a whole and is usually 1 MiB."""
 ROW_BYTES = 256
 """Memory overhead of a row in bytes, in addition to its values."""
 
@@ -114,7 +114,7 @@ def _open(path: Path) -> "ParquetFile":
 def _batches(
     path: Path, file: "ParquetFile", kept: Sequence[str], limit: int
 ) -> "Iterator[pa.RecordBatch]":
-    """Yield the rows in small batches; raise DataError if the file claims more than the limits."""
+    """Yield the rows in small batches; raise DataError if the file declares more than allowed."""
     claims, names = file.metadata, tuple(f"{name}." for name in kept)
     if claims.num_rows * ROW_BYTES > limit:
         raise _too_large(path, limit, f"{claims.num_rows:,} rows, which take ")

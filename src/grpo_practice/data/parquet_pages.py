@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyarrow.parquet import ColumnChunkMetaData
 
 MAX_PAGES = 100_000
-"""Maximum number of pages in one column of one row group; a page usually has 1 MiB."""
+"""Maximum number of pages in one column of one row group; a page is usually 1 MiB."""
 _BOOLS, _NUMBERS, _INT32, _DOUBLE, _BINARY, _STRUCT = (1, 2), (3, 4, 5, 6), 5, 7, 8, 12
 """Type codes of Thrift's compact protocol; page headers contain no lists, sets or maps."""
 _MAX_DEPTH = 4

@@ -22,9 +22,7 @@ class Parts:
     """Parts of one row."""
 
     question: ChatQuestion
-    """Question of the row, whose `answer` and `system` are used if no other column provides
-    them.
-    """
+    """The row's question; its `answer` and `system` are used if no other column provides them."""
     answer: Any
     """Answer, not yet validated; None if the row has no answer."""
     used: frozenset[str]
@@ -51,10 +49,10 @@ class Shape:
 
 
 def text_or_turns(value: object, key: str) -> ChatQuestion:
-    """Read a question from a text, or from a conversation that lacks a final answer.
+    """Read a question from text, or from a conversation that lacks a final answer.
 
     Raises:
-        DataError: The value is neither a text nor a conversation.
+        DataError: The value is neither text nor a conversation.
     """
     if isinstance(value, list) or is_conversation(value):
         return question_of(turns_of(value, key), key)
@@ -158,7 +156,8 @@ def _verl(fields: Fields) -> Parts:
 def _truth(value: object) -> Any:
     """Extract the answer from a ground truth, which may be JSON-encoded, even twice.
 
-    A text is decoded only into texts: the interval `[0, 1]` and the number `12` remain text.
+    A JSON list is decoded only if its elements are strings; the interval `[0, 1]` and the number
+    `12` stay text.
     """
     found = unpacked(value)
     if isinstance(found, dict):

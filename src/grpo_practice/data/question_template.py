@@ -21,7 +21,7 @@ from grpo_practice.data.columns import has, listed_columns, value_at
 SLOTS = ("passage", "options")
 """Slots that are filled from columns, as roles are."""
 PASSAGES = frozenset({"passage", "context", "body", "article"})
-"""Column names, ignoring case, of a passage that the question is about."""
+"""Names, ignoring case, of columns that contain a passage the question is about."""
 OPTIONS = frozenset({"options", "choices"})
 BLANK = "\n\n"
 """Separator of paragraphs."""
@@ -99,7 +99,7 @@ class QuestionTemplate:
 
 
 def spelt(fields: Mapping[str, Any], column: str) -> str:
-    """Format a row's value as text: one paragraph per text of a list; '' if there is no value."""
+    """Format a row's value as text: one paragraph per string in a list; '' if there is no value."""
     value = value_at(fields, column)
     if isinstance(value, str):
         found = from_cell(value)
@@ -154,7 +154,7 @@ def slot_columns(
 
 
 def _mapped(slot: str, named: str, first: Mapping[str, Any]) -> tuple[str, ...]:
-    # Try the whole text first, because the name of a column may contain a comma.
+    # Try the whole text first, because a column name may contain a comma.
     columns = (named,) if has(first, named) else tuple(part.strip() for part in named.split(","))
     for column in columns:
         if not has(first, column):

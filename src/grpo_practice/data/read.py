@@ -21,16 +21,15 @@ from grpo_practice.data.text_lines import Row, at, shown
 SHOWN = 5
 """Maximum number of places listed in one note."""
 MOST_BESIDE = 1_000
-"""Maximum number of unused columns to remember; each row of JSON Lines may have other keys."""
+"""Maximum number of unused columns to remember; each row of JSON Lines may have different keys."""
 
 
 class Reading(TypedDict, total=False):
     """How to read rows as samples; every key is optional."""
 
     mapping: Mapping[str, str] | None
-    """Column of each role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`) that
-    has no
-    usual name, and comma-separated columns of each slot (`passage`, `options`).
+    """Column for each role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`) that
+    has no recognised name, and comma-separated columns for each slot (`passage`, `options`).
     """
     template: str | None
     """Text of a question with slots in braces; None means passage, question and options."""
@@ -98,7 +97,7 @@ def stage_file(
     """Read every row of the file as a sample into `staged`, or raise an error.
 
     Samples keep the file's order; there is at least one. The file must have a known format; text
-    must be UTF-8. `FileSource` supplies whatever the file's name does not show.
+    must be UTF-8. Use `FileSource` to set anything that the file name does not show.
 
     Raises:
         DataError: The file or a row is unusable; the message names the file and the line.

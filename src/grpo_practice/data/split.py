@@ -1,4 +1,4 @@
-"""Split a dataset into parts without common questions, and draw random subsets.
+"""Split a dataset into parts that share no questions, and draw random subsets.
 
 The assignment of a question depends only on the seed and the texts, not on the order of the rows.
 """

@@ -135,8 +135,7 @@ class StagedSamples:
         """Count samples that begin like a different question, and the beginnings they share.
 
         A beginning is the first `length` characters after the prefix that all samples have in
-        common.
-        Samples with a cluster are ignored.
+        common. Samples with a cluster are ignored.
         """
         low, high = self._query("SELECT min(question), max(question) FROM rows").fetchone()
         pairs = zip(low or "", high or "", strict=False)

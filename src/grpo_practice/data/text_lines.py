@@ -34,8 +34,8 @@ class Row:
     """One row, as stored in the file."""
 
     place: str
-    """Line on which the row begins, from 1. In a JSON list, which may be a single line, `1 (row
-    7)`.
+    """Line on which the row begins, from 1; for a row of a JSON list, which may be a single line,
+    `1 (row 7)`.
     """
     fields: dict[str, Any]
     within: str | None = None

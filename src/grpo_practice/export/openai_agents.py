@@ -10,8 +10,8 @@ from grpo_practice.export.exported_agent import ExportedAgent
 KEY = "AGENT_API_KEY"
 """Environment variable with the API key for an address that is written in the file.
 
-The variable from the config is never used: in a database from others, it could be any variable of
-the user, sent to any host, and the exported file has no trust check.
+The variable from the config is never used: in a database from someone else, it could be any of the
+user's variables, sent to any host, and the exported file has no trust check.
 """
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*(\w+)")
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")

@@ -1,4 +1,4 @@
-"""A file of others in which a section is ours, as an `AGENTS.md`."""
+"""A file such as `AGENTS.md`: it belongs to someone else, and only one section is ours."""
 
 import stat
 from pathlib import Path

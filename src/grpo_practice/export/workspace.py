@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Exports(Core):
-    """An agent with what it learnt, and rollouts, as files of other programs."""
+    """Agents with their learnt experiences, and rollouts, as files for other programs."""
 
     def export(
         self,

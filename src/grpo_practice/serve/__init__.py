@@ -1,1 +1,1 @@
-"""Serving of the practised agent: its prompt is added to every request, the rest is forwarded."""
+"""Serving of the practised agent: requests are forwarded to its model with its prompt added."""

@@ -1,7 +1,8 @@
 """Assignment of recorded requests to conversations, by the chain of their hashes.
 
 A request continues another request if it begins with the messages and the reply of that request.
-Two requests may continue the same request; the conversation then forks but remains one.
+Two requests may continue the same request; the conversation then forks but still counts as one
+conversation.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from grpo_practice.core.hashing import digest, hashable
 from grpo_practice.core.redact import redactor
 
 LIKE = 256
-"""Maximum number of equal requests that are remembered."""
+"""Maximum number of identical requests that are remembered."""
 MOST = 100_000
 """Maximum number of remembered requests; a continuation of an older one starts a new
 conversation."""
@@ -29,7 +30,7 @@ class RecordedCall:
     turn: int
     """Number of earlier requests in the conversation."""
     nth: int
-    """Number of earlier equal requests in the conversation."""
+    """Number of earlier identical requests in the conversation."""
     row: "int | asyncio.Task[int]"
     """`call_id`, or the task that writes the call."""
     reply: Message | None = None
@@ -43,7 +44,7 @@ class Position:
     slot: int
     turn: int
     nth: int
-    """Number of earlier equal requests in this conversation."""
+    """Number of earlier identical requests in this conversation."""
     prev: RecordedCall | None = None
     """Call that the request continues word for word."""
     covered: int = 0
@@ -68,7 +69,7 @@ class Conversations:
     def position(self, messages: Sequence[Message], states: Sequence[bytes]) -> Position:
         """Return the position of a request; `states` has the chain's hash after each message."""
         request_hash = states[-1][:16]
-        # From the end, to find the longest request that this one continues.
+        # Search from the end, to find the longest request that this one continues.
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
                 continue

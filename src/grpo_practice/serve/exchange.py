@@ -22,27 +22,27 @@ _APART = frozenset({"model", "messages", "tools", "seed", "n", "stream", "stream
 
 @dataclass(slots=True)
 class Exchange:
-    """One request with the part of its answer received so far."""
+    """One request with the part of its response received so far."""
 
     began: float
     """Monotonic time at which the request was forwarded, in seconds."""
     kept: bool = True
-    """Whether the answer is kept; False if nothing is recorded."""
+    """Whether the response is kept; False if nothing is recorded."""
     sent: Sent | None = None
-    """Request as sent, with the head of its answer; None until then."""
+    """Request as sent, with the head of its response; None until then."""
     raw: bytearray = field(default_factory=bytearray)
-    """Body of the answer received so far; `Http` enforces the endpoint's size limit."""
+    """Body of the response received so far; `Http` enforces the endpoint's size limit."""
     ended: float = 0.0
     failed: str = ""
-    """Reason why the answer is incomplete; '' if it is complete."""
+    """Reason why the response is incomplete; '' if it is complete."""
     kind: str = "provider"
 
     def fail(self, why: str, kind: str) -> None:
-        """Record why the answer is incomplete."""
+        """Record why the response is incomplete."""
         self.failed, self.kind = why, kind
 
     def take(self, chunk: bytes) -> None:
-        """Add a part of the answer."""
+        """Add a part of the response."""
         if self.kept:
             self.raw += chunk
 
@@ -75,7 +75,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
 
 
 def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
-    """Yield a copy of the answer for each choice, with only that choice."""
+    """Yield a copy of the response for each choice, with only that choice."""
     if sent.response.is_stream and sent.response.status < 300:
         asked = sent.body.get("n")
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
@@ -94,9 +94,9 @@ def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
 
 
 def head_of(body: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `{model, params, tools}` of a body: the keys that affect the answer.
+    """Return `{model, params, tools}` of a body: the keys that affect the response.
 
-    The messages affect the answer, too, but are stored separately.
+    The messages affect the response, too, but are stored separately.
     """
     rest = {k: v for k, v in clean_json(dict(body)).items() if v is not None}
     given = {k: v for k, v in rest.items() if k not in _APART}

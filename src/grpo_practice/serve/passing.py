@@ -1,4 +1,4 @@
-"""Forwarding of answers to a client as they arrive, with our own key hidden."""
+"""Forwarding of responses to a client as they arrive, with our own key hidden."""
 
 from collections.abc import Mapping
 
@@ -27,7 +27,7 @@ def own_secrets(endpoint: Endpoint) -> Redactor:
 
 
 def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
-    """Return the headers of an answer that are forwarded."""
+    """Return the headers of a response that are forwarded."""
     kept = CIMultiDict[str]()
     for name, value in came.items():
         if name.lower() not in _OURS and not name.lower().startswith(_CORS):

@@ -14,11 +14,11 @@ from grpo_practice.serve.conversations import Conversations, Position, RecordedC
 from grpo_practice.serve.exchange import Exchange, head_of, replies
 
 NOWHERE = -1
-"""Conversation number of requests without an answer."""
+"""Conversation number of requests without a response."""
 
 
 class Recorder:
-    """Recorder with a task for each exchange; its failures do not affect serving.
+    """Recorder with a task for each exchange; recording failures do not affect serving.
 
     `notice` is called with the reason the first time an exchange cannot be recorded.
     """

@@ -25,7 +25,7 @@ from grpo_practice.serve.passing import Hiding, headers, own_secrets
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 WHOLE = 256 * 1024
-"""Maximum size in bytes of an answer of known length that is forwarded in one piece."""
+"""Maximum size in bytes of a response of known length that is forwarded in one piece."""
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class Counts:
 
     requests: int = 0
     errors: int = 0
-    """Requests that ended in an error or in an incomplete answer."""
+    """Requests that ended in an error or in an incomplete response."""
     given_up: int = 0
     """Requests that the client cancelled before they were answered."""
 
@@ -59,7 +59,7 @@ class Service:
     def application(self, unexpected: Callable[[Exception], None]) -> web.Application:
         """Return the web application; `unexpected` is called with internal errors."""
         return application(
-            # Also without /v1, because not every client's base_url ends in it.
+            # Serve it without /v1, too, because not every client's base_url ends in it.
             *(web.post(f"{at}/chat/completions", self._chat) for at in ("/v1", "")),
             *(web.get(f"{at}/models", self._models) for at in ("/v1", "")),
             unexpected=unexpected,
@@ -144,7 +144,7 @@ class Service:
             return response
 
     async def _lost(self, turn: "_Turn", status: int) -> web.StreamResponse:
-        """Tell the client that there is no answer, or that it is incomplete."""
+        """Tell the client that there is no response, or that it is incomplete."""
         exchange, response = turn.exchange, turn.response
         code = {502: "upstream_unreachable", 504: "upstream_timeout"}[status]
         error = RequestError(exchange.failed, status=status, kind="upstream_error", code=code)

@@ -179,7 +179,8 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """Answer at `http://127.0.0.1:port/v1` until this call is cancelled; port 0 picks a free one.
+    """Serve requests at `http://127.0.0.1:port/v1` until this call is cancelled; 0 picks a free
+    port.
 
     Cancelling aborts requests in flight; all traffic so far is recorded. `on_ready` is called with
     the port and the counters as soon as requests are answered.
@@ -194,7 +195,7 @@ async def serve(
         )
         try:
             async with listening(app, port) as bound:
-                # Checked only now, because port 0 has a number only once it is bound.
+                # Check this only now: port 0 gets its number when it is bound.
                 _not_itself(prepared.endpoint, bound)
                 gc.freeze()  # collecting all imported objects again would stall the loop
                 gc.set_threshold(700, 10, 100)
@@ -243,7 +244,7 @@ async def _service(
 def recording(
     store: Store, run: str, prepared: Prepared, command: str, notice: Callable[[str], None]
 ) -> Iterator[Recorder]:
-    """Open a recorder that stores traffic as this run, which stays locked for the block.
+    """Open a recorder that stores traffic as this run, locked for the duration of the block.
 
     Raises:
         ConfigError: The name cannot be used, or belongs to a run of another kind or agent.

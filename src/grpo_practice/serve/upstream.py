@@ -16,7 +16,7 @@ _COMPLAINT = (400, 422)
 
 
 class BrokenError(Exception):
-    """Error for an answer that is missing or incomplete."""
+    """Error for a response that is missing or incomplete."""
 
     def __init__(self, failure: ConnectionFailure) -> None:
         super().__init__(f"{failure.url}: {failure.text}")
@@ -25,7 +25,7 @@ class BrokenError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A request as sent, with its answer."""
+    """A request as sent, with its response."""
 
     body: Mapping[str, Any]
     url: str
@@ -38,7 +38,7 @@ class Sent:
         return shown_url(self.url)
 
     def read(self, text: str, body: Any) -> Response:
-        """Return the answer with the body that was read."""
+        """Return the response with the body that was read."""
         headers = {name.lower(): value for name, value in self.response.headers.items()}
         return Response(self.response.status, headers, text, body, self.where)
 
@@ -80,13 +80,13 @@ class Upstream:
 
     @asynccontextmanager
     async def ask(self, theirs: Mapping[str, Any]) -> AsyncIterator[Sent]:
-        """Send a client's body, and yield the model's answer as it arrives.
+        """Send a client's body, and yield the model's response as it arrives.
 
         If the model rejects one of the agent's settings, the setting is renamed or dropped for this
         and all later requests.
 
         Raises:
-            BrokenError: There is no answer.
+            BrokenError: There is no response.
         """
         async with AsyncExitStack() as stack:
             while True:
@@ -107,7 +107,7 @@ class Upstream:
             raise BrokenError(connection_failure(e, shown_url(self._http.url))) from e
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
-        """Change our setting that the answer rejects; return False if it rejects anything else."""
+        """Change the rejected setting of ours; return False if the model rejected anything else."""
         match decide(sent.read(*read_json(raw)), sent.body, self._endpoint.key_name):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)

@@ -53,7 +53,7 @@ class Serving(Core):
             agent: File written by `export`, or a mapping with the contents of such a file.
             port: Port to listen on; 0 picks a free one.
             record: Run in which to store all requests and responses; None stores nothing.
-            env: Variables that the agent may name; None uses the process's and `.env`.
+            env: Variables that the agent may use; None means those of the process and of `.env`.
             on_ready: Called once the server accepts requests.
             on_event: Receives notices for the user.
 

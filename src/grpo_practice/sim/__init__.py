@@ -1,8 +1,8 @@
-"""A simulated endpoint: a student, a teacher and a judge that answer from the request alone.
+"""A simulated endpoint that acts as student, teacher and judge, and uses only the request.
 
 Replies do not depend on order or time: the same messages with the same `seed` get the same reply.
-Only in a world that drifts do they also depend on the number of requests answered before, which
-the transports count. Lessons from this endpoint do not apply to real models; they show that the
+In a world with drift, replies also depend on the number of requests answered before, which the
+transports count. Lessons from this endpoint do not apply to real models; they show that the
 machinery works.
 """
 
@@ -37,7 +37,7 @@ VOICES: Mapping[Stage, Callable[[SimRequest, World], str]] = {
     "judge": lambda asked, _world: grade(asked),
     "tool": lambda asked, _world: read_page(asked),
 }
-"""Function that answers each stage."""
+"""Function that writes the reply for each stage."""
 
 
 def answer(body: Any, world: World = DEFAULT, served: int = 0) -> dict[str, Any]:
@@ -103,7 +103,7 @@ def _message(said: SimTurn, asked: SimRequest) -> dict[str, Any]:
 
 
 def fails(body: Any, world: World, served: int = 0) -> bool:
-    """Return whether the world answers this request with an error, which a retry repeats.
+    """Return whether the world fails this request; if it does, every retry fails, too.
 
     Raises:
         ValueError: The body is not a chat request.

@@ -25,7 +25,7 @@ NULL = (
 def advice(world: World, key: str) -> Advice:
     """Return the advice of the experience with this key.
 
-    The second key of a kind has its own words, if there are two; all other keys share the first.
+    The second key of a kind uses the second wording, if there is one; all other keys use the first.
     """
     topic, kind = topic_of(key), world.item(key).kind
     second = key == world.key(topic, kind, 1)
@@ -40,7 +40,7 @@ def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
 
 
 def told(key: str, do: str, *, instead_of: str | None = None) -> str:
-    """Return a lesson about the way of working with this key and these words.
+    """Return a lesson that recommends the method with this key, in these words.
 
     The corresponding formula is added if there is one, because models often write formulas.
     """

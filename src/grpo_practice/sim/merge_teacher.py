@@ -67,9 +67,9 @@ def _label(pattern: re.Pattern[str], lesson: str) -> str | None:
 def merge(asked: SimRequest, world: World) -> str:
     """Write one consistent list of operations from all proposals, in the requested format.
 
-    An experience that was voted to stay is not changed; an experience without a vote is. Updates
-    take precedence over deletions. Among additions about one situation, the most frequently
-    proposed one is made.
+    An experience whose vote is to keep it does not change; an experience without a vote may change.
+    Updates take precedence over deletions. If several additions are about the same situation, only
+    the one proposed most often is made.
     """
     proposals, stays = teacher_prompts.proposals(asked), teacher_prompts.decided(asked)
     taken: set[str | None] = {*map(key_of, teacher_prompts.library(asked).values())}
@@ -88,7 +88,7 @@ def merge(asked: SimRequest, world: World) -> str:
 
 
 def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> list[Edit]:
-    """Vary some merges as real models do.
+    """Make some merges inexact, as merges by real models are.
 
     The reply then omits the source proposals, or lists an experience that does not change.
     """
@@ -103,9 +103,9 @@ def _as_models_do(edits: Sequence[Edit], asked: SimRequest, world: World) -> lis
 
 
 def _passes(target: str, stays: bool | None, asked: SimRequest, world: World) -> bool:
-    """Return True if the experience may change: it has no vote, or a vote to go.
+    """Return True if the experience may change: it has no vote, or the vote is to change it.
 
-    A confused librarian inverts the vote.
+    A teacher that errs (`Teaching.noise`) acts against the vote.
     """
     if stays is None:
         return True

@@ -1,4 +1,4 @@
-"""The questions of this world, sums and labels, generated from templates and recognised in texts.
+"""The questions of this world (sums and labels), generated from templates and recognised in text.
 
 The same template serves both purposes. Filled with numbers, it is a question; compiled into a
 pattern, it finds the question in any prompt.
@@ -178,7 +178,7 @@ _PATTERNS = [
 
 
 def _work_out(topic: Topic, text: str, numbers: Numbers) -> MadeQuestion | None:
-    """Return the question with its answer; None if that is neither a word nor an integer."""
+    """Return the question with its answer; None if the answer is neither a word nor an integer."""
     try:
         answer, (first, second) = topic.answer(**numbers), (s(**numbers) for s in topic.slips)
     except ZeroDivisionError:
@@ -195,7 +195,7 @@ def _work_out(topic: Topic, text: str, numbers: Numbers) -> MadeQuestion | None:
 
 
 def find(text: str) -> MadeQuestion | None:
-    """Find the first question of this world in the text; return None if there is none there."""
+    """Find the first question of this world in the text; return None if it contains no question."""
     # Do not cache long prompts, which would take up megabytes.
     return _find.__wrapped__(text) if len(text) > LONG else _find(text)
 
@@ -221,8 +221,7 @@ def questions(n: int, seed: int, task: Task = "math") -> list[Sample]:
 
     `source` is the topic. Answers to sums are integers. The first m of `questions(n, seed)` equal
     `questions(m, seed)`, so two slices of one list form a practice set and a test set without
-    common
-    questions.
+    common questions.
 
     Raises:
         ValueError: There are fewer than `n` different questions.

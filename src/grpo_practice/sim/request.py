@@ -39,7 +39,8 @@ class SimRequest:
     sha: str
     """Hex digest of messages and seed; every random decision is derived from it.
 
-    The run's secret is excluded, because the same run in another database has other fence codes.
+    The run's secret is excluded, because the same run in another database has different fence
+    codes.
     """
     tools: frozenset[str] = frozenset()
     """Names of the functions that may be called now."""
@@ -146,7 +147,7 @@ def _keyless_fence(fence: re.Match[str]) -> str:
 
 
 def _tools(body: Mapping[str, Any]) -> frozenset[str]:
-    """Return the functions that a request offers; none of them if it forbids calls."""
+    """Return the functions that a request offers; empty if it forbids calls."""
     offered = body.get("tools") or []
     if not isinstance(offered, list) or not all(isinstance(tool, dict) for tool in offered):
         raise ValueError("'tools' must be a list of objects")

@@ -63,10 +63,9 @@ def compare(asked: SimRequest, world: World) -> str:
     """Write lessons from a group of attempts, in the requested format.
 
     A lesson confirms an experience of the library with the same content. A lesson names an
-    experience
-    as misleading if that one is about the same situation but differs, or if only worse attempts
-    followed it. With little evidence, the conclusion is mostly a platitude or the opposite of the
-    truth.
+    experience as misleading if the experience is about the same situation but differs, or if only
+    worse attempts followed it. With little evidence, the conclusion is mostly a platitude or the
+    opposite of the truth.
     """
     sides = _sides(teacher_prompts.witnesses(asked), world)
     question = find("\n".join(asked.fenced("task")))
@@ -117,7 +116,7 @@ def _conclusion(topic: str, sides: Sides, asked: SimRequest, world: World) -> tu
 
 
 def _idea(topic: str, kind: EffectKind, nth: int, world: World) -> Way:
-    """Return a way that no attempt shows, with an effect of this kind."""
+    """Return a method that no attempt used, with an effect of this kind."""
     key = world.key(topic, kind, nth)
     return key, advice(world, key).do
 

@@ -33,7 +33,7 @@ def plays_with_tools(asked: SimRequest) -> bool:
 
 
 def turn(asked: SimRequest, world: World) -> SimTurn:
-    """Return the next turn: calls while an offered tool is unused, then the answer."""
+    """Return the next turn: tool calls while an offered tool is unused, and then the answer."""
     if works(asked, world):
         return work(asked, world)
     question = find(asked.asked)
@@ -69,7 +69,7 @@ def _calls(question: MadeQuestion | None, asked: SimRequest, world: World) -> It
 
 
 def _dictated_calls(asked: SimRequest) -> list[Call]:
-    """Return the calls that the prompt dictates: Call the tool `add` with a=2, b=2."""
+    """Return the calls that the prompt dictates, as in: Call the tool `add` with a=2, b=2."""
     return [
         Call(name, json.dumps({k: _value(v) for k, v in _GIVEN.findall(given)}))
         for name, given in _TOLD.findall(asked.asked)

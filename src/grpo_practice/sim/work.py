@@ -2,8 +2,8 @@
 
 As everywhere, the first turn determines the outcome. The student reveals its method only once, in
 one of three places: in the text of an early turn, in the middle of its thinking, or in the output
-of a program. Shortening the conversation may therefore lose it; careful shortening keeps it more
-often.
+of a program. Shortening the conversation may therefore remove the method; careful shortening
+removes it less often.
 """
 
 import json

@@ -97,8 +97,7 @@ class Teaching(_Strict):
     """Share of the unhelpful lessons that do harm."""
     noise: float = 0.0
     """Probability of an error about a group: of mistaking the worse attempts for the better ones,
-    or of
-    acting against the evidence about an experience.
+    or of acting against the evidence about an experience.
     """
     forms: Literal["json", "mixed"] = "mixed"
     """Format of replies that code parses: always JSON, or a random mix of formats that models
@@ -230,8 +229,7 @@ class World(_Strict):
         """Return the question's logit, then each experience's contribution. Shape: [1 + m].
 
         Jitter is excluded, because it belongs to no single experience. Return None for a question
-        that is
-        not of this world.
+        that is not of this world.
         """
         base = _base(self, question)
         if base is None:

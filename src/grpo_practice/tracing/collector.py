@@ -15,7 +15,7 @@ from grpo_practice.core.redact import redact_url, redactor, url_secrets
 from grpo_practice.core.text import is_web_address
 
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_COLLECTOR_ENDPOINT")
-"""Variables that name a Phoenix; they take precedence over OpenTelemetry's variables."""
+"""Variables that name a Phoenix server; they take precedence over OpenTelemetry's variables."""
 OTLP_TRACES, OTLP = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"
 VARIABLES = (*PHOENIX, OTLP_TRACES, OTLP)
 """Variables that name a collector, in order of precedence."""

@@ -75,7 +75,7 @@ class Sender:
                 "POST", self._collector.url, content=body, timeout=max(wait_s, 0.01)
             ) as response:
                 status = response.status_code
-                # Read the short answer so that the connection can be reused, but no more.
+                # Read the short response so that the connection can be reused, but no more.
                 for _ in islice(response.iter_raw(), 4):
                     pass
         except httpx.TimeoutException:

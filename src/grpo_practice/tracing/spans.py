@@ -1,8 +1,8 @@
 """Spans of groups and merges, built from stored data.
 
-Ids depend only on the position in the run, so that a group sent live and sent again by `runs trace`
-is the same trace. Times are derived: a call is stored when it is answered, and it began `seconds`
-before that.
+Ids depend only on the position in the run, so that a group that is sent live and later by `runs
+trace` gets the same trace both times. Times are derived: a call is stored when it is answered, and
+it began `seconds` before that.
 """
 
 import hashlib

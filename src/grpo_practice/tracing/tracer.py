@@ -27,7 +27,7 @@ GROUPS_PER_READ = 16
 QUEUED = 20_000
 """Maximum number of waiting groups; further groups are dropped."""
 PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
-"""First and maximum pause in seconds before a refusing collector is tried again."""
+"""First and maximum pause in seconds before retrying a collector that refused spans."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ class Query:
         return None if self.optional(name) is None else self.number(name)
 
     def numbers(self, name: str, n: int) -> tuple[int, ...] | None:
-        """Return `n` numbers separated by dots, which name a place; None if missing."""
+        """Return `n` numbers separated by dots, which identify a place; None if missing."""
         found = self.optional(name)
         return None if found is None else _wholes(name, found, n)
 
@@ -69,7 +69,7 @@ class Query:
         return number, step, slot, attempt
 
     def choice(self, name: str, *known: Known) -> Known:
-        """Return the address's value if it is known; the first known one if it is missing."""
+        """Return the value if it is known, or the first known value if it is missing."""
         given = self.optional(name) or known[0]
         for value in known:
             if value == given:

@@ -48,7 +48,7 @@ def experience_page(store: Store, query: Query) -> Page:
     """Return the page of an experience: its text, evidence and origin."""
     run, branch, _ = run_and_step(store, query.text("run"))
     name = query.text("id")
-    # From its history: a removed experience is no longer in any current library.
+    # Use its history: a removed experience is no longer in any current library.
     report = experience_report(store, name, query.text("run"))
     life = next(
         (one for one in store.read(pages.lives, branch) if one.id == report.history.id), None

@@ -17,7 +17,7 @@ from grpo_practice.viewer.address import Page, Query
 ROWS = 50
 """Rows of a list per page."""
 ASKED = 24
-"""Most groups of the same question that a page links to."""
+"""Maximum number of groups of the same question that a page links to."""
 ATTEMPTS = 64
 """Attempts of a group per page."""
 TRAINED = ("all", "scored", "uniform", "too_few")
@@ -73,7 +73,7 @@ def step_page(store: Store, query: Query) -> Page:
             values["more"] = f"{groups[ROWS - 1].step}.{groups[ROWS - 1].slot}"
     else:
         after = place_of(query)
-        # One row more than a page shows tells whether there is a next page.
+        # Read one extra row, to find out whether there is a next page.
         rows = store.read(pages.rollout_page, branch, after, ROWS + 1, Wanted(step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:

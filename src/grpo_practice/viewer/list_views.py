@@ -18,7 +18,7 @@ from grpo_practice.viewer.address import Page, Query
 from grpo_practice.viewer.group_views import ROWS, place_of, place_text
 
 VISITS = 12
-"""Most visits of a question shown as columns; the last ones are kept."""
+"""Maximum number of visits of a question shown as columns; the last ones are kept."""
 
 
 def rollouts_page(store: Store, query: Query) -> Page:
@@ -118,8 +118,7 @@ def _before(
     """Return sample → mean in the run to compare with, and the name of that run.
 
     Return None for both if a run that learns is not compared with a named run: then the first
-    visits are
-    compared with the last ones.
+    visits are compared with the last ones.
     """
     if named is None and run.learns:
         return None, None

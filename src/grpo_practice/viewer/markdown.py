@@ -11,7 +11,7 @@ from grpo_practice.viewer.report import Part
 from grpo_practice.viewer.training import Course, stretches
 
 LISTED = 20
-"""Most rows of each list."""
+"""Maximum number of rows in each list."""
 
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#@!])")
 
@@ -106,7 +106,7 @@ def _finding(found: Finding) -> str:
 
 
 def _training(course: Course) -> list[str]:
-    """Return the steps of a training run and its last checkpoints; empty before the first."""
+    """Return the steps of a training run and its last checkpoints; empty before the first step."""
     lines = ["## Training", ""] if course.stretches or course.checkpoints else []
     steps = stretches(course.rows, course.trained, LISTED)
     lines += _table(
@@ -152,5 +152,5 @@ def _code(command: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text as one line of Markdown, with all markup escaped."""
+    """Return the text as one line of Markdown, with all markup escaped."""
     return _MARKUP.sub(r"\\\1", line(text, 600))

@@ -14,9 +14,9 @@ from grpo_practice.core.text import brief, count, cut, visible
 from grpo_practice.reports.base import number
 
 LINE = 160
-"""Most characters of a stored text shown on one line."""
+"""Maximum number of characters of a stored text shown on one line."""
 BODY = 4_000
-"""Most characters of a stored text shown as a block."""
+"""Maximum number of characters of a stored text shown as a block."""
 
 
 def render(template: str, **values: Any) -> str:

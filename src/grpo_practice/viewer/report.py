@@ -19,7 +19,7 @@ from grpo_practice.viewer.story import Story
 from grpo_practice.viewer.training import Course
 
 CUT = 4_000
-"""Most characters shown of a turn."""
+"""Maximum number of characters shown of a turn."""
 NOT_MEASURED = "Not measured yet: no evaluation compares the agent with and without what it learnt."
 NOT_COMPARED = "Not measured yet: no evaluation compares the trained weights with their base model."
 

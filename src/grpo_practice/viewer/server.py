@@ -29,7 +29,7 @@ from grpo_practice.viewer.address import Query, link
 from grpo_practice.viewer.pages import render
 
 READERS = 4
-"""Most pages read at the same time."""
+"""Maximum number of pages read at the same time."""
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self';"
     " base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
@@ -76,7 +76,7 @@ class Door:
         self._tickets = set[str]()
 
     def ticket(self) -> str:
-        """Return a path valid for one request: other users can see a browser's command line."""
+        """Return a path for one request, because other users can see a browser's command line."""
         ticket = secrets.token_urlsafe(32)
         self._tickets.add(ticket)
         return ticket
@@ -234,7 +234,7 @@ async def serve_pages(
             async with listening(app, port) as bound:
                 at = f"http://{LOOPBACK}:{bound}/"
                 on_ready(Viewed(f"{at}{door.token}/", path))
-                # Only after it was shown once: from now on, all output redacts it.
+                # Not before it has been shown once: from now on, all output redacts it.
                 redactor.know([door.token])
                 if open_browser:
                     await _open(f"{at}{door.ticket()}", notice)

@@ -15,13 +15,13 @@ from grpo_practice.store.records import Branch
 from grpo_practice.viewer.story import Story
 
 MOST = 300
-"""Most rollouts with full transcripts in a report."""
+"""Maximum number of rollouts with full transcripts in a report."""
 PAIRS = 12
-"""Most groups whose best and worst attempts are shown side by side."""
+"""Maximum number of groups whose best and worst attempts are shown side by side."""
 FLIPS = 40
-"""Most flipped questions listed."""
+"""Maximum number of flipped questions listed."""
 FAILED = 40
-"""Most rollouts without an answer listed."""
+"""Maximum number of rollouts without an answer listed."""
 
 Why = Literal["best", "worst", "alike"]
 """Rank of an attempt in its group; `alike` if all rewards are equal."""
@@ -66,7 +66,9 @@ class FlippedQuestion:
     was: float
     now: float
     before: Shown | None
-    """Attempt of the baseline that matches its verdict: its best if right, its worst if wrong."""
+    """Baseline attempt to show: the best one if the baseline was right, the worst one if it was
+    wrong.
+    """
     after: Shown | None
 
 

@@ -24,9 +24,9 @@ from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name, train_name
 
 MOST_QUESTIONS = 200
-"""Most questions whose rewards are listed, largest change first."""
+"""Maximum number of questions whose rewards are listed, largest change first."""
 MOST_FAILURES = 50
-"""Most failed requests listed."""
+"""Maximum number of failed requests listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Measured:
     step: int
     """First step that made the library; -1 for the agent before the run."""
     last: int
-    """Last step after which the library was still the same; all share one evaluation."""
+    """Last step after which the library was still the same; these steps share one evaluation."""
     known: KnownScore
 
 
@@ -55,7 +55,7 @@ class QuestionRewards:
 
     @property
     def change(self) -> float:
-        """Last reward less the first; 0 with fewer than two rewards."""
+        """Last reward minus the first; 0 with fewer than two rewards."""
         known = [reward for reward in self.rewards if reward is not None]
         return known[-1] - known[0] if len(known) > 1 else 0.0
 
@@ -124,8 +124,7 @@ def story_of(store: Store, name: str, *, whole: bool = True) -> Story:
     """Return the data of a page about a run.
 
     Without `whole`, questions, lives of experiences and costs by step are left out, because the
-    viewer
-    shows them on other pages.
+    viewer shows them on other pages.
 
     Raises:
         ConfigError: The run does not exist, or has no data to show.
@@ -194,7 +193,7 @@ def _learnt(store: Store, story: Story) -> Story:
 
 
 def _visited(store: Store, story: Story) -> Story:
-    """Return the data of a run that learns with its questions by visit."""
+    """Return the data of a run that learns, including its questions by visit."""
     visits = store.read(pages.question_visits, story.branch)
     questions = _visits(store, story.branch, visits)
     columns = max((len(q.rewards) for q in questions), default=0)
@@ -222,7 +221,7 @@ def _evaluated(store: Store, story: Story) -> Story:
 
 
 def _asked(store: Store, story: Story) -> Story:
-    """Return the data of an evaluation with its questions."""
+    """Return the data of an evaluation, including its questions."""
     questions = _visits(store, story.branch, store.read(pages.question_visits, story.branch))
     headings = ["reward"]
     if story.comparison is not None:

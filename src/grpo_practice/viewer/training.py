@@ -14,7 +14,9 @@ HEIGHT = 120
 MARGIN = 6
 """Pixels above the largest and below the smallest value, so that marks there are not clipped."""
 MOST = 100
-"""Most marks across a chart and rows of its table; longer runs combine consecutive steps."""
+"""Maximum number of marks across a chart and of rows in its table; longer runs combine consecutive
+steps.
+"""
 LABELS = 5
 """Approximate number of labels below a chart."""
 

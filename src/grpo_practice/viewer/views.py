@@ -15,7 +15,7 @@ from grpo_practice.viewer import (
 from grpo_practice.viewer.address import Page, Query
 
 View = Callable[[Store, Query], Page]
-"""Reads the data of a page; a view writes nothing and opens nothing except the store."""
+"""Function that reads the data of a page; it writes nothing and opens nothing except the store."""
 
 VIEWS: Mapping[str, View] = {
     "/": run_views.runs_page,

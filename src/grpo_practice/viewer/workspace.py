@@ -32,8 +32,8 @@ class Pages(Core):
         """Return a one-page report of runs: whether they improved, and why.
 
         Args:
-            runs: Runs of practice, training and evaluation; without any, the latest run of the
-                first of these kinds that has one.
+            runs: Practice, training or evaluation runs; by default, the latest run of the first of
+                these kinds that has any.
             format: `html` is one file that loads and runs nothing, `md` is for a pull request; None
                 chooses by the name of the file.
             output: File to write.
@@ -135,6 +135,6 @@ def _next(story: "Story") -> str:
         return f"grpo-practice export-agent --run {quote(run.name)}"
     if run.kind == "eval" and run.steps_closed == run.steps:
         return f"grpo-practice rollouts list {quote(run.name)}"
-    if run.kind == "train":  # weights have to be there before they can be measured
+    if run.kind == "train":  # weights must exist before they can be evaluated
         return story.report.next_command
     return story.measure or story.report.next_command
