@@ -179,11 +179,10 @@ async def serve(
     on_ready: Callable[[int, Counts], None],
     notice: Callable[[str], None],
 ) -> None:
-    """Serve requests at `http://127.0.0.1:port/v1` until this call is cancelled; 0 picks a free
-    port.
+    """Serve requests at `http://127.0.0.1:port/v1` until this call is cancelled.
 
-    Cancelling aborts requests in flight; all traffic so far is recorded. `on_ready` is called with
-    the port and the counters as soon as requests are answered.
+    Port 0 picks a free port. Cancelling aborts requests in flight; all traffic so far is recorded.
+    `on_ready` is called with the port and the counters as soon as requests are answered.
 
     Raises:
         ConfigError: The port or the network settings cannot be used, or the model's address is the
