@@ -147,7 +147,10 @@ class Reply:
 
     @property
     def ended_early(self) -> bool:
-        """True if the token limit or a filter ended the reply; it may then end in a quotation."""
+        """True if the token limit or a filter cut the reply short.
+
+        The last words of such a reply may be a quotation, not its conclusion.
+        """
         return self.finish in ("length", "content_filter")
 
     @property

@@ -26,9 +26,9 @@ class StageSpec:
     always: bool = True
     """False if a unit may make no call."""
     tokens_in: tuple[float, float] = (0, 0)
-    """Range of tokens of one prompt, assumed until a call has been made."""
+    """Assumed number of tokens in one prompt (low, high), until a call has been made."""
     tokens_out: tuple[float, float] = (0, 0)
-    """Range of tokens of one reply, assumed until a call has been made."""
+    """Assumed number of tokens in one reply (low, high), until a call has been made."""
     slots: frozenset[str] = frozenset()
     """Values that the code fills into `prompts/<stage>.md`; empty if the stage has no such file."""
     heading: str = ""

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from aiohttp.tracing import Trace
 
 MOST_INTERIM = 32
-"""Maximum number of interim answers (100 Continue, 103 Early Hints) skipped per request."""
+"""Maximum number of informational responses (100 Continue, 103 Early Hints) skipped per request."""
 
 REST_S = 0.25
-"""Seconds between the end of an answer and the next request on its connection."""
+"""Seconds between the end of a response and the next request on its connection."""
 MOST_RESTING = 32
 """Maximum number of resting TLS connections, each of which is an open file; beyond it, the oldest
 is used.
@@ -27,14 +27,14 @@ is used.
 
 
 class FewInterim(aiohttp.ClientResponse):
-    """An aiohttp response that limits interim answers; aiohttp itself skips any number of them."""
+    """Limits informational (1xx) responses, of which aiohttp itself skips any number."""
 
     @override
     async def start(self, connection: Connection) -> Self:
-        """Read the status line and headers of the answer.
+        """Read the status line and headers of the response.
 
         Raises:
-            ClientPayloadError: More than `MOST_INTERIM` interim answers preceded it.
+            ClientPayloadError: More than `MOST_INTERIM` informational responses preceded it.
         """
         protocol = connection.protocol
         assert protocol is not None, "the connection is open"
@@ -90,7 +90,7 @@ class QuietConnector(aiohttp.TCPConnector):
 
     @override
     async def _get(self, key: "ConnectionKey", traces: "list[Trace]") -> Connection | None:
-        # Data that arrived in the meantime would be taken for the next request's answer.
+        # Data that arrived in the meantime would be taken for the next request's response.
         while connection := await super()._get(key, traces):
             protocol = connection.protocol
             if protocol is not None and not protocol.should_close:

@@ -1,4 +1,4 @@
-"""Copies of the database, made while others use it."""
+"""Copies of the database, made while other processes use it."""
 
 import os
 import sqlite3
@@ -14,8 +14,8 @@ from grpo_practice.store.reading import open_to_look
 def why_no_copy(path: Path, target: Path) -> str | None:
     """Return why the database must not be copied to `target`, or None if it may be.
 
-    The log holds answers that are in no other file yet, so a copy must no more replace it than the
-    database, under any name. The parts of other databases are protected as well.
+    A copy must replace neither the database nor its log, under any name: the log holds answers that
+    no other file contains yet. The files of other databases are protected as well.
     """
     for own in (path, path.resolve()):
         for part in (own, *(own.with_name(own.name + end) for end in PARTS)):
@@ -31,8 +31,8 @@ def why_no_copy(path: Path, target: Path) -> str | None:
 def copy(path: Path, target: Path) -> None:
     """Replace `target` with a private copy of the current database, or leave it unchanged.
 
-    Others may write the database during the copy. Links are followed: the file they lead to is
-    replaced.
+    Other processes may write to the database during the copy. If `target` is a link, the file that
+    it leads to is replaced.
 
     Raises:
         StoreError: The database is damaged, or the copy cannot be written.

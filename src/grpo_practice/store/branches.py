@@ -40,14 +40,14 @@ ENDLESS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """Branch that a command works on, either stored or still to be made."""
+    """Branch that a command works on, which may not be stored yet."""
 
     branch_id: int | None = None
-    """ID of the branch; None if it is still to be made."""
+    """ID of the branch; None if the branch is not stored yet."""
     parent: int | None = None
     from_step: int = 0
     lender: sqlite3.Row | None = None
-    """Branch whose calls the new branch takes over."""
+    """Branch whose calls the new branch reuses."""
     notices: tuple[str, ...] = ()
 
 
@@ -386,7 +386,7 @@ def renew_config(db: sqlite3.Connection, branch_id: int, spec: RunSpec) -> None:
 
 
 def reuses(db: sqlite3.Connection, branch_id: int) -> tuple[int, ...]:
-    """Return the branches whose calls may answer this one's requests, newest first."""
+    """Return the branches whose calls may answer this branch's requests, newest first."""
     found, current = list[int](), _branch_row(db, branch_id)["rebinds"]
     while current is not None:
         found.append(current)

@@ -35,7 +35,7 @@ class TableCheck:
     wrong: list[str]
     """Problems, one sentence each, up to `MOST`."""
     notes: list[str]
-    """Sentences about changes that are no damage, up to `MOST`."""
+    """Sentences about changes that are not damage, up to `MOST`."""
 
 
 class Note(str):
@@ -64,13 +64,13 @@ _JSON: dict[str, type] = {
 }
 """JSON columns, with the type of their values."""
 Look = Callable[[sqlite3.Connection], Iterator[str | None]]
-"""Check that yields None, a problem or a note for each object."""
+"""Function that checks objects and yields None, a problem or a note for each."""
 
 
 def damage_behind(path: Path, error: Exception) -> StoreError | None:
-    """Return the error of a damaged database, if its values may have caused this error.
+    """Return the error to report if damage to the database may have caused this error.
 
-    If the check finds nothing, the error is a defect of this program.
+    If the check finds no damage, return None: the error is a defect of this program.
     """
     if not isinstance(error, _SIGNS):
         return None
@@ -85,7 +85,7 @@ def damage_behind(path: Path, error: Exception) -> StoreError | None:
 
 @contextmanager
 def damage_explained(path: Path) -> Iterator[None]:
-    """Replace an error of the block with StoreError if the database is damaged."""
+    """Replace an error raised in the block with a StoreError if the database is damaged."""
     try:
         yield
     except _SIGNS as e:
@@ -97,8 +97,8 @@ def damage_explained(path: Path) -> Iterator[None]:
 def check(path: Path) -> list[TableCheck]:
     """Check a snapshot of the database without changing anything; see `open_to_look`.
 
-    A foreign schema, or a branch that descends from itself, ends the check immediately: queries of
-    the other checks might never end.
+    A foreign schema, or a branch that descends from itself, ends the check immediately, because the
+    queries of the other checks might never end.
     """
     return list(_findings(path))
 
@@ -291,7 +291,7 @@ def _checkpoints(db: sqlite3.Connection, *, folder: Path) -> Iterator[str | None
 
 
 def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Check that each library has its original content, and follows from its step's operations."""
+    """Check that each library has its original content, and results from its step's operations."""
     for row in db.execute("SELECT * FROM libraries"):
         library = libraries.load(db, row["library_id"])
         name = f"library L{row['library_id']}"
@@ -359,7 +359,7 @@ def _rollouts(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def _sums(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Check that the stored totals, which save pages from reading rows, agree with the rows."""
+    """Check that the stored totals, which pages read instead of the rows, agree with the rows."""
     known = "sum(tokens_in), sum(tokens_cached), sum(tokens_out), sum(cost_micro)"
     each = (
         f"SELECT branch_id, step, stage, count(*), sum(tries), {known} FROM calls GROUP BY 1, 2, 3"

@@ -17,7 +17,7 @@ def checkpoints_root(database: Path) -> Path:
 def checkpoint_folder(database: Path, path: str) -> Path | None:
     """Return the folder of a checkpoint, or None if it does not exist.
 
-    A folder outside the database's own checkpoint folder is never returned: somebody else's
+    A folder outside the database's own checkpoint folder is never returned, because an untrusted
     database could name any folder.
     """
     root = checkpoints_root(database)

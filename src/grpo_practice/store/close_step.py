@@ -125,10 +125,10 @@ def _put_approvals(
 
 
 def _check_library(before: Library, edits: Iterable[Edit], after: Library, step: int) -> None:
-    """Raise unless applying the edits to the library before gives the library after.
+    """Raise unless applying the edits to the library `before` results in `after`.
 
-    The merge decides the labels, and the edits carry them here. An experience lost on the way would
-    otherwise stay in the library that is shown, but be missing from all prompts.
+    The merge assigns the labels, and the edits carry them here. Without this check, an experience
+    lost on the way would stay in the displayed library but be missing from all prompts.
     """
     made = libraries.edited(before, edits)
     if made != after:
@@ -143,7 +143,7 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
 class Writing:
     """Converts the operations of one step to rows, and tracks the library that they edit.
 
-    Without a step, they are the operations of a library that no step makes.
+    Without a step, the operations edit a library outside the run's steps.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Writing:
         library: Library,
         cause: Literal["merge", "prune", "approve", "edit"],
     ) -> int:
-        """Insert the edits, each with additional columns, and the library that they result in.
+        """Insert the edits, each with additional columns, and the resulting library.
 
         Returns:
             The library's ID, which stays the same if no edit changes anything.

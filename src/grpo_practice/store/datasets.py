@@ -35,7 +35,7 @@ def add(
     Unchanged content keeps its revision. The samples of the dataset `after` come first.
 
     Raises:
-        DataError: The name is taken by other samples and `replace` is not set; or the name or a row
+        DataError: The name belongs to other samples and `replace` is not set; or the name or a row
             contains a secret, which would be stored and sent to models.
     """
     _refuse_secrets(db, name, found, after)
@@ -186,7 +186,7 @@ def get(db: Connection, name: str) -> DatasetRow:
 
 
 def newest(db: sqlite3.Connection) -> list[DatasetRow]:
-    """Return the newest revision of every name that is not hidden, by name."""
+    """Return the newest revision of every name that is not hidden, sorted by name."""
     rows = db.execute(
         f"""SELECT {_COLUMNS}, max(revision) FROM datasets WHERE hidden_at IS NULL
              GROUP BY name ORDER BY name"""
@@ -262,9 +262,9 @@ def missing(db: sqlite3.Connection, dataset_id: int, ids: Collection[int]) -> se
 
 
 def answers(db: sqlite3.Connection, dataset_id: int) -> Iterator[tuple[Answer, int]]:
-    """Yield each distinct answer of a dataset with its number of questions.
+    """Yield each distinct answer in a dataset with the number of questions that have it.
 
-    Questions of one cluster count once, since they are one question in several wordings.
+    The questions in a cluster count once, since they are one question in several wordings.
     """
     rows = db.execute(
         """SELECT s.answer, count(DISTINCT coalesce(s.cluster, s.sample_id))

@@ -1,4 +1,4 @@
-"""Opens the SQLite file, private and in WAL mode, and turns failures into plain sentences."""
+"""Opens the SQLite file, private and in WAL mode, and explains failures in plain sentences."""
 
 import os
 import sqlite3
@@ -25,7 +25,7 @@ PARTS = ("-wal", "-shm", "-journal", ".lock")
 """Suffixes of the files that belong to a database."""
 
 BREATH = 500_000
-"""Number of SQLite steps between two chances for a signal to end a query: about 10 ms."""
+"""Number of SQLite instructions between two checks for a signal that ends a query: about 10 ms."""
 DAMAGED_HINT = "use a copy made by db backup; to see the details: grpo-practice db check"
 WAIT_S = 30.0
 """Maximum wait for another process that is writing, in seconds."""
@@ -102,7 +102,7 @@ def make(path: Path) -> None:
     """Create an empty private file, and its folder, unless the file exists.
 
     Raises:
-        StoreError: The file cannot be created, or is a folder, a device or the like.
+        StoreError: The file cannot be created, or is a folder, a device or similar.
     """
     with explained(path):
         if path.exists() and not path.is_file():
@@ -117,10 +117,10 @@ def make(path: Path) -> None:
 
 
 def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
-    """Make the file a database of ours: private, in WAL mode, with this version's schema.
+    """Turn the file into a database of this program: private, in WAL mode, with this schema.
 
     Raises:
-        StoreError: The file is something else, has another schema, or cannot be written.
+        StoreError: The file is not such a database, has another schema, or cannot be written.
     """
     make(path)
     with explained(path):
@@ -142,7 +142,10 @@ def in_memory(path: Path) -> Connection:
 
 
 def _use_wal(db: sqlite3.Connection, wait_s: float) -> None:
-    """Switch the file to WAL mode, which no transaction can do; wait for others that also do."""
+    """Switch the file to WAL mode, which is impossible in a transaction.
+
+    If other processes are switching it as well, wait for them.
+    """
     until = monotonic() + wait_s
     while True:
         try:
@@ -169,11 +172,11 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
     Args:
         db: The open file.
         path: Its name in messages.
-        whole: Whether its schema and branches must be as this program makes them. False for a
-            file that `open_to_look` has already checked.
+        whole: Whether its schema and branches must be exactly as this program creates them. Use
+            False for a file that `open_to_look` has already checked.
 
     Raises:
-        StoreError: The file belongs to another program or another version of this one, or its
+        StoreError: The file belongs to another program or another version of this program, or its
             schema was changed.
     """
     owner = db.execute("PRAGMA application_id").fetchone()[0]
@@ -202,7 +205,7 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Save all writes of the block or, after an error, nothing."""
+    """Save all writes made in the block, or none of them if it raises an error."""
     # A deferred transaction that reads before it writes fails immediately, despite busy_timeout,
     # if another process has written in between.
     db.execute("BEGIN IMMEDIATE")
@@ -218,7 +221,7 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Convert errors of SQLite or the file system to a `StoreError` that names the file."""
+    """Convert errors from SQLite or the file system to a `StoreError` that names the file."""
     try:
         yield
     except (sqlite3.Error, OSError) as e:
@@ -231,9 +234,10 @@ def is_interrupted(error: BaseException) -> bool:
 
 
 def explain(error: Exception, path: Path) -> BaseException:
-    """Return the `StoreError` for an error of SQLite or the file system; any other unchanged.
+    """Return a `StoreError` for an error from SQLite or the file system, any other unchanged.
 
-    For a query interrupted by a signal, return a KeyboardInterrupt, which SQLite's module swallows.
+    For a query that a signal interrupted, return a KeyboardInterrupt, because the sqlite3 module
+    swallows the original one.
     """
     if isinstance(error, OSError):
         return StoreError(f"cannot use the database {path}: {error.strerror or error}")
@@ -264,7 +268,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
 
 
 Row = dict[str, Any]
-"""Column → value. Values are bound by the name of the column, never by position."""
+"""Column → value. Values are bound by column name, never by position."""
 
 
 def insert(db: sqlite3.Connection, table: str, row: Row, *, more: str = "") -> int:
@@ -283,7 +287,7 @@ def insert_all(db: sqlite3.Connection, table: str, rows: Sequence[Row], *, more:
 
 
 def insertion(table: str, columns: Iterable[str], *, more: str = "") -> str:
-    """Return the INSERT of a row with these columns, with each value bound by name."""
+    """Return the INSERT statement for a row with these columns, with each value bound by name."""
     names = list(columns)
     marks = ", ".join(f":{name}" for name in names)
     return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({marks}) {more}"

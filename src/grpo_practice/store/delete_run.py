@@ -1,4 +1,4 @@
-"""Deletion of runs and of the runs they made."""
+"""Deletion of runs and of the runs that they made."""
 
 import json
 import sqlite3
@@ -11,12 +11,12 @@ from grpo_practice.core.errors import ConfigError
 def doomed(
     db: sqlite3.Connection, runs: Sequence[str], *, with_dependants: bool = False
 ) -> list[str]:
-    """Return the names of all runs to delete: these, and the runs that they made.
+    """Return the names of all runs to delete: the given runs, and the runs that they made.
 
-    With dependants, also the runs that use a library of one of them.
+    With `with_dependants`, also return any runs that use one of their libraries.
 
     Raises:
-        ConfigError: Another run uses a library of one of them, and dependants are to stay.
+        ConfigError: Another run uses one of their libraries, and `with_dependants` is False.
     """
     at = (json.dumps(runs),)
     every = [row[0] for row in db.execute(_DOWN.format(more=_DEPENDANTS), at)]
@@ -45,8 +45,8 @@ _DEPENDANTS = """
 def delete(db: sqlite3.Connection, gone: Sequence[str]) -> None:
     """Delete the runs, named by `doomed`, with everything that was paid for.
 
-    Answers used by a remaining run are kept: a run that made the same requests takes them over, and
-    calls of a re-scoring stay with the run whose rollouts it scored.
+    Answers that a remaining run uses are kept: they are reassigned to a run that made the same
+    requests, and the calls made to re-score a run stay with the run whose rollouts were scored.
     """
     names = "SELECT value FROM json_each(:gone)"
     branches = f"(SELECT branch_id FROM branches WHERE run_id IN ({names}))"
@@ -74,7 +74,8 @@ _DELETES = (
     "DELETE FROM updates WHERE branch_id IN {branches}",
     "DELETE FROM checkpoints WHERE branch_id IN {branches}",
     "DELETE FROM steps WHERE branch_id IN {branches}",
-    # Move lent branches to the run of their heir, as branches replaced by a changed configuration.
+    # If a remaining branch reuses the answers of a deleted one, reassign the deleted branch to that
+    # branch's run, as if a changed configuration had replaced it.
     """WITH RECURSIVE lent(branch_id, heir) AS (
          SELECT rebinds, branch_id FROM branches
           WHERE rebinds IN {branches} AND branch_id NOT IN {branches}
@@ -89,8 +90,8 @@ _DELETES = (
     " (SELECT call_id FROM calls WHERE branch_id IN {branches})",
     "DELETE FROM calls WHERE branch_id IN {branches}",
     "DELETE FROM failures WHERE branch_id IN {branches}",
-    # The remaining calls and failures belong to runs that stay and paid for them. Such a run takes
-    # over the invocations, without a branch, so that they do not count as its last command.
+    # The remaining calls and failures belong to runs that are kept. Reassign their invocations to
+    # these runs, without a branch, so that they do not count as a run's last command.
     """UPDATE invocations SET branch_id = NULL, run_id = (
          SELECT b.run_id FROM (SELECT branch_id, invocation_id FROM calls
              UNION ALL SELECT branch_id, invocation_id FROM failures) paid

@@ -25,9 +25,8 @@ def derive(
 ) -> Library:
     """Apply edits to a stored library, and return the stored result.
 
-    The operations belong to no step, and the run's `last` library stays the same. Equal texts are
-    one library: if the run already has a library with this text, it is returned and nothing is
-    inserted.
+    The operations belong to no step, and the run's `last` library stays the same. If the run
+    already has a library with the resulting text, that library is returned and nothing is inserted.
     """
     made = libraries.edited(parent, edits)
     row = db.execute(

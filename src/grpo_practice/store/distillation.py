@@ -10,8 +10,8 @@ from grpo_practice.core.types import QuarantineRule, RefusedRule, TeacherFailure
 DISTILLATION = "distillation"
 """Key of a step's stats that holds its `Distillation`."""
 HARMLESS: frozenset[RefusedRule] = frozenset({"outvoted", "duplicate", "held"})
-"""Rules whose refusals lose nothing: the votes decided, the library already contains the text, or a
-person will decide.
+"""Rules whose refusals lose nothing: the votes rejected the operation, the library already
+contains the text, or a person will decide.
 """
 
 K = TypeVar("K", bound=str)
@@ -21,7 +21,8 @@ K = TypeVar("K", bound=str)
 class Distillation:
     """Counts over the informative groups of one or more steps.
 
-    First come the groups, then the teacher's lessons and proposals, then their outcomes.
+    The fields count the groups first, then the teacher's lessons and proposals, then their
+    outcomes.
     """
 
     informative: int = 0
@@ -37,7 +38,7 @@ class Distillation:
     """Characters cut from these transcripts."""
     lessons: int = 0
     proposals: int = 0
-    """Changes of the library that single groups proposed, including refused ones."""
+    """Changes to the library that single groups proposed, including refused ones."""
     confirmed: int = 0
     """Experiences that single groups confirmed."""
     refused: Mapping[RefusedRule, int] = field(default_factory=dict)
@@ -48,8 +49,8 @@ class Distillation:
     quarantined: Mapping[QuarantineRule, int] = field(default_factory=dict)
     """Operations, proposed or merged, with a text that may not enter a library."""
     lost: int = 0
-    """Proposals without any effect: they, or all operations that the merge made of them, were
-    refused or quarantined. Harmless refusals do not count.
+    """Proposals without any effect, because the proposal itself or all operations that the merge
+    made from it were refused or quarantined. Harmless refusals do not count.
     """
     removed: int = 0
     """Experiences removed because more votes were against them than for them."""
@@ -85,7 +86,7 @@ def frequencies(found: Iterable[K]) -> dict[K, int]:
 
 
 def added(parts: Iterable[Mapping[K, int]]) -> dict[K, int]:
-    """Return the sum of such counts, in the same order."""
+    """Return the sum of these counts for each value, in the order of `frequencies`."""
     total = Counter[K]()
     for part in parts:
         total.update(part)

@@ -8,7 +8,7 @@ from grpo_practice.store.db import now
 
 
 class Files:
-    """The database and its `-wal` and `-shm` when it was opened for writing.
+    """The database with its `-wal` and `-shm` files, as they were when it was opened for writing.
 
     All three exist while a connection is open. If somebody removes or replaces one, SQLite silently
     continues to write to a file that nobody will ever open again.

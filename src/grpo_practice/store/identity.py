@@ -1,7 +1,8 @@
 """Meaning of the keys in an identity: the flat, dotted keys that a branch is bound to.
 
-`config/identity.py` chooses which keys of a configuration belong to the identity. Only this module
-reads them back. In the identity of a practice run, the agent's keys start with `evaluation.`.
+`config/identity.py` chooses which keys of a configuration belong to the identity, and only this
+module interprets stored keys. In the identity of a practice run, the agent's keys start with
+`evaluation.`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +17,11 @@ AGENT_SHA = "agent.sha256"
 LIBRARY_SHA = "library.sha256"
 MODEL_SHA = "train.model_sha256"
 WEIGHTS_SHA = "weights.sha256"
-"""Key of an evaluation of trained weights, with their hash."""
+"""Key of an evaluation of trained weights; the value is their hash."""
 POPULATION = "train.population"
-"""Key of a member of a population, with the way in which its members are compared."""
+"""Key of a member of a population; the value describes how its members are compared."""
 ORIGIN = "train.origin"
-"""Key of a member that has taken over another's weights, with the other member and the step."""
+"""Key of a member that copied another member's weights; the value is that member and the step."""
 TEACHER_CONTEXT = "practice.teacher_context"
 INSTRUCTIONS = "agent.agent.instructions"
 MODEL = "agent.model.model_provider.model"
@@ -65,7 +66,7 @@ def is_edited_verify(changes: Sequence[ChangedKey]) -> bool:
 
 
 def undoing_hint(changes: Sequence[ChangedKey]) -> str:
-    """Explain how to undo a change without an author: a provider may list another context size."""
+    """Suggest how to undo a change that no person made: a provider may list a new context size."""
     was = next((c.was for c in changes if c.key == TEACHER_CONTEXT), None)
     return f" (set {TEACHER_CONTEXT}: {was})" if was is not None else ""
 
@@ -81,7 +82,7 @@ def keeps_checkpoints(changes: Sequence[ChangedKey]) -> bool:
 
 
 def origin_of(identity: Identity) -> str | None:
-    """Return the member whose weights a member of a population has taken over, or None."""
+    """Return the member whose weights this member of a population copied, or None."""
     found = identity.get(ORIGIN)
     return None if found is None else str(found)
 
@@ -109,10 +110,10 @@ def instructions_of(identity: Identity) -> str:
 
 
 def has_own_agent(identity: Identity) -> bool:
-    """Return True if an agent of the user's plays the rollouts."""
+    """Return True if the user's own agent plays the rollouts."""
     return agent_of(identity).get("agent.type") in ("python", "command")
 
 
 def verify_of(identity: Identity) -> str:
-    """Return the name of the verify function that scores."""
+    """Return the name of the verify function that scores the rollouts."""
     return str(scoring_of(identity)["verify.name"])

@@ -126,8 +126,8 @@ def holders(db: sqlite3.Connection) -> list[Holder]:
 def close_dead(db: sqlite3.Connection, run: str) -> list[Holder]:
     """Close the run's open invocations, whose processes died; return them.
 
-    Only the holder of the run's lock may call this: since it has the lock, those processes must
-    have died. Such an invocation ends at the time of this call, with no exit code and the reason
+    Only the holder of the run's lock may call this: because it holds the lock, those processes must
+    have died. The invocations end at the time of this call, with no exit code and the reason
     `died`.
     """
     dead = [who for who in holders(db) if who.run == run]

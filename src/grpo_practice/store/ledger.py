@@ -33,7 +33,7 @@ class SqlLedger:
         invocation_id: int,
         reuses: Mapping[int, tuple[int, ...]],
     ) -> None:
-        """Open the ledger; `reuses` maps a branch to the branches that may answer its calls.
+        """Open the ledger; `reuses` maps a branch to the branches whose calls it may reuse.
 
         Without a writer, the ledger is read-only.
         """
@@ -41,7 +41,9 @@ class SqlLedger:
         self._invocation_id, self._reuses = invocation_id, reuses
         self._resumed = _resumed(reads, invocation_id)
         self._begun: dict[tuple[int, int], set[tuple[int, int, Stage]] | None] = {}
-        """(branch_id, step) → addresses of calls put since; None if the step had calls before."""
+        """(branch_id, step) → addresses of calls added by this ledger; None if the step had calls
+        before.
+        """
         self._served = set[int]()
         """IDs of stored calls that answered a request again."""
         self.unused: Counter[str] = Counter()
@@ -124,7 +126,7 @@ class SqlLedger:
         return list(zip(_insert(db, entries, me), unused, strict=True))
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """Store a request without a usable answer; it is on disk once any later `put` is."""
+        """Store a request that got no usable answer; it is on disk once any later `put` is."""
         row = {
             "invocation_id": self._invocation_id,
             **asdict(address),
@@ -157,7 +159,7 @@ def _unused(
     """Return why an earlier invocation's call at this address was unusable, or None.
 
     Calls of other runs and of other verify functions do not count, nor do calls of a repeated
-    comparison. A call that answered another request of the same batch was used.
+    comparison. A call that answered another request in the same batch counts as used.
     """
     a = entry.address
     if a.stage == "tool":  # repeated only if the model call before it was, which is counted

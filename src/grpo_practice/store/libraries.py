@@ -25,7 +25,7 @@ def edited(library: Library, made: Iterable[Edit]) -> Library:
 
 
 def load(db: sqlite3.Connection, library_id: int | None) -> Library:
-    """Return a library version, empty for None; raise ConfigError if it does not exist."""
+    """Return a library version (empty for None); raise ConfigError if it does not exist."""
     if library_id is None:
         return Library()
     head = db.execute(
@@ -66,9 +66,10 @@ def start(db: sqlite3.Connection, run: str, source: Library | None) -> int:
 
 
 def put(db: sqlite3.Connection, run: str, branch_id: int | None, library: Library) -> int:
-    """Return the ID of a library that no step made; insert it if the run has none with its text.
+    """Return the ID of a library that no step made; insert it unless the run has its text.
 
-    The branch is the one whose agent the library belongs to; None for a library written by hand.
+    `branch_id` is the branch whose agent the library belongs to; None for a library written by
+    hand.
     """
     row = db.execute(
         "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ?",

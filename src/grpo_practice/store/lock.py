@@ -1,7 +1,7 @@
 """Locks that let only one command write a run; the system releases them when their holder ends.
 
-The locks are on the database file, whatever name it was opened by. Each run locks one byte far
-beyond the bytes that SQLite uses; the run's name determines its offset.
+The locks are on the database file, regardless of the name by which it was opened. Each run locks
+one byte far beyond the bytes that SQLite uses; the run's name determines its offset.
 """
 
 import errno
@@ -25,7 +25,7 @@ _OFD_TEST = {OFD: getattr(fcntl, "F_OFD_GETLK", None), fcntl.F_SETLK: fcntl.F_GE
 _BUSY = (errno.EACCES, errno.EAGAIN)
 """Errors for a lock held by another process; all other errors are real faults."""
 _UNKNOWN = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP)
-"""Errors of a system, or a file system, without open file description locks."""
+"""Errors of an operating system, or a file system, without open file description locks."""
 
 # Far beyond the bytes near 1 GiB that SQLite locks, and below the largest offset of 2**63 - 1.
 _RUNS, _NAMES = 1 << 61, 1 << 62
@@ -169,7 +169,7 @@ class RunLocks:
 
     @contextmanager
     def hold(self, run: str) -> Iterator[bool]:
-        """Yield True while this block holds the run's lock; False if anything else holds it.
+        """Yield True and hold the run's lock while the block runs; yield False if it is not free.
 
         Raises:
             StoreError: The file cannot be locked.
@@ -189,7 +189,7 @@ class RunLocks:
                     file.held.discard(place)
 
     def held_here(self, run: str) -> bool:
-        """Return True if this process holds the run's lock, through this store or another one."""
+        """Return True if this process holds the run's lock, through this store or another store."""
         return _RUNS + _place(run) in self._file.held
 
     def held_anywhere(self, run: str) -> bool:

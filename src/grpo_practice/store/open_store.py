@@ -30,9 +30,9 @@ Mode = Literal["write", "look", "foresee"]
 """How a database is opened.
 
 `write`: for reading and writing; a missing file is created, and a file that this user may not write
-is only read. `look`: a snapshot of this moment, never written or locked. `foresee`: the same,
-except that a missing or empty file acts as a database without rows; an added dataset is visible to
-this connection only.
+to is opened for reading only. `look`: a snapshot of this moment, never written or locked.
+`foresee`: the same, except that a missing or empty file acts as a database without rows; an added
+dataset is visible to this connection only.
 """
 
 
@@ -52,9 +52,7 @@ class OpenStore:
         """Writer; None if the database is only read."""
         self._locks: RunLocks | None = None
         self._lines: dict[int, list[StepRow]] | None = None if mode == "write" else {}
-        """Cache of the steps on lines: reading them is slow, and a page needs the same ones
-        often.
-        """
+        """Cache of the steps on each line; reading them is slow, and a page needs them often."""
         with explained(path), ExitStack() as opened:
             if mode == "write":
                 make(path)

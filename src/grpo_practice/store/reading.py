@@ -82,7 +82,7 @@ def _part(path: Path, end: str) -> Path:
 
 
 def deleted_meanwhile() -> StoreError:
-    """Return the error of a read that found a run at first, and later did not."""
+    """Return the error for a run that was deleted while it was being read."""
     return StoreError(
         "the run no longer exists: it was deleted while it was being read",
         hint=f"if nobody deleted it, {CHECK_HINT}",
@@ -90,7 +90,7 @@ def deleted_meanwhile() -> StoreError:
 
 
 def read_only(path: Path) -> StoreError:
-    """Return the error of a write to a database that this user may only read."""
+    """Return the error for writing to a database that this user may only read."""
     return StoreError(
         f"the database {path} is read-only",
         hint="check the permissions of the file and of its folder, and how its disk is mounted",
@@ -98,5 +98,5 @@ def read_only(path: Path) -> StoreError:
 
 
 def empty(path: Path) -> StoreError:
-    """Return the error of reading a file that no command has written to."""
+    """Return the error for reading a file that no command has written to."""
     return StoreError(f"{path} is empty: it contains no runs", hint="grpo-practice init")

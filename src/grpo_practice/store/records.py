@@ -96,8 +96,8 @@ class RunSpec:
     Only evaluations lend answers, so only they have addresses.
     """
     fence_key: bytes | None = field(default=None, repr=False)
-    """Secret of the fences of a new run; None makes one. A run that scores another's rollouts takes
-    over its secret: both store a prompt under the same address, so that it is paid once."""
+    """Secret for the fences of a new run; None creates one. A run that scores another run reuses
+    that run's secret: both store a prompt under the same address, so that it is paid once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,7 +229,7 @@ class GroupRow:
     status: Literal["scored", "distilled", "uniform", "too_few", "failed"]
     reason: str | None = None
     unanswered: bool = False
-    """True if it failed because a request of the teacher's got no answer."""
+    """True if the group failed because a request to the teacher got no answer."""
     library_id: int | None = None
     """Library in the prompts of its attempts; None means the step's `library_in`."""
 
@@ -286,7 +286,7 @@ class StepResult:
     edits: Sequence[Edit]
     """Merged operations, including refused ones, followed by removals that no merge requested."""
     library: Library
-    """Library before with exactly these edits; any other library is refused."""
+    """The step's own library after exactly these edits; any other library is refused."""
     stats: Mapping[str, Any]
     failed: str | None = None
     """Reason for a failed merge; `library` is then unchanged."""
@@ -334,7 +334,7 @@ class CheckpointRow:
     step: int
     """Last step included in it."""
     path: str
-    """Folder, relative to the database's folder if it is below that."""
+    """Path of the folder, relative to the database's folder if it is below that."""
     sha256: bytes
     """Hash of its weights: of the adapter, or of the whole model."""
     bytes: int

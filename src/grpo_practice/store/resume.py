@@ -1,4 +1,4 @@
-"""Choice of the branch that a command works on: a new, the newest or a restarted one.
+"""Choice of the branch that a command works on: a new branch, the newest one or a restarted one.
 
 The decision is a pure function, so that tests can list every case as a row.
 """

@@ -29,8 +29,8 @@ JUDGED = """
     WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS judged_error"""
 """Outcome of a rollout `r`, according to the verify function with the verdict `v`.
 
-An answer that this function could not score is an error; an answer that only another function could
-not score is not.
+An answer that this function could not score is an error; an answer that only another function
+failed to score is not an error.
 """
 
 

@@ -1,4 +1,4 @@
-"""Check that a file has exactly this program's schema: a stranger's view may never end."""
+"""Checks that a file has exactly this program's schema; a query on a foreign view may never end."""
 
 import hashlib
 import sqlite3
@@ -20,7 +20,8 @@ Objects = dict[tuple[str, str], tuple[str, str]]
 def check_shape(db: sqlite3.Connection, path: Path) -> None:
     """Raise StoreError unless the schema is ours and no branch or library descends from itself.
 
-    This check must come before any other query: queries follow views and ancestors to their end.
+    Call this before any other query, because queries evaluate views and follow ancestors to the
+    end.
     """
     found = objects(db)
     faults = () if digest(found) == DIGEST else schema_faults(found)
@@ -55,7 +56,7 @@ def schema_faults(found: Objects) -> Iterator[str | None]:
 
 
 def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Yield None or a fault for each branch and library: its references must be older."""
+    """Yield None or a fault for each branch and library; each may only refer to older ones."""
     for table, key, to, what in (
         ("branches", "branch_id", "parent_id", "descends from"),
         ("branches", "branch_id", "rebinds", "takes its answers from"),

@@ -1,4 +1,4 @@
-"""Totals of a closed step's rollouts, which never change once all have their reward."""
+"""Totals of a closed step's rollouts, which never change once every rollout has a reward."""
 
 import json
 import sqlite3

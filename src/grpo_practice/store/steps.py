@@ -93,7 +93,7 @@ def last(db: sqlite3.Connection, branch: Branch) -> int | None:
 
 
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
-    """Return the number of groups planned on a branch's line, and the samples not to ask."""
+    """Return the number of groups planned on a branch's line, and the samples with no attempts."""
     sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")
     unasked = rows_on_line(
         db,

@@ -105,7 +105,7 @@ class Store(OpenStore):
 
     @contextmanager
     def lock(self, run: str) -> Iterator[None]:
-        """Keep all other processes and threads from writing the run.
+        """Keep all other processes and threads from writing the run while the block runs.
 
         Raises:
             LockedError: Another process, named in the message, or another thread holds the lock.
@@ -168,10 +168,8 @@ class Store(OpenStore):
         """Return the branches to work on, with planned steps; store nothing if anything raises.
 
         For the specs, `restart_step` and `again`, see `branches.begin`. A planner gets a branch and
-        its
-        existing steps, and returns the steps that the branch should have. A planner may read the
-        store,
-        and may be called twice.
+        its existing steps, and returns the steps that the branch should have. A planner may read
+        the store, and may be called twice.
         """
 
         def work(db: sqlite3.Connection) -> list[Branch]:
@@ -203,7 +201,7 @@ class Store(OpenStore):
         goes_on: bool = True,
         addresses: Mapping[str, str] | None = None,
     ) -> Iterator[int]:
-        """Record the block as one invocation, and set the run's status by how the block ends.
+        """Record the block as one invocation, and set the run's status according to how it ends.
 
         With `goes_on=False`, the invocation neither changes the run's status nor is suggested as
         the command that continues the run. For `addresses`, see `RunSpec`.

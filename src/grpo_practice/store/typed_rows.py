@@ -1,4 +1,4 @@
-"""Type checks of values in rows as they are read, since a stranger's tables may not be STRICT."""
+"""Type checks of values in rows as they are read, since a foreign table may not be STRICT."""
 
 import sqlite3
 from collections.abc import Callable
@@ -34,9 +34,9 @@ def our_columns(db: sqlite3.Connection) -> list[tuple[str, str, str, int]]:
 class TypedConnection(sqlite3.Connection):
     """A connection that checks the values in rows against the declared types of their columns.
 
-    Columns are recognised by name, and values of other expressions are not checked. An expression
-    that is named like a column but has another type costs a search of the tables, so name it
-    differently.
+    Columns are recognised by name, and values of other expressions are not checked. Do not give an
+    expression the name of a column that has a different type: each such value costs a search of the
+    tables.
     """
 
     path: Path

@@ -44,9 +44,11 @@ class _Job:
     many: Many[Any, Any]
     item: Any
     done: "Future[Any] | asyncio.Future[Any] | None"
-    """Future to settle; None if nobody waits."""
+    """Future to settle; None if no caller waits for the job."""
     builds_on_rows: bool = False
-    """True for a job that a missed row cancels: a step must not close without one of its rows."""
+    """True for a job that is cancelled if a row could not be written: a step must not close
+    without one of its rows.
+    """
 
 
 def _plain(
@@ -72,7 +74,9 @@ class Writer:
         self._trouble: StoreError | None = None
         """Error that ends all writing, once it is set."""
         self._missed: BaseException | None = None
-        """Error of a row without a waiter; kept, since the first to see it may be cancelled."""
+        """Error from a row that no caller waited for; kept, since the first caller to see it may
+        be cancelled.
+        """
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
@@ -98,7 +102,7 @@ class Writer:
         return done
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `work` and wait for the commit; raise instead if an earlier row was missed."""
+        """Run `work` and wait for the commit; raise instead if an earlier row was not written."""
         return await self._awaited(_plain, work, builds_on_rows=True)
 
     async def row(self, many: Many[T, R], item: T) -> R:
@@ -121,8 +125,8 @@ class Writer:
     async def row_soon(self, many: Many[T, Any], item: T) -> None:
         """Queue the item like `row`; wait only if many jobs are queued.
 
-        If the item cannot be written, all later waiters of this writer get the error, and so does
-        `close`.
+        If the item cannot be written, all callers that later wait for this writer get the error,
+        and `close` raises it.
         """
         # Otherwise rows without a waiter could fill the memory faster than the disk takes them.
         if self._jobs.qsize() >= CROWD:
@@ -140,8 +144,8 @@ class Writer:
         """Commit everything submitted and end the thread.
 
         Raises:
-            KeyboardInterrupt: A Ctrl-C arrived while it was waiting.
-            StoreError: Committed data is lost, or may be; or a row could not be written.
+            KeyboardInterrupt: Ctrl-C was pressed while it was waiting.
+            StoreError: Committed data was lost, or may have been; or a row could not be written.
         """
         with self._door:
             self._closed = True

@@ -1,4 +1,4 @@
-"""Figures of an evaluation for a comparison: the cost of an answer, and how answers ended."""
+"""Figures of evaluations that a comparison needs: cost per answer, and how answers ended."""
 
 import json
 import sqlite3
@@ -136,7 +136,7 @@ def hashes_made(db: sqlite3.Connection, run: str) -> set[bytes]:
 
 
 def family_sizes(db: sqlite3.Connection, samples: Iterable[int]) -> list[int]:
-    """Return the number of samples in each family; a sample without a family is its own."""
+    """Return the number of samples in each family; a sample without a family counts as its own."""
     rows = db.execute(
         """SELECT count(*) FROM samples WHERE sample_id IN (SELECT value FROM json_each(?))
             GROUP BY cluster, CASE WHEN coalesce(cluster, '') = '' THEN sample_id END""",

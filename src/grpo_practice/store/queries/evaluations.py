@@ -41,9 +41,9 @@ def of_agent(
 ) -> list[Evaluation]:
     """Return the evaluations of a branch's agent with this system prompt and the same scoring.
 
-    Evaluations of the experiment come first, beginning with its own evaluation: with this seed,
-    with the library separate from the instructions, and the earliest. Then come other experiments,
-    newest first.
+    Evaluations that meet these conditions come first, in order of importance: in the experiment
+    `exp_id`, with the branch's seed, with the library separate from the instructions. Ties are
+    sorted by age: oldest first in the experiment, newest first in other experiments.
     """
     return _found(
         db,
@@ -63,8 +63,9 @@ def lenders(
 ) -> list[Evaluation]:
     """Return other evaluations of the same agent on the same questions with the same seeds.
 
-    Evaluations with rollouts come first; ties are in order, newest first. An evaluation without
-    rollouts may still have answers: a request in flight at a cap is only stored as a call.
+    Evaluations with rollouts come first, and newer ones before older ones. An evaluation without
+    rollouts may still have answers, because a request in flight when a cap is reached is only
+    stored as a call.
     """
     return _found(
         db,

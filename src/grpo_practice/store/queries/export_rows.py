@@ -25,7 +25,9 @@ class ExportRow:
     attempt: int
     """Number of the attempt, starting at 0."""
     number: int | None
-    """Number of the question in the run's dataset, counted from 1; None if it is not in it."""
+    """Number of the question in the run's dataset, counted from 1; None if it is not in the
+    dataset.
+    """
     question: str
     gold: Answer
     answer: str

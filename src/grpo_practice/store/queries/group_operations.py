@@ -26,7 +26,7 @@ class OperationLine:
 def operations_at(
     db: sqlite3.Connection, branch: Branch, step: int, slot: int | None
 ) -> list[OperationLine]:
-    """Return the operations of a group in order; with slot None, of the step's merge."""
+    """Return the operations of a group in order; with slot None, those in the step's merge."""
     rows = db.execute(
         """SELECT o.op, 'E' || t.label AS target, o.text, o.status, o.reason, o.finding,
                   'E' || r.label AS became

@@ -16,7 +16,7 @@ ON_LINE = """EXISTS (SELECT 1 FROM json_each(:line) s
   WHERE json_extract(s.value, '$[0]') = {row}.branch_id
     AND {row}.step >= json_extract(s.value, '$[1]') AND {row}.step < json_extract(s.value, '$[2]'))
 """
-"""Condition that `{row}` belongs to a step on `:line`, which `line_json` makes."""
+"""Condition that `{row}` belongs to a step on `:line`, which `line_json` returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class BranchRow:
     is_head: bool
     created_at: str
     origin: str | None
-    """Weights that a member of a population has taken over; None for its own."""
+    """Origin of the weights that a member of a population copied; None for its own weights."""
 
     @property
     def text(self) -> str:
@@ -179,7 +179,7 @@ def experience(
     """Return the origin and history of the experience `E<label>` of a run's library.
 
     `until` is the last step that is read; -1 stands for the library that the run started with.
-    Labels are separate in libraries that a person or a comparison made outside the run's steps.
+    Libraries that a person or a comparison made outside the run's steps have labels of their own.
 
     Raises:
         ConfigError: The library and its ancestors never had an experience with this label.

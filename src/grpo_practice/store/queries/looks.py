@@ -1,7 +1,7 @@
 """Earlier comparisons on the same questions, found through the commands that played rollouts.
 
-A command that plays new rollouts is a look at them; printing a report again is not. So a comparison
-keeps its number, even if more is evaluated later.
+Each command that plays new rollouts is one look at the results; printing a report again is not a
+look. A comparison therefore keeps its number, even if more evaluations follow.
 """
 
 import json
@@ -17,7 +17,7 @@ _ROLLOUTS = """
  WHERE branch_id = p.branch_id AND NOT ifnull(s.status = 'closed' AND s.closed_at < p.started_at, 0)
    AND finished_at BETWEEN p.started_at AND p.ended
    AND sample_id IN (SELECT value FROM json_each(:samples))"""
-"""Rollouts that a command finished; steps closed before the command have none of them."""
+"""Rollouts that a command finished; steps closed before the command contain no such rollouts."""
 # One row for each command on an evaluation. An interrupted command and the commands that continue
 # it are one look. So are all evaluations of one practice run, since intermediate scores decide
 # nothing. A retried rollout keeps the id of its first row, so filling gaps is not a look; nor is
@@ -69,8 +69,8 @@ def look_of(
 ) -> Look:
     """Return the position of a comparison of two evaluations on these samples.
 
-    The comparison belongs to the last look that played rollouts of either evaluation. An earlier
-    look counts if, after it, two evaluations of the arms' experiments could be compared on 10 of
+    The comparison belongs to the last look that played rollouts for either evaluation. An earlier
+    look counts if, after it, two evaluations in the arms' experiments could be compared on 10 of
     the samples.
     """
     looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)

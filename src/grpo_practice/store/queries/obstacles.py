@@ -14,13 +14,13 @@ AGREE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Groups:
-    """Groups of a run that were played to their end."""
+    """Groups of a run in which every attempt was played."""
 
     all: int = 0
     right: int = 0
-    """Groups that taught nothing because all their attempts are right."""
+    """Groups that taught nothing because all their attempts are correct."""
     wrong: int = 0
-    """Groups that taught nothing because all their attempts are wrong."""
+    """Groups that taught nothing because all their attempts are incorrect."""
 
 
 def groups(db: sqlite3.Connection, branch: Branch) -> Groups:
@@ -72,7 +72,7 @@ class Disagreement:
     run: str
     """Run that scored them again."""
     verify: str
-    """Name of its verify function."""
+    """Name of the verify function that this run uses."""
     rollouts: int
     differ: int
     """Rollouts with a different reward."""

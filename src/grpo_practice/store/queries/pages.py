@@ -1,8 +1,8 @@
 """Rows of a run for one page, read in a time that does not depend on the size of the run.
 
-A page starts after the position of the last row of the previous page, and is read by an index in
-that order. Views that join a whole line are never used for pages: SQLite would read all of the line
-for each page.
+A page starts after the position of the last row on the previous page, and an index returns its rows
+in order. Views that join a whole line are never used for pages, because SQLite would read the whole
+line for each page.
 """
 
 import json
@@ -158,7 +158,7 @@ def group_page(
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """One visit of a question: a group that asked it."""
+    """One visit to a question: a group that was played for it."""
 
     sample_id: int
     visit: int
@@ -175,7 +175,7 @@ class Visit:
 
 
 def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
-    """Return all visits of questions on a branch's line, by step and slot, with their rewards.
+    """Return all visits to questions on a branch's line, by step and slot, with their rewards.
 
     Closed steps are read from their totals; a group that is left out is not a visit.
     """
@@ -212,7 +212,7 @@ class StepStageCost:
 
 
 def stage_costs(db: sqlite3.Connection, run: str) -> list[StepStageCost]:
-    """Return the sums over a run's calls by step and stage: money spent is spent."""
+    """Return the sums over a run's calls by step and stage, including calls on old branches."""
     rows = db.execute(
         f"""SELECT step, stage, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
                   sum(tokens_out) AS tokens_out, sum(cost_micro) / 1e6 AS usd,
@@ -237,7 +237,7 @@ class FailureLine:
     stage: str
     kind: str
     broken: str | None
-    """Kind of a broken connection; None for an HTTP answer."""
+    """Kind of a broken connection; None for an HTTP response."""
     http_status: int | None
     message: str
     tries: int

@@ -1,6 +1,6 @@
 """Reads the evidence of closed steps on the experiences of a library: votes and plays.
 
-No evidence is stored twice: a vote is the row of a proposal, a play the row of a group.
+No evidence is stored twice: a vote is the row of a proposal, and a play is the row of a group.
 `practice/evidence.py` decides how to weigh them.
 """
 
@@ -54,7 +54,7 @@ class _Meaning:
     since: int | None = None
     """Step in which the experience got this meaning; None for the start of the run."""
     op_ids: Sequence[int] = ()
-    """Operations that have worded it since then."""
+    """Operations that have set the experience's wording since then."""
     samples: frozenset[int] = frozenset()
     """Samples behind these operations that have no other vote there."""
 
@@ -85,7 +85,7 @@ def _plays(db: sqlite3.Connection, line: _Line, samples: Collection[int]) -> Ite
 def _votes(
     db: sqlite3.Connection, line: _Line, library: Library, shown: dict[int, set[str]]
 ) -> dict[str, Votes]:
-    """Return the votes on each experience of the library; fill `shown` with the holders."""
+    """Return the votes on each experience of the library; fill `shown` (see `Past.shown`)."""
     imported: Mapping[str, Votes] | None = None
     found = dict[str, Votes]()
     for label, experience_id, version in libraries.items(db, library.id):
@@ -135,8 +135,8 @@ def _cast(
 def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meaning:
     """Return the origin of an experience's current meaning.
 
-    An update that made it only clearer or wider keeps the earlier votes, so all proposals count
-    back to the operation that changed its meaning.
+    An update that only made the experience clearer or more general keeps the earlier votes, so
+    proposals count from the last operation that changed the meaning.
     """
     rows = [row for segment in line for row in db.execute(_MADE, (*segment, experience_id))]
     op_ids, samples = list[int](), set[int]()
@@ -155,7 +155,7 @@ def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meanin
 
 
 def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
-    """Return the votes that the library at a run's start has from the run it comes from."""
+    """Return the votes that a run's first library inherits from the run that it comes from."""
     library_id = db.execute(
         "SELECT library_id FROM branches WHERE branch_id = ?", (line.branch.line[-1].branch_id,)
     ).fetchone()[0]

@@ -16,7 +16,7 @@ class BranchRecord:
     identity: Mapping[str, Any]
     """Identity keys, flat and dotted, with secrets hidden."""
     config_text: str
-    """YAML, composed but with variables left in, with secrets hidden."""
+    """YAML after composition, with variables not yet replaced and secrets hidden."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
 
 
 def step_before(db: sqlite3.Connection, library_id: int) -> int:
-    """Return the step whose library this one derives from; -1 if it derives from no step's."""
+    """Return the step whose library this one derives from; -1 if there is no such step."""
     row = db.execute(
         """WITH RECURSIVE up(library_id, run_id, step, parent_id, height) AS (
              SELECT library_id, run_id, step, parent_id, 0 FROM libraries WHERE library_id = ?

@@ -72,7 +72,9 @@ class RolloutRow:
     """Number of the attempt, starting at 0."""
     sample_id: int
     number: int | None
-    """Number of the question in the run's dataset, counted from 1; None if it is not in it."""
+    """Number of the question in the run's dataset, counted from 1; None if it is not in the
+    dataset.
+    """
     question: str
     head: str
     """First characters of the answer."""
@@ -129,7 +131,7 @@ def list_rollouts(
 def sorted_keys(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, sort: Sort, after: Key | None, n: int
 ) -> list[Key]:
-    """Return the keys of the next `n` rollouts in an order; reads the whole line, in seconds.
+    """Return the keys of the next `n` rollouts in the given order; reading the line takes seconds.
 
     `after`: the last key of the previous page; None for the first page.
     """

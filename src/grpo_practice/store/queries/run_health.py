@@ -24,7 +24,7 @@ class Shrunk:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """Counts over a run's line; for requests, over all requests that the run ever made."""
+    """Counts over a run's line; counts of requests cover all requests that the run ever made."""
 
     mute: int = 0
     """Answers cut before their first character: all tokens went into reasoning."""
@@ -33,7 +33,7 @@ class Health:
     unanswered: Mapping[str, int] = field(default_factory=dict)
     """Failure (`HTTP 503`, `cut`, `deadline`, `refused`, …) → failed requests, most frequent first.
 
-    An outage among them may have ended since.
+    The outage behind a failure may have ended since.
     """
     maybe_paid: int = 0
     """Failed requests that the endpoint may have billed."""
@@ -55,7 +55,7 @@ class Health:
 
 
 def health_of(db: sqlite3.Connection, branch: Branch, *, children: bool = False) -> Health:
-    """Return the health of a run; with `children`, requests of the runs it made also count."""
+    """Return the health of a run; with `children`, also count the requests of the runs it made."""
     ended = Counter[str]()
     for row in rows_on_line(db, branch, _ROLLOUTS):
         ended.update(dict(row))
@@ -97,7 +97,9 @@ _UNTAUGHT = """
 SELECT s.unanswered + (SELECT count(*) FROM groups g
                          WHERE g.branch_id = s.branch_id AND g.step = s.step AND g.unanswered)
   FROM steps s WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"""
-"""Steps and groups to retry: a missing answer may arrive, an unreadable reply would be replayed."""
+"""Steps and groups to retry: a missing answer may arrive later, whereas an unreadable reply would
+be replayed.
+"""
 
 
 def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]:
@@ -122,7 +124,7 @@ def _over_calls(db: sqlite3.Connection, branch: Branch) -> Iterator[sqlite3.Row]
 
 
 def _requests(db: sqlite3.Connection, run: str, *, children: bool) -> Health:
-    """Return the counts about requests, over all invocations and branches: spent is spent."""
+    """Return the request counts over all invocations and branches, since all of them cost money."""
     which = {"run": run, "children": children}
     failed = db.execute(
         f"SELECT {_KIND}, count(*), sum(maybe_paid) FROM failures f {OF_RUN} GROUP BY 1", which

@@ -126,7 +126,7 @@ def config(db: sqlite3.Connection, run: str) -> StoredConfig | None:
 
 
 def costs(db: sqlite3.Connection, run: str) -> list[StageCost]:
-    """Return the cost of calls by stage and model, over all branches: money spent is spent."""
+    """Return the cost of calls by stage and model, over all branches, including old ones."""
     rows = db.execute(
         """SELECT stage, name, sum(calls) AS calls, sum(tokens_in) AS tokens_in,
                   -- a tool is no request

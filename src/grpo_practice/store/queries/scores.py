@@ -47,7 +47,8 @@ def groups_by_place(
 ) -> tuple[dict[Group, tuple[int, int]], dict[Group, Sequence[Any]]]:
     """Return group → its sample and number of planned attempts, and group → sums of its rewards.
 
-    The first is in order of step and slot. A group without a row is only in the first.
+    The first mapping is in order of step and slot. A group without a row is only in the first
+    mapping.
     """
     planned = {
         (row.plan.step, slot): (sample, row.attempts(slot))
@@ -184,7 +185,7 @@ def settled(db: sqlite3.Connection, judge_id: int, row: StepRow) -> int:
 def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[bytes | None]:
     """Return the hashes of the addresses that answered the agent on these branches.
 
-    The set is empty without an answer; None in the set stands for unknown addresses.
+    The set is empty if no request was answered; None in the set stands for unknown addresses.
     """
     marks = ", ".join("?" * len(branch_ids))
     rows = db.execute(
@@ -198,7 +199,8 @@ def student_addresses(db: sqlite3.Connection, branch_ids: Sequence[int]) -> set[
 def usage(db: sqlite3.Connection, run: str, *, children: bool = False) -> Usage:
     """Return the known tokens and cost of all calls of a run.
 
-    All branches count: money spent is spent. With `children`, also count the runs that it made.
+    All branches count, since their calls were paid for. With `children`, also count the runs that
+    the run made.
     """
     # A tool call makes no request and has 0 tokens, which would turn unknown sums into 0.
     tokens = ", ".join(f"sum(CASE WHEN tries > 0 THEN {c} END) AS {c}" for c in TOKENS)
@@ -231,7 +233,7 @@ def step_costs(db: sqlite3.Connection, branch: Branch) -> dict[int, int | None]:
 
 
 def requests(db: sqlite3.Connection, invocation_id: int, *, children: bool = False) -> Requests:
-    """Count an invocation's requests; with `children`, also the requests of runs it made."""
+    """Count an invocation's requests; with `children`, also the requests of the runs it made."""
     new, failed = db.execute(
         """WITH mine AS (
              SELECT i.invocation_id FROM invocations i JOIN runs r USING (run_id)

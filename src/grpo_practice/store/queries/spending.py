@@ -87,9 +87,11 @@ class Piloted:
     questions: int
     rollouts: int
     reward: float | None
-    """Mean reward of the scored rollouts; None if there are none scored."""
+    """Mean reward of the scored rollouts; None if no rollout is scored."""
     usage: Usage
-    """Tokens and cost of the answered calls; None for a value that one of them does not report."""
+    """Tokens and cost of the answered calls; a value is None if any of the calls does not report
+    it.
+    """
 
 
 def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
@@ -145,10 +147,10 @@ class ToCome:
 def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
     """Return figures of the newest calls of this stage to this model, or None without any call.
 
-    If there are enough, only calls of this part of the run count, else calls with this system
-    prompt, else all calls in the database, whose prompts may have other lengths. Calls of an agent
-    that was changed since do not count as the run's. If the agent is a program that writes its own
-    requests, they do not count for the prompt either.
+    If there are enough, only calls in this part of the run count; otherwise calls with this system
+    prompt, and otherwise all calls in the database, whose prompts may have other lengths. Calls
+    made before the agent was changed do not count as calls of the run, nor, for a program that
+    writes its own requests, as calls with this system prompt.
     """
     among: dict[Likeness, str] = {
         "run": """runs.kind = :kind
@@ -215,7 +217,7 @@ def _figures(
 
 
 def newest_ids(db: sqlite3.Connection) -> tuple[int, int]:
-    """Return the IDs of the newest rollout and the newest call; 0 without one."""
+    """Return the IDs of the newest rollout and the newest call; 0 if there is none yet."""
     row = db.execute(
         """SELECT coalesce((SELECT max(rollout_id) FROM rollouts), 0),
              coalesce((SELECT max(call_id) FROM calls), 0)"""
@@ -246,7 +248,7 @@ def work_since(db: sqlite3.Connection, names: Sequence[str], mark: tuple[int, in
 
 
 def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
-    """Count the groups of a line's closed steps: groups that could be compared, groups that taught.
+    """Count the groups in a line's closed steps that could be compared, and those that taught.
 
     Closing a step decides whether its groups are informative (`rollout.groups.informative`). The
     counts only read that decision.
@@ -276,7 +278,7 @@ def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:
 def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float]:
     """Return the number of rollouts of this agent, and the mean and spread of their turns.
 
-    The newest rollouts are counted, except for rollouts that an error ended.
+    Only the newest rollouts count, except for rollouts that ended in an error.
     """
     n, mean, squares = db.execute(
         f"""SELECT count(*), coalesce(avg(turns), 0.0), coalesce(avg(turns * turns), 0.0)
