@@ -135,7 +135,7 @@ class Reply:
     replayed: bool = False
     """True if the reply was read from the ledger and cost nothing."""
     call_id: int = 0
-    """Row in the ledger; 0 without one."""
+    """Row in the ledger; 0 if the reply is not in the ledger."""
 
     @property
     def content(self) -> str:
@@ -168,7 +168,7 @@ class Chat(Protocol):
 
     Raises:
         EndpointError: The request got no usable answer.
-        EndpointRefusedError: No request would get one; the run stops.
+        EndpointRefusedError: The endpoint refuses all requests; the run stops.
     """
 
     async def __call__(
@@ -199,7 +199,7 @@ class ToolResult:
 
 
 class Tools(Protocol):
-    """The tools of one rollout, as agents use them. Results are committed before their return."""
+    """The tools of one rollout, for its agent; each result is committed before it is returned."""
 
     @property
     def schemas(self) -> Sequence[Mapping[str, Any]]:
@@ -214,7 +214,7 @@ class Tools(Protocol):
         Raises:
             TimeoutError: The tool itself took longer than `limit_s` seconds.
             AgentError: The tool acted before it was killed, and that action cannot be repeated.
-            EndpointRefusedError: The service behind the tool refuses everybody; the run stops.
+            EndpointRefusedError: The service behind the tool refuses all requests; the run stops.
         """
         ...
 
@@ -311,5 +311,5 @@ class Ledger(Protocol):
         ...
 
     def fail(self, address: Address, error: EndpointError) -> None:
-        """Store a request without a usable answer; it is on disk once any later `put` is."""
+        """Store a request that got no usable answer; it is on disk once any later `put` is."""
         ...

@@ -3,15 +3,15 @@
 GrpoPracticeError          exit 1   base; carries an optional `hint`
 ├── RunFailedError         exit 1   too many rollouts failed, a merge failed, or nothing was learnt
 ├── ConfigError            exit 2   the YAML, a flag, or a referenced file is wrong
-│   └── FingerprintError   exit 2   a run would continue under another identity; carries the diff
+│   └── FingerprintError   exit 2   a run would continue with a different identity; carries the diff
 ├── EndpointRefusedError   exit 3   the endpoint refuses all requests, or nothing answers there
 ├── DataError              exit 4   a dataset row cannot become a Sample
-├── DeclinedError          exit 1   a person was asked and did not agree
-├── LockedError            exit 5   another process or thread writes this run
+├── DeclinedError          exit 1   a person was asked to confirm and did not
+├── LockedError            exit 5   another process or thread is writing this run
 ├── PausedError            exit 6   a cap was reached, or no comparison of a step was usable
 ├── StoreError             exit 7   the database is full, read-only, corrupt, locked or newer
 ├── StoppedError           exit 128 + signal: 129, 130 or 143
-├── PrunedError            recorded, never fatal: a trial of a search deserves no more steps
+├── PrunedError            recorded, never fatal: a trial of a search is not worth more steps
 └── StepError              recorded, never fatal on its own: one rollout or one model call
     ├── EndpointError      one request got no usable answer, after all retries
     ├── ContextOverflowError   the request is longer than the model's context
@@ -63,7 +63,7 @@ class ConfigError(GrpoPracticeError):
 
 @dataclass(frozen=True, slots=True)
 class ChangedKey:
-    """One key with a different value than when the run was started."""
+    """A key with a different value than at the start of the run."""
 
     key: str
     was: object
@@ -71,7 +71,7 @@ class ChangedKey:
 
 
 class FingerprintError(ConfigError):
-    """The run was started under another identity; `diff` lists the differences."""
+    """The run was started with a different identity; `diff` lists the differences."""
 
     kind = "fingerprint"
 
@@ -81,7 +81,7 @@ class FingerprintError(ConfigError):
 
 
 ConnectionFault = Literal["tls", "proxy", "connect", "cut", "deadline", "oversize"]
-"""Ways in which a request fails to get a complete HTTP answer.
+"""Ways in which a request fails to get a complete HTTP response.
 
 `tls`: no secure connection; `proxy`: the proxy refused or does not exist; `connect`: nothing
 answers at that address; `cut`: an established connection broke; `deadline`: our own limit for one
@@ -92,7 +92,7 @@ request ended it; `oversize`: the reply is larger than our limit, and the rest w
 class EndpointRefusedError(GrpoPracticeError):
     """The endpoint refuses all our requests, or nothing answers there.
 
-    `broken`: how the connection broke; None for an HTTP answer.
+    `broken`: how the connection broke; None for an HTTP response.
     """
 
     exit_code = 3
@@ -106,7 +106,7 @@ class EndpointRefusedError(GrpoPracticeError):
 
 
 class DataError(GrpoPracticeError):
-    """A dataset, or a row of one, cannot be used."""
+    """A dataset, or a row in a dataset, cannot be used."""
 
     exit_code = 4
     kind = "data"
@@ -180,7 +180,7 @@ class EndpointError(StepError):
             complete request timed out).
         tries: Number of times it was sent.
         status: The last HTTP status, if any.
-        broken: How the connection broke; None for an HTTP answer.
+        broken: How the connection broke; None for an HTTP response.
     """
 
     kind = "provider"

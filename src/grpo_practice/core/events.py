@@ -2,7 +2,7 @@
 
 Because `emit` runs in the task that does the work, a tracing sink can attach a context at a
 `…Started` event, and the context applies to the calls inside. The store is not a sink: losing a row
-must stop a run, losing a line on the screen must not.
+must stop a run, whereas losing a line on the screen must not.
 
 The event about a stored row is emitted first, with no `await` before the row is queued. A row is
 written even if the task that waits for it is cancelled, so an event emitted after the wait could be
@@ -40,8 +40,8 @@ class RunStarted:
     beside: bool = False
     """Whether the run is played concurrently with the run that the command began before it."""
     evaluations: int = 0
-    """Rollouts of the evaluations during this run, which begin later as runs of their own. The
-    evaluation of a library that was evaluated before counts here and plays nothing.
+    """Rollouts of the evaluations during this run, which begin later as runs of their own. If the
+    library was evaluated before, its evaluation counts here but plays nothing.
     """
 
 
@@ -65,9 +65,9 @@ class StepStarted:
     experiences: int | None
     """Number of experiences in the step's library; None in a training run, which has no library."""
     done: int = 0
-    """Number of rollouts settled before."""
+    """Number of rollouts that were already settled."""
     spared: int = 0
-    """Number of rollouts that were planned until now and are skipped."""
+    """Number of rollouts that were planned but are now skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class CallFinished:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A tool returned a result, or the ledger had it."""
+    """A tool returned a result, or the ledger returned a stored result."""
 
     address: Address
     name: str
@@ -165,7 +165,7 @@ class RolloutFinished:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """An error or a cancellation ended the started call or rollout; nothing of it is stored."""
+    """An error or a cancellation ended the started call or rollout; nothing is stored for it."""
 
     started: CallStarted | RolloutStarted
     error: str
@@ -240,7 +240,7 @@ class RetryWaits:
     seconds: float
     """Wait before the next try."""
     asked: bool
-    """Whether the endpoint asked for the wait; then all requests to it wait."""
+    """Whether the endpoint asked for the wait, which then applies to all requests to it."""
     timed_out_s: float | None = None
     """Deadline that ended the try, which may still be billed; None if something else ended it."""
 

@@ -1,4 +1,4 @@
-"""Fences around untrusted text in a prompt, which no such text can close."""
+"""Fences around untrusted text in a prompt, which the text itself cannot close."""
 
 import hmac
 import re
@@ -15,7 +15,7 @@ _UNSEEN = (
 )
 _OPENS, _CLOSES = "<\ufe64\uff1c", ">\ufe65\uff1e"
 REPLY_TAG = r"[<\uff1c]\s{0,9}([/\uff0f]?)\s{0,9}(lessons?|operations?)\b"
-"""Regex of the tags in which a teacher answers, in upper and lower case."""
+"""Regex of the tags around a teacher's answer, in upper and lower case."""
 _TURN = (
     r"<[|\uff5c][^\s<>|\uff5c]{1,40}[|\uff5c]>|\[\|\w{1,20}\|\]|</?s>|<</?sys>>|<[be]os>"
     r"|</?(?:start|end)_of_turn>"
@@ -31,7 +31,7 @@ _MARK = re.compile(
     + f"|{REPLY_TAG}|{_TURN}",  # a quoted reply tag would be parsed as the teacher's own answer
     re.IGNORECASE,
 )
-"""Three angle brackets in a row of any width, even with invisible characters between them."""
+"""Three consecutive angle brackets of any width, even with invisible characters between them."""
 _QUOTED = str.maketrans(
     dict.fromkeys(_OPENS, "\u2039")
     | dict.fromkeys(_CLOSES, "\u203a")

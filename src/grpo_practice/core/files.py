@@ -12,7 +12,7 @@ from grpo_practice.core.redact import redactor
 
 
 def write_files(path: Path, files: Mapping[str, str], *, force: bool = False) -> None:
-    """Write each file at its place below `path`; the one with the place "" at `path` itself.
+    """Write each file at its relative path below `path`; an empty one stands for `path` itself.
 
     Raises:
         ConfigError: `path` exists and `force` is not set, or a file cannot be written.
@@ -30,7 +30,7 @@ def write_files(path: Path, files: Mapping[str, str], *, force: bool = False) ->
 
 
 def write_file(path: Path, text: str, *, force: bool = False) -> None:
-    """Write the text to the file, without secrets, or leave the file as it was.
+    """Write the text to the file, without secrets, or leave the file unchanged.
 
     See `write_lines`.
     """
@@ -51,7 +51,7 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
 
 
 def replace_file(path: Path, parts: Iterable[bytes], mode: int) -> None:
-    """Make the file hold these bytes, or leave it as it was; see `write_lines`."""
+    """Replace the file's contents with these bytes, or leave it unchanged; see `write_lines`."""
     try:
         # None for a device or a pipe, which must not be replaced by a regular file.
         target = plain_file(path)

@@ -1,4 +1,4 @@
-"""Escaping of foreign text in files that people open, so that nothing in it acts or is hidden."""
+"""Escaping of foreign text in files that people open: none of it takes effect or is hidden."""
 
 import re
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""A user's function as text: its kind and its needs, found without running it."""
+"""The source of a user's function: its kind and its requirements, found without running it."""
 
 import ast
 import importlib.util
@@ -68,7 +68,7 @@ def without(text: str, func: str) -> list[str] | None:
 
 
 def needs_of_reference(text: str) -> str | None:
-    """Return the first module of the reference that the text imports and that is not installed."""
+    """Return the first imported module of the reference implementation that is not installed."""
     if importlib.util.find_spec("utu") is not None:
         return None
     with suppress(SyntaxError, ValueError):

@@ -70,7 +70,7 @@ def derive_seed(
 
 
 class Chain:
-    """The hash of a request, updated per message, so that a turn only costs its new messages.
+    """The hash of a request, updated per message, so that a turn only hashes its new messages.
 
     `Chain(head)` is h0; `add(message)` moves to h(i+1). Call B continues call A if B's chain passes
     through A's hash plus A's reply.

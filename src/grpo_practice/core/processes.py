@@ -1,4 +1,4 @@
-"""Worker processes that can be killed one by one: a killed one is replaced, the others continue."""
+"""Worker processes that can be killed one by one: each is replaced, and the others continue."""
 
 import asyncio
 import atexit
@@ -49,7 +49,7 @@ def cores() -> int:
 
 
 def isolate(secrets: frozenset[str]) -> None:
-    """Detach a new worker from the command: from its signals, its output and its end.
+    """Detach a new worker from the command's signals and output, but end it with the command.
 
     `secrets` are redacted in output and in results.
     """
@@ -66,7 +66,7 @@ def isolate(secrets: frozenset[str]) -> None:
 def _end_with_parent() -> None:
     """Let the kernel end this process when the command's process has ended for any reason.
 
-    That end closes a pipe, and SIGIO then ends this process even inside a C function.
+    The end of the command closes a pipe; SIGIO then ends this process even inside a C function.
     """
     parent = multiprocessing.parent_process()
     if parent is None:
@@ -95,7 +95,7 @@ def limit_memory() -> None:
 
 
 def _preparation(name: str) -> dict[str, Any]:
-    """Return the preparation data of a new process: without the main program, with a safe path.
+    """Return the preparation data of a new process, without the main program and with a safe path.
 
     multiprocessing would run the main program again, to unpickle objects defined in it. A worker
     needs no such object, and a script without `if __name__ == "__main__"` would start itself in
@@ -147,18 +147,18 @@ _SERVES = "try: {code}\nfinally: import shutil; shutil.rmtree({folder!r}, ignore
 
 
 class _ForkServer(forkserver.ForkServer):
-    """Process that our workers are forked from, separate from one that the user's program has."""
+    """The fork server of our workers, separate from any that the user's program has."""
 
     def __init__(self) -> None:
         super().__init__()
         self.environment: Mapping[str, str] | None = None
         """Environment of this process and its workers; None means our own environment."""
         self._folder = ""
-        """Folder of the socket, which is not abstract: any user could run code through that."""
+        """Folder of the socket; an abstract socket would let any user run code."""
 
     @override
     def ensure_running(self) -> None:
-        """Start the process, unless it runs."""
+        """Start the process, unless it is running."""
         start = forkserver.ForkServer.ensure_running
         named = SimpleNamespace(arbitrary_address=self._address)
         _with_globals(start, spawn=_spawn, connection=named, util=_util(self._start))(self)
@@ -231,7 +231,7 @@ class TimedOutError(Exception):
 
 
 class WorkerDiedError(Exception):
-    """The worker ended by itself; if the call was retried, twice.
+    """The worker ended by itself; if the call was retried, its second worker also did.
 
     `crashed`: because of a fault such as too deep a recursion; otherwise it was ended from outside.
     `code`: exit code, negative for a signal.
@@ -243,7 +243,7 @@ class WorkerDiedError(Exception):
 
 
 class CannotStartError(Exception):
-    """The workers cannot start; `hint` says how to fix it, if that is known."""
+    """The workers cannot start; `hint` is the way to fix it, if that is known."""
 
     def __init__(self, message: str, hint: str | None) -> None:
         super().__init__(message)
@@ -291,7 +291,7 @@ class Pool:
             await asyncio.to_thread(_end, pool)
 
     async def start(self) -> "ProcessPool":
-        """Start the workers, unless they run; raise CannotStartError if none starts."""
+        """Start the workers unless they run already; raise CannotStartError if no worker starts."""
         # Concurrent callers wait for the pool that the first one starts.
         async with self._starting:
             if self._pool is None:
@@ -303,7 +303,7 @@ class Pool:
 
         Raises:
             TimedOutError: The call exceeded a limit.
-            WorkerDiedError: The worker ended, and so did a second one.
+            WorkerDiedError: The worker ended, and so did the worker of the retry.
             CannotStartError: No worker starts.
         """
         # The system may kill a worker when memory is short, so one death is not the call's fault.
@@ -345,7 +345,7 @@ class Pool:
         given = (report, self._initializer, secrets, *self._given)
         pool = ProcessPool(self._workers, _TASKS, _initialize, given, context)
         try:
-            self._server.ensure_running()  # the pool itself would hide the reason of a failure
+            self._server.ensure_running()  # the pool itself would hide the reason for a failure
             started = pool.schedule(os.getpid)  # any task shows that a worker starts
             ends = monotonic() + _START_S
             # The pool replaces a worker that ends before it takes the task, again and again.

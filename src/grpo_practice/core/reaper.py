@@ -1,7 +1,8 @@
 """A process that ends the programs and removes the folders of a run whose process was killed.
 
-`kill -9` leaves no time for clean-up, and the system does not notify a child. But the pipe to the
-reaper is closed then: the reaper reads its end and ends the remaining programs.
+`kill -9` leaves no time for clean-up, and the system does not notify child processes. However, the
+system then closes the pipe to the reaper, which reads the end of the file and ends the remaining
+programs.
 """
 
 import json
@@ -66,7 +67,7 @@ class Reaper:
 def end_together() -> None:
     """End all child processes with this process, however it ends, even in C code or by kill -9.
 
-    A separate process kills the group, because no process inside the group would.
+    A separate process outside the group waits until this process has ended, then kills the group.
     """
     with suppress(PermissionError):  # a session leader already leads a group
         os.setpgid(0, 0)

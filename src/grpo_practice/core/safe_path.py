@@ -1,6 +1,6 @@
 """The import path of our Python processes: never the current folder, which anybody may write to.
 
-This module imports only modules that every interpreter has already loaded: under `python -m` the
+This module imports only modules that every interpreter has already loaded: with `python -m`, the
 current folder is first in `sys.path` until `__main__` has called `safe_path`.
 """
 

@@ -1,7 +1,7 @@
 """The stages: every kind of call that a run makes, in one table.
 
 All other code derives from this table: the row of a stage determines its role in the ledger, the
-values of its prompt, its line of a forecast, and how a simulated endpoint recognises it.
+values of its prompt, its line in a forecast, and how a simulated endpoint recognises it.
 `tests/core/test_stages.py` lists the missing parts of a new stage.
 """
 

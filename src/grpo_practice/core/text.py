@@ -136,7 +136,7 @@ def visible(text: str) -> str:
 
 def brief(text: str, chars: int) -> str:
     """Return the text on one line of at most `chars` characters, with `…` at the cut."""
-    # Cut first: text from outside may have megabytes.
+    # Cut first: text from outside may be megabytes long.
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 

@@ -26,7 +26,7 @@ LessonFinding = Literal["confirmed", "misled", "unclear", "too_narrow"]
 """Finding of a comparison about an experience that the agent had in its prompt."""
 
 HOLDS: frozenset[LessonFinding] = frozenset({"confirmed", "unclear", "too_narrow"})
-"""Findings that call an experience right, even if they suggest a rewording."""
+"""Findings that support the statement of an experience, even if they suggest a rewording."""
 
 QuarantineRule = Literal[
     "web_address",
@@ -78,7 +78,7 @@ depends on how busy the endpoint is.
 MeanOver = Literal["all", "weighted"]
 """Rollouts that count in the mean reward of a step.
 
-`weighted`: all, where rollouts of groups that might have been left out count twice.
+`weighted`: all rollouts, but those in groups that might have been left out count twice.
 """
 
 STRIKES = 3
@@ -128,7 +128,7 @@ class Samples(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """Part of a sample that tells whether a verify function can use it."""
+    """Part of a sample from which to tell whether a verify function can use it."""
 
     answer: Answer
     meta: Mapping[str, Any] = field(default_factory=dict)

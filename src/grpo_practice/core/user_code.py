@@ -39,7 +39,7 @@ LOAD_S = 60.0
 
 @dataclass
 class EvaluationSample:
-    """Sample as a verify function sees it.
+    """The sample that a verify function receives.
 
     Fields that only the reference implementation fills are None; any other name raises.
     """
@@ -87,7 +87,7 @@ class UserFunction:
         return f"{self.path}:{self.func}"
 
     def load(self) -> Callable[..., Any]:
-        """Run the file and return the function. Exceptions of the file are not caught.
+        """Run the file and return the function. Exceptions raised by the file are not caught.
 
         Raises:
             AttributeError: The file does not define the name.
@@ -138,7 +138,7 @@ def folders_of(base_dir: Path) -> list[Path]:
     """Return the folders that are searched for files named by a config, in order.
 
     The first is the folder of the config. If the config is below the current folder or is shipped,
-    the current folder follows; otherwise that folder may belong to a stranger.
+    the current folder follows; otherwise that folder may belong to somebody else.
     """
     here, base = Path.cwd(), base_dir.resolve()
     beside = any(base.is_relative_to(folder) for folder in (here, *_SHIPPED))
@@ -161,8 +161,8 @@ class _Siblings:
 
     Other importers do not find them: a `random.py` next to a verify file must not replace the
     random number generator, nor `gmpy2.py` the package that sympy looks for. Each folder has its
-    own modules: `sys.modules` has one place per name, which holds the modules of the importing
-    folder.
+    own modules: `sys.modules` has one entry per name, which is the module of the folder that is
+    importing.
     """
 
     def __init__(self) -> None:
@@ -380,7 +380,7 @@ class SharedChange:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Apply the change for the block, unless it is applied; the last to leave reverts it."""
+        """Apply the change while the block runs; of overlapping blocks, the last one reverts it."""
         with self._guard:
             if not self._users:
                 self._made.enter_context(self._change())

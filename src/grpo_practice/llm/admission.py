@@ -20,7 +20,7 @@ ANY = Ask()
 
 @dataclass(slots=True)
 class Try:
-    """An admitted try and its cost: once it is sent, the full estimate unless more is known."""
+    """An admitted try and its cost: once it is sent, the full estimate until the cost is known."""
 
     account: Account
     ask: Ask
@@ -67,7 +67,7 @@ class Admission:
 
     @asynccontextmanager
     async def enter(self, ask: Ask = ANY) -> AsyncIterator[Try]:
-        """Hold a reservation while in the block, which records the actual cost on the `Try`.
+        """Hold a reservation while the block runs; the block records the actual cost on the `Try`.
 
         Raises:
             PausedError: The request exceeds a cap, and no request in flight could change that.
@@ -155,13 +155,13 @@ class Admission:
         return self._inside
 
     def stop(self, reason: GrpoPracticeError) -> None:
-        """Send no further request; `reason` is why."""
+        """Send no further requests, for this reason."""
         self.stopped = reason
 
     async def drain(self, reason: GrpoPracticeError) -> None:
         """Stop sending requests, and give those in flight time to finish.
 
-        Call it before ending a run early, which cancels the other tasks: their replies may be
+        Call this before ending a run early: the end cancels the other tasks, whose replies may be
         billed.
         """
         # Keep the first reason: failures caused by the stop are not its cause.

@@ -59,7 +59,7 @@ class _Call:
     """Number of requests that the client had sent by the last try."""
     maybe_paid: bool = False
     warned: bool = False
-    """Whether an answer came that permits only one more try."""
+    """Whether a response permitted only one more try."""
     # All fields below are about the last try.
     price: Price | None = None
     cuts: int = 0
@@ -276,10 +276,10 @@ class Client:
     ) -> Reply | RetryDecision:
         """Return the reply or the decision how to proceed without one; adjust the limits."""
         if isinstance(response, ConnectionFailure):
-            if response.kind == "oversize":  # too large an answer is still an answer
+            if response.kind == "oversize":  # too large a response is still a response
                 self._answered = True
             return decide_broken(response, answered=self._answered)
-        # An error is also an answer. From now on, a failed connection is a temporary fault and
+        # An error is also a response. From now on, a failed connection is a temporary fault and
         # no sign of a wrong base_url.
         self._answered = True
         decision = decide(

@@ -55,7 +55,7 @@ class Limit:
 
     @asynccontextmanager
     async def slot(self, priority: int = STUDENT) -> AsyncIterator[None]:
-        """Hold one of the slots while in the block."""
+        """Hold one of the slots while the block runs."""
         await self._take(priority)
         try:
             yield

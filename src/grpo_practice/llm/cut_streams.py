@@ -13,9 +13,9 @@ class CutStreams:
     """Distinguishes streams that were cut off from an endpoint that never sends a finish reason.
 
     Some servers cut off a reply when another request arrives. If a reply has content but no finish
-    reason, and no other request was sent in the meantime, none of our requests cut it off: the
-    endpoint sends no reasons, unless it does so later. To find out, requests are sent one at a time
-    if necessary.
+    reason, and no other request was sent in the meantime, none of our requests cut it off: this
+    endpoint does not send reasons, unless a later reply has one. To find out, requests are sent one
+    at a time if necessary.
     """
 
     def __init__(self) -> None:

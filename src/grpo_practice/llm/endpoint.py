@@ -35,7 +35,7 @@ class Endpoint:
     connect_timeout_s: float = 10.0
     max_tries: int = 5
     limit_name: str = "max_tokens"
-    """Name under which `max_tokens` is sent, until the endpoint asks for the other one."""
+    """Name under which `max_tokens` is sent, until the endpoint asks for the other name."""
     send_seed: bool = True
     stream: bool = False
     """Whether replies are streamed, so that no proxy closes the connection during a long one."""
@@ -76,7 +76,7 @@ class Endpoint:
 
     @property
     def has_key(self) -> bool:
-        """Whether requests carry a key; any header, query or login of the user may be one."""
+        """Whether requests carry a key; any header, query or login set by the user may be a key."""
         login = "@" in urlsplit(self.base_url).netloc
         return bool(self.api_key or self.headers or self.query or login)
 
@@ -132,7 +132,7 @@ def proxy_of(url: str) -> str:
 def refuse_socks(url: str, proxy: str) -> None:
     """Raise ConfigError if `proxy`, the environment's proxy for the URL, is a SOCKS proxy.
 
-    The HTTP library would send it the request, including the key, as plain HTTP.
+    The HTTP library would send the request to the proxy, including the key, as plain HTTP.
     """
     parts = urlsplit(proxy)
     if not parts.scheme.lower().startswith("socks"):

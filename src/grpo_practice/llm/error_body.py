@@ -1,4 +1,4 @@
-"""Parses error answers, which OpenAI-compatible servers write in many different ways.
+"""Parses error responses, which OpenAI-compatible servers write in many different ways.
 
 The patterns match codes and words in use today; if no pattern matches, the status decides.
 """
@@ -60,7 +60,7 @@ _NAMELESS = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """The details that an error answer gives; '' for a missing one."""
+    """The details in an error response; '' for a missing detail."""
 
     words: str
     """Message; for a router, includes the message of the provider behind it if there is one."""
@@ -106,12 +106,12 @@ class ErrorBody:
 
     @property
     def unsupported(self) -> bool:
-        """True if a body key, or every value of it but the default, is rejected."""
+        """True if a body key, or every value of it except the default, is rejected."""
         return bool(_UNSUPPORTED_CODE.search(self.codes) or _UNSUPPORTED_WORDS.search(self.words))
 
     @property
     def nameless(self) -> bool:
-        """True if the error calls the request invalid without naming the place."""
+        """True if the error calls the request invalid without naming the invalid part."""
         words = re.findall(r"\w+", self.words)
         return not self.param and all(_NAMELESS.fullmatch(word) for word in words)
 
@@ -123,7 +123,7 @@ class ErrorBody:
 
 
 def read_error(answer: Response) -> ErrorBody | None:
-    """Return the error in the answer; None for a 2xx without an error."""
+    """Return the error in the response; None for a 2xx without an error."""
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     error = _error_in(body) if isinstance(body, dict) else None
     if 200 <= answer.status < 300 and not error:

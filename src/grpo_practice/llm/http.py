@@ -49,7 +49,7 @@ _TAIL = 64
 """Number of bytes at the end of a stream that contain its last event."""
 _CHUNK = 16 * 1024
 ERROR_BYTES = 2**20
-"""Number of bytes that are read of an error answer: the status decides how to proceed, and the
+"""Number of bytes read from an error response: the status decides how to proceed, and the
 beginning of the body gives the reason.
 """
 _LARGE = 2**20
@@ -58,12 +58,12 @@ KEPT_S = 5.0
 """Number of seconds for which an idle connection is kept open."""
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
-"""Errors of a broken connection; ValueError for a malformed answer or an invalid proxy."""
+"""Errors of a broken connection; ValueError for a malformed response or an invalid proxy."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenResponse:
-    """Status and headers of an answer, and its body in chunks as they arrive."""
+    """Status and headers of a response, and its body in chunks as they arrive."""
 
     status: int
     headers: Mapping[str, str]
@@ -122,7 +122,7 @@ class Http:
         await self._client.aclose()
 
     async def post(self, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
-        """Post the content and read the answer to its end, redacted; assemble a streamed one.
+        """Post the content and return the complete response, redacted; join the events of a stream.
 
         Returns:
             Response or failure, and whether a 2xx began to arrive, which may have been billed.
@@ -143,7 +143,7 @@ class Http:
                         break  # some servers leave the connection open
         except BREAKS as e:
             lost = connection_failure(e, self._where)
-            # The answer is not HTTP, but the server may have generated and billed one after it.
+            # The response is not HTTP, but the server may have generated and billed a reply.
             begun |= any(isinstance(cause, BadStatusLine) for cause in _causes(e))
             # A stream may have been complete before the connection broke, so its body is tried
             # first.

@@ -1,4 +1,4 @@
-"""An endpoint's answer as a value: an HTTP response, or a connection failure."""
+"""The outcome of sending a request, as a value: an HTTP response, or a connection failure."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ def is_stream(headers: Mapping[str, str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """An HTTP answer, read to its end."""
+    """A complete HTTP response."""
 
     status: int
     headers: Mapping[str, str]
@@ -40,7 +40,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionFailure:
-    """A missing or incomplete HTTP answer."""
+    """A missing or incomplete HTTP response."""
 
     kind: ConnectionFault
     text: str
@@ -87,8 +87,8 @@ def decode(raw: bytes) -> Any:
 def plain(value: Any) -> Any:
     """Return the decoded JSON with lone surrogates replaced, and NaN and infinities as null.
 
-    Servers write those numbers among log-probabilities; they have no canonical form to be stored
-    in.
+    Servers write those numbers among log-probabilities; they have no canonical form in which they
+    could be stored.
 
     Raises:
         ValueError: The text of a message is such a number.

@@ -26,7 +26,7 @@ class Model:
 
 
 def ledgered(model: Model, ledger: Ledger, emit: Emit) -> Callable[[Scope], "LedgeredChat"]:
-    """Return a function that opens a conversation at a scope; each opening is a new play of it."""
+    """Return a function that opens a conversation at a scope; each is a new play of the scope."""
     head = Head(model.name, model.params)
     return lambda scope: LedgeredChat(model, head, ledger, emit, scope, Play())
 
@@ -110,12 +110,12 @@ class Head:
         self._stored = start + b"," * bool(before and after) + after + b"}"
 
     def hashed(self, seed: int, tools: Sequence[Mapping[str, Any]]) -> bytes:
-        """Return it with the seed among the params."""
+        """Return the head with the seed among its params."""
         # Must equal canon() of the whole byte for byte: all stored hashes depend on it.
         return b'%b"seed":%d%b%b}' % (self._before, seed, self._after, self._tools(tools))
 
     def stored(self, tools: Sequence[Mapping[str, Any]]) -> bytes:
-        """Return it without the seed, so that one stored copy serves a whole stage."""
+        """Return the head without the seed, so that one stored copy serves a whole stage."""
         return self._stored + self._tools(tools) + b"}"
 
     def _tools(self, tools: Sequence[Mapping[str, Any]]) -> bytes:

@@ -1,4 +1,4 @@
-"""Limit on the open files of this process; each connection is one."""
+"""Limit on the open files of this process; each connection counts as an open file."""
 
 import resource
 

@@ -38,7 +38,7 @@ class Wire:
     timeout_s: float | None
     """Deadline of one whole try; None means the default."""
     limit_name: str = "max_tokens"
-    """Name under which `max_tokens` is sent, until the endpoint asks for the other one."""
+    """Name under which `max_tokens` is sent, until the endpoint asks for the other name."""
 
 
 def canonical_params(settings: Mapping[str, Any]) -> tuple[dict[str, Any], Wire]:

@@ -33,12 +33,12 @@ class RateLimit:
 
     url: str
     opens: float = 0.0
-    """Time before which the server asked to be sent nothing."""
+    """Time until which the server asked us to send nothing."""
     spread_s: float = 0.0
     """Seconds after reopening over which the waiting requests start."""
 
     def asked_to_wait(self, seconds: float) -> None:
-        """Close it for that time; an earlier, longer wait remains in force."""
+        """Close the URL for that time; an earlier, longer wait remains in force."""
         self.spread_s = max(seconds, self.opens - now()) * SPREAD
         self.opens = max(self.opens, now() + seconds)
 
@@ -47,7 +47,7 @@ class RateLimit:
         return self.opens <= max(at, now())
 
     async def opened(self, since: float, sleep: Sleep) -> float:
-        """Wait until it is open, and return the time; callers are spread over a short period.
+        """Wait until the URL is open, and return the time; callers are spread over a short period.
 
         Args:
             since: Earliest possible time for the caller: a caller that has slept until a time

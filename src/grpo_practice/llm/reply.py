@@ -11,13 +11,13 @@ MOST_TOKENS = 10**9
 
 
 def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
-    """Parse the reply in an answer for which `retry_policy.decide` returned None.
+    """Parse the reply in a response for which `retry_policy.decide` returned None.
 
     The message keeps all its keys. If it lacks a role, it gets `assistant`, because it could not be
     sent back otherwise.
 
-    `asked` is the requested model, used if the body does not name one; `seconds` is the duration of
-    the successful try.
+    `asked` is the requested model, used if the body does not name a model; `seconds` is the
+    duration of the successful try.
     """
     choice = answer.body["choices"][0]
     finish, model = choice.get("finish_reason"), answer.body.get("model")

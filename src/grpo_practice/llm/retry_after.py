@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
 LONGEST_WAIT_S = 120.0
-"""Maximum wait, in seconds, that is slept through; after a longer one the request fails and says
-so.
+"""Maximum wait, in seconds, that is slept through. If a longer wait is requested, the request
+fails and the error states the wait.
 """
 _ABSURD_S = 366 * 86_400.0
 
@@ -18,13 +18,13 @@ _NUMBER = re.compile(r"\d{1,20}(?:\.\d{0,20})?")
 
 
 def asked_wait_s(headers: Mapping[str, str], status: int, now: float) -> float | None:
-    """Return the wait in seconds that an answer asks for; None if absent or implausible.
+    """Return the wait in seconds that a response asks for; None if absent or implausible.
 
-    `Retry-After-ms` takes precedence over `Retry-After`, and that over the largest of
-    `x-ratelimit-reset-*`. These resets are considered only with a 429, since they come with every
-    answer, and for at most `LONGEST_WAIT_S`, since they give the time when everything is free again
-    and a part is free earlier. Zero, negative and past times are ignored, and so are waits of more
-    than a year.
+    `Retry-After-ms` takes precedence over `Retry-After`, which takes precedence over the largest of
+    `x-ratelimit-reset-*`. These resets are considered only with a 429, since every response has
+    them, and for at most `LONGEST_WAIT_S`, since they give the time when the whole allowance is
+    free again, and a part of it is free earlier. Zero, negative and past times are ignored, and so
+    are waits of more than a year.
 
     The header names are in lower case; `now` is in seconds since the epoch.
     """

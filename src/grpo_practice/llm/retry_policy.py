@@ -1,7 +1,7 @@
-"""The single table of retries and errors: maps every answer of an endpoint to a decision.
+"""The single table of retries and errors: maps every response of an endpoint to a decision.
 
-`decide` takes an HTTP answer, `decide_broken` a failed connection. For an error answer, the first
-row of `ROWS` that applies decides.
+`decide` takes an HTTP response, `decide_broken` a failed connection. For an error response, the
+first row of `ROWS` that applies decides.
 """
 
 import time
@@ -43,7 +43,7 @@ class Retry:
     after_s: float | None = None
     """Wait that the endpoint asks for; None means our own backoff."""
     once: bool = False
-    """Whether a second answer of this kind is final."""
+    """Whether a second response of this kind is final."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,18 @@ RetryDecision = Retry | Fail | Adapt
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """An error answer and the facts needed to judge it."""
+    """An error response and the facts needed to judge it."""
 
     answer: Response
     fault: ErrorBody
     status: int
-    """Status of the answer; for an error inside a 200, the one the body states, else 500."""
+    """Status of the response; for an error inside a 200, the status in its body, or else 500."""
     sent: Mapping[str, Any]
     """Body that was sent."""
     key_name: str
     """Environment variable or config key of the API key."""
     key_sent: bool = True
-    """Whether the request carried a key, or anything else that may be one."""
+    """Whether the request carried a key, or anything else that may be a key."""
     replied: bool = False
     """Whether the endpoint has given a usable reply before."""
 
@@ -116,7 +116,7 @@ def decide(
     key_sent: bool = True,
     replied: bool = False,
 ) -> RetryDecision | None:
-    """Decide how to proceed after an HTTP answer; None for a completion with a message.
+    """Decide how to proceed after an HTTP response; None for a completion with a message.
 
     `key_name` is the source of the API key, for messages; `key_sent`, whether a key was sent;
     `replied`, whether the endpoint has given a usable reply before.
@@ -142,7 +142,7 @@ def decide(
 def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
     """Decide how to proceed after a failed connection.
 
-    `answered`: whether this endpoint has ever answered anything.
+    `answered`: whether this endpoint has ever sent a response.
     """
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:
@@ -187,7 +187,7 @@ def decide_cut(answer: Response) -> Retry:
 
 
 def _unusable(answer: Response, replied: bool) -> Retry | None:
-    """Return the retry of an unusable 2xx; None for a usable one."""
+    """Return the retry after an unusable 2xx response; None for a usable response."""
     where = answer.url
     body = answer.body
     if _is_page(answer):
@@ -210,7 +210,7 @@ def _is_page(answer: Response) -> bool:
 
 
 def _no_api(answer: Response, replied: bool) -> Retry:
-    """Return the retry after an answer that no API gives, such as a gateway's page."""
+    """Return the retry after a response that is not from an API, such as a gateway's page."""
     target = answer.headers.get("location")
     what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
     said = f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}"

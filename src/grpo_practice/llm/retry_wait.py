@@ -10,7 +10,7 @@ _backoff = wait_random_exponential(multiplier=2, max=60)  # full jitter: 0 to 2,
 
 
 class AgainError(Exception):
-    """A try without a usable answer that is worth repeating."""
+    """A try that got no usable answer and is worth repeating."""
 
     def __init__(self, retry: Retry) -> None:
         super().__init__(str(retry.error))

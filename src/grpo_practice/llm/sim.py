@@ -12,7 +12,7 @@ from grpo_practice.llm.stream import chunks
 from grpo_practice.sim import DEFAULT, MODEL, World
 
 StatusAndBody = tuple[int, dict[str, Any]]
-"""HTTP status and JSON body of an answer."""
+"""HTTP status and JSON body of a response."""
 PIECE = 32
 """Length of a streamed piece, in characters."""
 JSON, STREAM = "application/json; charset=utf-8", "text/event-stream; charset=utf-8"
@@ -45,7 +45,7 @@ def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
 
 
 def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
-    """Return content type and bytes of an answer, streamed if the request asks for a stream."""
+    """Return content type and bytes of a response, streamed if the request asks for a stream."""
     if "choices" not in answer or not (body := json.loads(content)).get("stream"):
         return JSON, json.dumps(answer).encode()
     options = body.get("stream_options")

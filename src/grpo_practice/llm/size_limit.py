@@ -5,12 +5,12 @@ from typing import Self
 
 MEBIBYTE = 2**20
 DEFAULT_MIB = 64
-"""Maximum size of a reply, unpacked, unless a config sets another."""
+"""Maximum size of a reply, unpacked, unless a config sets another limit."""
 MAX_RATIO = 100
 """Maximum unpacked bytes per received byte, above `PACKED_FREE`; text shrinks to about a tenth."""
 PACKED_FREE = 8 * MEBIBYTE
-"""Unpacked bytes up to which any ratio is accepted: a small reply may repeat one line many
-times.
+"""Unpacked bytes up to which any ratio is accepted, since a small reply may repeat one line
+often.
 """
 
 

@@ -117,7 +117,7 @@ def _place(
             return _Place(head["branch_id"], notices=(notice,) if notice else ())
         case Rebind(notice):
             assert head is not None
-            # Replaces the old branch instead of descending from it: that one only lends its calls.
+            # Replaces the old branch instead of descending from it, and only reuses its calls.
             return _Place(None, head["parent_id"], head["from_step"], head, (notice,))
         case Restart(step):
             assert head is not None
@@ -297,7 +297,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
     if lender:
         fence_key = lender["fence_key"]  # its prompts must match those of the reused calls
     else:
-        # One key per run, even after restarts: a run that scores it again takes over a single key.
+        # One key per run, even after restarts: a run that scores it again reuses a single key.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
     replaced = (

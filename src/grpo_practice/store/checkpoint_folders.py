@@ -21,7 +21,7 @@ def checkpoint_folder(database: Path, path: str) -> Path | None:
     database could name any folder.
     """
     root = checkpoints_root(database)
-    # Resolved before the test: `..` or a link in a stranger's path must not lead outside.
+    # Resolved before the test: `..` or a link in a foreign path must not lead outside.
     folder = (root.parent / path).resolve()
     # A root that is a link could lead anywhere, and folders below it must not be deleted.
     below = not root.is_symlink() and root in folder.parents

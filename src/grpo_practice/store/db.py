@@ -83,11 +83,11 @@ def connect(path: Path, *, wait_s: float = WAIT_S, mode: str = "") -> Connection
     db.path = path
     db.row_factory = sqlite3.Row
     # Python only handles signals between bytecodes: without this callback, Ctrl-C would wait for
-    # the end of a query, which a stranger's database can delay forever.
+    # the end of a query, which a foreign database can delay forever.
     db.set_progress_handler(lambda: 0, BREATH)
     try:
         db.execute(f"PRAGMA busy_timeout = {round(wait_s * 1000)}")
-        # Views and triggers in a stranger's file must not call functions with side effects.
+        # Views and triggers in a foreign file must not call functions with side effects.
         db.execute("PRAGMA trusted_schema = OFF")
         # Off by default, and must be set on every connection, since the file does not store it.
         db.execute("PRAGMA foreign_keys = ON")

@@ -1,6 +1,6 @@
 """Prompts: one Markdown file each, with a system part and a user part.
 
-Slots are strict (a missing or unknown one is an error at load, not in the third hour of a run),
+Slots are strict (a missing or unknown slot is an error at load, not in the third hour of a run),
 values are never parsed as templates, and text from outside is put in a fence that it cannot close.
 """
 
@@ -230,7 +230,7 @@ def _tried(
 ) -> Prompt:
     """Compile and fill a prompt now, before any rollout is paid for, unless it is the shipped one.
 
-    The tests do that for the shipped prompts; here it takes 10 ms for each.
+    The tests try out the shipped prompts; doing so here would take 10 ms for each.
     """
     if text == _read(FOLDER / f"{name}.md"):
         return Prompt(name, text)

@@ -1,8 +1,9 @@
 """The language of prompt templates: slots, loops and conditions, but nothing that runs Python.
 
-A template may come from a stranger: in a folder, or stored with a run in a database. Therefore the
-syntax tree is checked against a list of permitted elements before Jinja compiles it, values expose
-fields and items but no Python attributes, and the cost of a template is limited.
+A template may be untrusted: it may come from someone else's folder, or from a run in someone else's
+database. Therefore the syntax tree is checked against a list of permitted elements before Jinja
+compiles it, values expose fields and items but no Python attributes, and the cost of a template is
+limited.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ TEXT = 100_000
 OUTPUT = 10_000_000
 """Maximum length of a rendered text, in characters."""
 WORK = 50_000_000
-"""Maximum work of one rendering; each character read or compared is one unit."""
+"""Maximum work for one rendering; each character read or compared is one unit."""
 _FILE = "<template>"
 """File name that Jinja gives to a template compiled from text."""
 
@@ -67,7 +68,7 @@ class Template:
 
 
 class TemplateEnvironment(ImmutableSandboxedEnvironment):
-    """Jinja without globals, Python attributes and all else that is not explicitly allowed."""
+    """Jinja without globals, Python attributes or anything else that is not explicitly allowed."""
 
     def __init__(self, filters: Mapping[str, Callable[..., object]]) -> None:
         super().__init__(

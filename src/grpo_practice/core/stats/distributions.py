@@ -1,4 +1,4 @@
-"""Student's t and the beta distribution, with the results of scipy.
+"""Student's t and the beta distribution, with the same results as scipy.
 
 Importing scipy would take longer than everything else in a command that shows one score.
 """

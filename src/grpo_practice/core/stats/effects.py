@@ -248,8 +248,8 @@ def _given_others(effect: Floats, covariance: Floats, told: Bools) -> tuple[Floa
     """Return the mean of each effect and the probability that it is below 0.
 
     The model is normal-normal: true effects have a mean and a variance, estimated by the method of
-    moments. The uncertainty of the mean is included: treating the mean as known condemned all
-    experiences of a library without any effect. Shapes: [m], [m, m], [m].
+    moments. The uncertainty of the mean is included: treating the mean as known marked all
+    experiences of a library without any effect as harmful. Shapes: [m], [m, m], [m].
     """
     import numpy as np
     from scipy import special

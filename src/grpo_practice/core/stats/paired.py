@@ -1,8 +1,8 @@
 """The difference between two evaluations on the same questions: size, certainty and direction.
 
-As in `intervals`, the questions are random: a new question has another difference, so each question
-contributes one number, and its standard error is over clusters of questions. The interval and p are
-based on the same statistic, so that they never disagree.
+As in `intervals`, the questions are a random sample, so each question contributes one number, and
+the standard error is over clusters of questions. The interval and p are based on the same
+statistic, so that they never disagree.
 """
 
 from __future__ import annotations
