@@ -124,7 +124,7 @@ async def test_flags_make_runs_of_their_own(project: Project) -> None:
 
 async def test_a_changed_agent_under_the_same_name_is_refused(project: Project) -> None:
     await project.evaluate()
-    with pytest.raises(Exception, match="another configuration") as e:
+    with pytest.raises(Exception, match="a different configuration") as e:
         await project.evaluate("agent.agent.instructions=Guess.", "concurrency=3")
     assert changed_keys(e.value) == ["agent.agent.instructions"]
 

@@ -237,7 +237,7 @@ async def test_settings_that_do_not_go_together_or_change_nothing(project: Proje
     first = await project.practise("practice.epochs=1")
     assert project.query("SELECT DISTINCT left_out FROM steps") == [(None,)]
     assert project.count("groups") == 12
-    with pytest.raises(Exception, match="another configuration") as e:
+    with pytest.raises(Exception, match="a different configuration") as e:
         await project.practise("practice.epochs=1", HALF)
     assert changed_keys(e.value) == ["practice.overlap"]
     assert (await project.practise("practice.epochs=1")).library == first.library

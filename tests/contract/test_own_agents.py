@@ -126,7 +126,7 @@ async def test_the_sdk_agent_of_the_docs_calls_its_tool(project: Own) -> None:
 async def test_1_64_another_file_is_another_agent(project: Own) -> None:
     overrides = project.agent(ONCE)
     await project.evaluate(*overrides)
-    with pytest.raises(Exception, match="another configuration") as told:
+    with pytest.raises(Exception, match="a different configuration") as told:
         await project.evaluate(*project.agent(ONCE + "# changed\n"), "pass_k=2")
     assert changed_keys(told.value) == ["agent.sha256"]
     assert now(told) == ["mine.py, which has changed"]
@@ -137,7 +137,7 @@ async def test_1_64_another_file_is_another_agent(project: Own) -> None:
     overrides = ["exp_id=command", "agent.type=command", "agent.command=[python3, agent.py]"]
     assert (await project.evaluate(*overrides)).outcomes == {"ok": 12}
     (project.folder / "agent.py").write_text(answer + "\n", "utf-8")
-    with pytest.raises(Exception, match="another configuration") as told:
+    with pytest.raises(Exception, match="a different configuration") as told:
         await project.evaluate(*overrides, "pass_k=2")
     assert changed_keys(told.value) == ["agent.sha256"]
     assert now(told) == ["a file of python3 agent.py, which has changed"]
@@ -148,7 +148,7 @@ async def test_a_program_mended_in_a_later_step_goes_on_there(project: Own) -> N
     with pytest.raises(Exception, match="failed") as failed:
         await project.practise(*project.practising(broken))
     assert "(with --restart-step 2 if a file of the agent has changed)" in hint(failed)
-    with pytest.raises(Exception, match="another configuration") as told:
+    with pytest.raises(Exception, match="a different configuration") as told:
         await project.practise(*project.practising(ONCE))
     assert "--restart-step 2 to keep the steps before it" in hint(told)
     report = await project.practise(*project.practising(ONCE), restart_step=2)

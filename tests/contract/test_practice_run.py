@@ -88,7 +88,7 @@ async def test_practice_learns_and_a_second_run_costs_nothing(project: Project) 
     assert more.requests.new < first.requests.new
 
     before = project.results()
-    with pytest.raises(Exception, match="another configuration") as e:
+    with pytest.raises(Exception, match="a different configuration") as e:
         await project.practise("practice.epochs=3", "practice.grpo_n=4", ONE)
     assert changed_keys(e.value) == ["practice.grpo_n"]
     assert project.results() == before
@@ -232,7 +232,7 @@ async def test_a_library_of_another_run_is_a_start(project: Project) -> None:
     again = await project.practise(*one)  # without naming it again
     assert (again.requests.new, again.branch.id) == (0, second.branch.id)
     (project.folder / "other.yaml").write_text("- 'Another: start.'\n")
-    with pytest.raises(Exception, match="another configuration") as e:
+    with pytest.raises(Exception, match="a different configuration") as e:
         await project.practise(*one, start=str(project.folder / "other.yaml"))
     assert changed_keys(e.value) == ["library.sha256"]
 

@@ -40,14 +40,14 @@ async def test_1_64_what_a_run_is_bound_to_is_refused_with_a_diff(project: Proje
     at = "evaluation.agent.model.model_provider"
     somewhere = (f"{at}.base_url=http://127.0.0.1:9/v1", f"{at}.api_key=k")
     for change, key in OTHERWISE.items():
-        with pytest.raises(Exception, match="another configuration") as e:
+        with pytest.raises(Exception, match="a different configuration") as e:
             await project.practise(*PRACTISED, *somewhere, change)
         error: Any = e.value
         assert key in " ".join(changed_keys(error)), change
         assert all(c.was != c.now for c in error.diff), change
         assert error.exit_code == 2
     scored_by(project.folder, HALF.replace("0.5", "0.25"))
-    with pytest.raises(Exception, match="another configuration") as e:
+    with pytest.raises(Exception, match="a different configuration") as e:
         await project.practise(*PRACTISED)
     assert "verify" in " ".join(changed_keys(e.value))
     scored_by(project.folder, HALF)
@@ -94,7 +94,7 @@ async def test_a_mended_verify_function_scores_the_stored_answers(project: Proje
     assert (report.run, report.score.scored, report.score.mean) == ("toy/eval", 12, 0.5)
 
     scored_by(project.folder, HALF.replace("0.5", "0.25"))  # another change beside it is refused
-    with pytest.raises(Exception, match="another configuration"):
+    with pytest.raises(Exception, match="a different configuration"):
         await project.evaluate(*sets, "agent.agent.instructions=Guess.")
 
 

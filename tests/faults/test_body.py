@@ -50,7 +50,7 @@ def test_1_30_a_login_page_is_asked_once_more_and_then_stops_the_run(
         seen = evaluate(server)
     assert (seen.code, len(seen.asked), len(waits.slept)) == (3, 2, 1)
     said = seen.told["message"]
-    assert "not an OpenAI-compatible answer" in said
+    assert "not an OpenAI-compatible response" in said
     assert r"\x1b]0;owned\x07<p>Please log in</p>" in said
     assert len(said) < 400
     assert ("base_url" in seen.told["hint"], "\x1b" in seen.ran.err) == (True, False)

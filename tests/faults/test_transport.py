@@ -118,7 +118,7 @@ def test_1_22_an_answer_that_drips_for_ever_ends_with_the_deadline(evaluate: Eva
         seen = evaluate(server, *DEADLINE)
     assert seen.outcomes == {"ok": 4, "error.provider": 1}
     assert seen.failures == [("provider", None, 5, 1)]
-    assert "no complete answer in time" in seen.first["error"]
+    assert "no complete response in time" in seen.first["error"]
 
 
 @pytest.mark.parametrize("after", [0, 30])

@@ -302,7 +302,9 @@ async def test_1_22_a_reply_that_never_ends_is_ended_tried_again_and_maybe_paid(
     admission.emit = told.append
     endpoint = Endpoint(URL, timeout_s=0.01, max_tries=2)
     async with connect(server, endpoint, admission=admission) as client:
-        with pytest.raises(EndpointError, match=r"no complete answer in time: .*0\.01 s") as caught:
+        with pytest.raises(
+            EndpointError, match=r"no complete response in time: .*0\.01 s"
+        ) as caught:
             await client.send(ask(), limit_s=5)
     assert caught.value.maybe_paid
     assert caught.value.tries == len(server.seen) == 2

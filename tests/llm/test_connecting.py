@@ -59,7 +59,7 @@ async def test_interim_answers_without_end_are_given_up() -> None:
         serving(go_on) as address,
         connect(f"http://{address}/v1", timeout_s=10 * HANG_S) as client,
     ):
-        with pytest.raises(EndpointError, match="interim answers") as caught:
+        with pytest.raises(EndpointError, match="informational responses") as caught:
             await client.send(ASK)
     assert caught.value.broken == "cut"
     assert connections == 2

@@ -187,7 +187,7 @@ async def test_1_22_a_body_that_drips_for_ever_is_ended_by_the_total_deadline(dr
         connect(f"http://{address}/v1", timeout_s=0.1) as client,
     ):
         async with asyncio.timeout(HANG_S):
-            with pytest.raises(EndpointError, match="no complete answer in time") as caught:
+            with pytest.raises(EndpointError, match="no complete response in time") as caught:
                 await client.send(ASK)
     assert caught.value.maybe_paid
     assert caught.value.tries == 2

@@ -268,7 +268,7 @@ async def test_1_18_one_that_did_answer_fails_the_request_only() -> None:
 async def test_1_30_a_page_is_retried_once_and_then_shown_escaped() -> None:
     came, server, _ = await run(HTML, max_tries=5)
     assert type(came) is EndpointRefusedError
-    assert "not an OpenAI-compatible answer" in str(came)
+    assert "not an OpenAI-compatible response" in str(came)
     assert "Log in\\x1b[2J" in str(came)
     assert "\x1b" not in str(came)
     assert len(server.seen) == 2
@@ -297,7 +297,7 @@ async def test_pages_from_an_endpoint_that_has_replied_are_retried_as_other_faul
     async with client:
         assert (await client.send(ASK)).content == "1"
         assert (await client.send(ASK)).content == "2"
-        with pytest.raises(EndpointError, match="not an OpenAI-compatible answer") as caught:
+        with pytest.raises(EndpointError, match="not an OpenAI-compatible response") as caught:
             await client.send(ASK)
     assert caught.value.tries == 5
 

@@ -210,7 +210,7 @@ async def test_1_46_a_stream_that_drips_for_ever_ends_at_the_total_deadline() ->
     endpoint = Endpoint(URL, stream=True, timeout_s=0.05, max_tries=2)
     server = FakeEndpoint(lambda _: streamed(Network(drip())))
     async with connect(server, endpoint) as client:
-        with pytest.raises(EndpointError, match="no complete answer in time") as caught:
+        with pytest.raises(EndpointError, match="no complete response in time") as caught:
             await client.send(ask())
     assert (caught.value.maybe_paid, caught.value.tries) == (True, 2)
 

@@ -155,7 +155,7 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
         await again()
     option = f"--from '{hand}'"
     began = f"it began with no experiences, but {option} is another library"
-    assert str(e.value) == f"toy was started with another configuration: {began}"
+    assert str(e.value) == f"toy was started with a different configuration: {began}"
     (change,) = e.value.diff
     assert (change.was, change.now) == ("no experiences", f"2 experiences ({option})")
     assert e.value.hint is not None

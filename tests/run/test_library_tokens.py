@@ -119,7 +119,7 @@ async def test_a_run_is_bound_to_its_limit_and_one_without_goes_on(tmp_path: Pat
     before = project.query("SELECT count(*) FROM calls")
     await project.practise("practice.max_library_tokens=null")
     assert project.query("SELECT count(*) FROM calls") == before
-    with pytest.raises(FingerprintError, match="another configuration"):
+    with pytest.raises(FingerprintError, match="a different configuration"):
         await project.practise(LIMIT, "practice.epochs=3")
 
 

@@ -80,7 +80,7 @@ async def test_an_evaluation_that_grows_stays_bound_to_its_configuration(
         at = endpoint.override().removeprefix("evaluation.")
         with pytest.raises(RunFailedError):
             await project.evaluate(at, "pass_k=2")
-    with pytest.raises(FingerprintError, match="another configuration"):
+    with pytest.raises(FingerprintError, match="a different configuration"):
         await project.evaluate("pass_k=2", "agent.agent.instructions=Guess.")
 
 

@@ -100,7 +100,7 @@ def test_nor_does_it_within_one_process(tmp_path: Path, way: Callable[[Path], Pa
     with (
         Store(path) as store,
         store.lock("r"),
-        pytest.raises(LockedError, match=r"this process|another name"),
+        pytest.raises(LockedError, match=r"this process|different name"),
         Store(way(path)) as again,
         again.lock("r"),
     ):
@@ -160,7 +160,7 @@ def test_a_database_that_is_used_under_another_name_is_refused_before_it_is_read
     path = tmp_path / "x.db"
     with held(path):
         hard = hard_linked(path)
-        assert "in use under another name" in refused(hard)
+        assert "in use under a different name" in refused(hard)
         assert not hard.with_name("hard.db-wal").exists()
     with Store(hard) as store, store.lock("r"):  # one after the other is no harm
         pass

@@ -72,11 +72,11 @@ def check_free(path: Path) -> None:
         return
     # lexists: a dangling link was made on purpose, too.
     if os.path.lexists(path):
-        raise ConfigError(f"{path} is there already", hint="name another, or add --force")
+        raise ConfigError(f"{path} is there already", hint="choose another path, or add --force")
 
 
 def _write_to(path: Path, parts: Iterable[bytes]) -> None:
     if path.is_block_device():
-        raise OSError(errno.ENOTSUP, "it is a disk, which this would destroy")
+        raise OSError(errno.ENOTSUP, "it is a disk, and this would overwrite it")
     with path.open("wb") as file:
         file.writelines(parts)

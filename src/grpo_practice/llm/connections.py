@@ -42,7 +42,9 @@ class FewInterim(aiohttp.ClientResponse):
 
         async def counted() -> Any:
             if next(heads) > MOST_INTERIM:
-                raise aiohttp.ClientPayloadError(f"more than {MOST_INTERIM} interim answers")
+                raise aiohttp.ClientPayloadError(
+                    f"more than {MOST_INTERIM} informational responses"
+                )
             return await read()
 
         # Wrap the connection's reader for this request, because aiohttp does not count them.

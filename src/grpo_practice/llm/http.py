@@ -305,7 +305,7 @@ def connection_failure(error: Exception, where: str) -> ConnectionFailure:
     text = redactor.text(f"{type(causes[-1]).__name__}: {error}")
     if any(isinstance(e, BadStatusLine) for e in causes):
         what = "it is not HTTP, or its body is longer than its Content-Length"
-        return ConnectionFailure("cut", f"the answer cannot be read: {what}: {text}", where)
+        return ConnectionFailure("cut", f"the response cannot be read: {what}: {text}", where)
     cut = (ssl.SSLEOFError, ssl.SSLZeroReturnError)  # may also happen during the handshake
     # Check TLS first: aiohttp's error for a failed handshake is also a connector error, which
     # would be retried.

@@ -162,7 +162,7 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             # No retry: this reply was billed, and the next one may well be as large.
             return Fail(ReplyTooLargeError(said, broken=broken.kind))
         case "deadline":
-            return Retry(EndpointError(f"no complete answer in time: {said}", broken=broken.kind))
+            return Retry(EndpointError(f"no complete response in time: {said}", broken=broken.kind))
         case "connect" | "proxy":
             what, where = "cannot reach", "base_url and that the server is running"
             if broken.kind == "proxy":
@@ -213,7 +213,7 @@ def _no_api(answer: Response, replied: bool) -> Retry:
     """Return the retry after a response that is not from an API, such as a gateway's page."""
     target = answer.headers.get("location")
     what = f"a redirect to {shown(target.partition('?')[0])}" if target else shown(answer.text)
-    said = f"{answer.url}: not an OpenAI-compatible answer: HTTP {answer.status}, {what}"
+    said = f"{answer.url}: not an OpenAI-compatible response: HTTP {answer.status}, {what}"
     if replied:
         return Retry(EndpointError(said))
     hint = "check base_url (it usually ends in /v1), and whether a login page is in between"

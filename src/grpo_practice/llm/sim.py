@@ -34,7 +34,7 @@ def respond(
     try:
         body = json.loads(content)
         if sim.fails(body, world, served):
-            return 500, _error("the simulated world lets this request fail", "server_error")
+            return 500, _error("the simulated world makes this request fail", "server_error")
         return 200, sim.answer(body, world, served)
     except (ValueError, RecursionError) as e:
         return 400, _error(str(e))

@@ -123,7 +123,7 @@ def _place(
             assert head is not None
             _whole_or_same(spec, step, diff(json.loads(head["identity"]), spec.identity))
             # A judge's reply is not paid twice if training gets to the same answer again; nor is a
-            # call of an open step that continues under another configuration.
+            # call of an open step that continues with a different configuration.
             lends = head if spec.kind == "train" or decision.goes_on else None
             return _Place(None, head["branch_id"], step, lends)
         case Begin():
@@ -156,8 +156,8 @@ def _whole_or_same(spec: RunSpec, step: int, changes: list[ChangedKey]) -> None:
     """Raise if a score would combine the results of two agents."""
     if spec.kind == "eval" and step > 0 and changes:
         raise FingerprintError(
-            f"{spec.name} cannot continue at step {step} with another configuration: "
-            "its score would mix two agents",
+            f"{spec.name} cannot continue at step {step} with a different configuration:"
+            " its score would combine the results of two agents",
             changes,
             hint="add --restart-step 0 to ask all questions again",
         )

@@ -127,7 +127,7 @@ def _find(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
         if is_interrupted(e):
             raise
         # A damaged page ends this check, but not the others.
-        wrong.append(f"cannot be checked to the end: {e}")
+        wrong.append(f"cannot be checked completely: {e}")
     return TableCheck(name, n, wrong, notes)
 
 

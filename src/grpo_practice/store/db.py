@@ -263,7 +263,7 @@ _MEANINGS: tuple[tuple[str, str, str], ...] = (
     ),
     *((sign, "is damaged", DAMAGED_HINT) for sign in ("malformed", "overflow", "Could not decode")),
     ("not a database", "is not a database", "name another file with --db"),
-    ("disk I/O", "cannot be read or written", "check the disk; nothing was written to it now"),
+    ("disk I/O", "cannot be read or written", "check the disk; nothing was written this time"),
 )
 
 

@@ -26,7 +26,7 @@ def doomed(
     users = [run for run in every if run not in gone]
     raise ConfigError(
         f"{', '.join(runs)} cannot be deleted: {', '.join(users)} "
-        f"{'uses' if len(users) == 1 else 'use'} a library of it",
+        f"{'uses' if len(users) == 1 else 'use'} a library that would be deleted",
         hint=f"to delete all: grpo-practice runs delete {join(runs)} --with-dependants",
     )
 

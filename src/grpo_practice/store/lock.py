@@ -105,7 +105,7 @@ class RunLocks:
     any descriptor of a file drops the locks that SQLite holds on it in this process.
 
     Raises:
-        LockedError: The database is in use under another name.
+        LockedError: The database is in use under a different name.
         StoreError: The file cannot be locked.
     """
 
@@ -162,9 +162,9 @@ class RunLocks:
 
     def _other_name(self) -> LockedError:
         return LockedError(
-            f"the database {self._path} is in use under another name",
-            hint="use that name: under two names at once (a hard link, or a file that was moved or"
-            " mounted while in use), SQLite would damage it",
+            f"the database {self._path} is in use under a different name",
+            hint="use that name: SQLite damages a file that is open under two names (a hard link,"
+            " or a file that was moved or mounted while in use)",
         )
 
     @contextmanager

@@ -72,7 +72,7 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
 
     Raises:
         ConfigError: A run of another kind has this name.
-        FingerprintError: The run was recorded with another agent.
+        FingerprintError: The run was recorded with a different agent.
     """
     run = db.execute("SELECT * FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run is None:
@@ -80,16 +80,16 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
     if run["kind"] != "recorded":
         raise ConfigError(
             f"{spec.name} is a run of {run['kind']}, so nothing can be recorded into it",
-            hint="give --record another name",
+            hint="choose another name for --record",
         )
     row = db.execute(
         "SELECT identity FROM branches WHERE branch_id = ?", (run["head_branch"],)
     ).fetchone()
     if changes := diff(json.loads(row[0]), spec.identity):
         raise FingerprintError(
-            f"{spec.name} was recorded with another agent",
+            f"{spec.name} was recorded with a different agent",
             changes,
-            hint="give --record another name, or serve the agent it was begun with",
+            hint="choose another name for --record, or serve the agent of that recording",
         )
     return branches.load(db, run["head_branch"])
 

@@ -89,7 +89,7 @@ def resume_decision(
         steps = f"{recorded} step{'s' if recorded != 1 else ''}"
         raise ConfigError(
             f"cannot restart {run} at step {restart_step}: it has {steps} recorded",
-            hint=f"give a number from 0 to {recorded}, or leave --restart-step out to continue",
+            hint=f"give a number from 0 to {recorded}, or omit --restart-step to continue",
         )
     if head is None:
         return Begin()
@@ -116,7 +116,7 @@ def resume_decision(
         afresh = f"--restart-step {recorded} to keep the steps before it and continue from there"
     undo = "" if is_new_method else f"undo the change{undoing_hint(changes)}, "
     raise FingerprintError(
-        f"{run} was started with another configuration",
+        f"{run} was started with a different configuration",
         changes,
         hint=f"{undo}give the run another exp_id, or add {afresh}",
     )

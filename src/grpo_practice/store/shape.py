@@ -29,7 +29,7 @@ def check_shape(db: sqlite3.Connection, path: Path) -> None:
         if fault is not None:
             raise StoreError(
                 f"the database {path} is not a valid database of this program: {fault}",
-                hint=f"{CHECK_HINT}; a file of a development version only opens with that version",
+                hint=f"{CHECK_HINT}; a development version's file opens only with that version",
             )
 
 

@@ -85,7 +85,7 @@ def _what_was_recorded_is_shown_and_becomes_a_dataset(demo: Gp, answer: str) -> 
 def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
     refused = demo("serve", "--port", "0", *RECORD)
     assert refused.code == 2
-    assert "recorded with another agent" in refused.err
+    assert "recorded with a different agent" in refused.err
     assert "agent.agent.instructions" in refused.err
     refusals = (
         (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of practice"),

@@ -71,5 +71,5 @@ async def test_a_service_that_sends_interim_answers_without_end_is_given_up() ->
 
     async with asyncio.timeout(HANG_S), serving(go_on) as address, AsyncExitStack() as stack:
         session = await stack.enter_async_context(unread_bodies())
-        with pytest.raises(ClientPayloadError, match="interim answers"):
+        with pytest.raises(ClientPayloadError, match="informational responses"):
             await session.post(f"http://{address}/")
