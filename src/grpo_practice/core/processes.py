@@ -40,7 +40,7 @@ _LOOK_S = 0.05
 """Seconds between two checks whether a worker has reported why it cannot start."""
 _HINT = "stderr shows the output of the processes"
 MEMORY = 1 << 30
-"""Bytes that a worker may allocate in addition to its memory at the start."""
+"""Bytes that a worker may allocate beyond the memory that it uses at the start."""
 
 
 def cores() -> int:

@@ -11,7 +11,7 @@ import sys
 def safe_path() -> list[str]:
     """Return `sys.path` without the current folder, however it was added.
 
-    The folder stays if PYTHONPATH names it by its full path, since the user then wants it. If this
+    The folder stays if PYTHONPATH contains its full path, because the user then wants it. If this
     package is installed in the current folder, the folder is appended at the end.
     """
     named = [] if sys.flags.ignore_environment else _python_path()

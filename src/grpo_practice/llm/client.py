@@ -72,7 +72,7 @@ class _Call:
 class Client:
     """A client of one endpoint, with as many requests in flight as `limit` allows.
 
-    All retries happen here and nowhere else. Once the endpoint has rejected us for good, every
+    All retries happen here and nowhere else. Once the endpoint has permanently rejected us, every
     further `send` raises immediately, including those waiting for a slot or for their next try: a
     rejected key costs no more than the requests in flight.
 

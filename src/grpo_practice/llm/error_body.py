@@ -63,7 +63,9 @@ class ErrorBody:
     """The details in an error response; '' for a missing detail."""
 
     words: str
-    """Message; for a router, includes the message of the provider behind it if there is one."""
+    """Message; an error from a router also includes the message of the provider behind it, if
+    any.
+    """
     codes: str = ""
     """Code and type, one per line."""
     param: str = ""

@@ -45,7 +45,7 @@ class Descriptors:
         return allowed
 
     def give(self, connections: int) -> None:
-        """Release connections that are closed for good."""
+        """Release connections that are permanently closed."""
         self._taken -= connections
 
 

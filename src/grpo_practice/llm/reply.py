@@ -13,8 +13,8 @@ MOST_TOKENS = 10**9
 def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
     """Parse the reply in a response for which `retry_policy.decide` returned None.
 
-    The message keeps all its keys. If it lacks a role, it gets `assistant`, because it could not be
-    sent back otherwise.
+    The message keeps all its keys. A message without a role gets `assistant`, because otherwise it
+    could not be sent back.
 
     `asked` is the requested model, used if the body does not name a model; `seconds` is the
     duration of the successful try.

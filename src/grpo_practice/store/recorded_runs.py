@@ -54,7 +54,7 @@ class Traffic:
     requests: int
     conversations: int
     failed: int
-    """Requests without a usable answer."""
+    """Requests that got no usable answer."""
 
 
 @dataclass(frozen=True, slots=True)

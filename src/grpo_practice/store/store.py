@@ -130,7 +130,7 @@ class Store(OpenStore):
         return who is not None and who.may_live
 
     def close_dead(self, run: str) -> list[invocations.Holder]:
-        """Close the invocations of processes that died in the run; requires the run's lock."""
+        """Close the invocations on the run whose processes died; requires the run's lock."""
         return self._write(lambda db: invocations.close_dead(db, run))
 
     def begin(

@@ -152,7 +152,7 @@ def _compiled(text: str) -> tuple[Template, Template]:
 
 
 def template_fault(text: str) -> str | None:
-    """Return why a text is not a prompt template, whatever its slots; None if it is one."""
+    """Return why a text is not a valid prompt template, whatever its slots; None if it is valid."""
     try:
         _compiled(text)
     except TemplateFault as e:

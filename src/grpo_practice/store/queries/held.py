@@ -52,7 +52,7 @@ class Held:
 
 
 def held(db: sqlite3.Connection, branch: int, *, until: int) -> list[Held]:
-    """Return the operations held by steps up to `until` that nobody has rejected, oldest first."""
+    """Return the operations held by steps up to `until` that were not rejected, oldest first."""
     return [
         Held(
             f"H{row['op_id']}",

@@ -225,7 +225,7 @@ def stage_costs(db: sqlite3.Connection, run: str) -> list[StepStageCost]:
 
 @dataclass(frozen=True, slots=True)
 class FailureLine:
-    """A request without a usable answer."""
+    """A request that got no usable answer."""
 
     branch_id: int
     failure_id: int
@@ -272,7 +272,7 @@ def failure_page(
 
 
 def count_failures(db: sqlite3.Connection, run: str) -> int:
-    """Count the requests of a run without a usable answer, over all its branches."""
+    """Count the requests in a run that got no usable answer, over all its branches."""
     row = db.execute(
         """SELECT count(*) FROM failures
             WHERE branch_id IN (SELECT branch_id FROM branches WHERE run_id = ?)""",

@@ -50,7 +50,7 @@ class StageCost:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """The dataset of a run, and the model that answers."""
+    """The dataset that a run plays, and the model that answers."""
 
     dataset: str | None
     model: str | None

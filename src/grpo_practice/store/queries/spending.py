@@ -45,7 +45,7 @@ class Spent:
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """The requests of one stage without a usable answer."""
+    """The requests in one stage that got no usable answer."""
 
     stage: str
     tries: int
@@ -119,7 +119,7 @@ def spent(db: sqlite3.Connection, run: str) -> list[Spent]:
 
 
 def lost(db: sqlite3.Connection, run: str) -> list[Lost]:
-    """Return the requests of a run, and of the runs it made, without a usable answer."""
+    """Return the requests that got no usable answer, in a run and in the runs that it made."""
     rows = db.execute(
         f"""SELECT stage, sum(tries) AS tries, sum(tries * maybe_paid) AS maybe_paid
              FROM failures {OF_RUN} GROUP BY stage""",

@@ -66,7 +66,7 @@ class TracedCall:
 
 @dataclass(frozen=True, slots=True)
 class TracedFailure:
-    """A request without a usable answer."""
+    """A request that got no usable answer."""
 
     failure_id: int
     attempt: int
