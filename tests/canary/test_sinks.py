@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from grpo_practice.cli.options import as_typed, keep_secrets
+from grpo_practice.cli.terminal import tables
 from grpo_practice.cli.terminal.formatting import note
 from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.core.errors import DataError, VerifyError
@@ -30,6 +31,7 @@ def known() -> None:
     redactor.know([STUDENT, HEADER, LOGIN])
 
 
+@pytest.mark.parametrize("columns", [40, 200])
 @pytest.mark.parametrize(
     "show",
     [
@@ -40,9 +42,13 @@ def known() -> None:
     ],
 )
 def test_a_key_is_hidden_before_a_line_can_divide_it(
-    show: Callable[[], None], capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    show: Callable[[], None],
+    columns: int,
+    capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr(tables, "room", lambda **_: columns)  # consoles keep their first width
     show()
     out, err = capfd.readouterr()
     assert "***" in out + err

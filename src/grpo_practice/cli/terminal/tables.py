@@ -102,9 +102,10 @@ def _print_lines(columns: Sequence[Sequence[str]], *, stderr: bool) -> None:
     from rich.text import Text
 
     from grpo_practice.cli.terminal.consoles import err, out
+    from grpo_practice.core.redact import redactor
 
     header, *body = ((" " * GAP).join(cells).rstrip() for cells in zip(*columns, strict=True))
-    text = Text(header, style="bold")
+    text = Text(redactor.text(header), style="bold")  # the console redacts plain text alone
     (err if stderr else out).print(text, "\n".join(body), sep="\n", soft_wrap=True)
 
 
