@@ -1,4 +1,4 @@
-"""`demo`: the whole workflow on the simulated endpoint."""
+"""`demo`: the whole workflow with the simulated endpoint."""
 
 import json
 import shlex
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 EXP_ID = "demo"
 AGENT = "agent.yaml"
 PRACTICE, TEST = 24, 40
-"""Number of questions for practice, and of other questions for the test."""
+"""Number of practice questions, and of separate test questions."""
 SEED = 7
 CONFIG = f"""\
 # The demo's experiment. The program itself answers as `model: sim`, which costs nothing. The
@@ -77,10 +77,10 @@ def demo(
         ),
     ] = None,
 ) -> None:
-    """Run the whole workflow on a simulated endpoint.
+    """Run the whole workflow with a simulated endpoint.
 
-    The demo evaluates, practises, evaluates again and exports. Nothing but this program is needed,
-    and it takes seconds. With --serve, the command only runs an OpenAI-compatible endpoint until
+    The demo evaluates, practises, evaluates again and exports. All of this takes seconds and needs
+    only this program. With --serve, the command only runs an OpenAI-compatible endpoint until
     Ctrl-C.
 
     Example: grpo-practice demo --keep my-demo
@@ -111,7 +111,7 @@ def demo(
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
-    """Make a folder: a temporary one, or the one to keep.
+    """Make a folder: a temporary one, or the folder to keep.
 
     Raises:
         ConfigError: The folder is not empty, or cannot be created.

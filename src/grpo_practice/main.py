@@ -1,4 +1,4 @@
-"""`grpo-practice`: all commands, and the conversion of errors to exit codes."""
+"""`grpo-practice`: registers all commands and converts errors to exit codes."""
 
 import errno
 import os
@@ -149,16 +149,16 @@ def run(words: list[str]) -> int:
     with _stoppable() as signals:
         try:
             return _run(words, signals)
-        except KeyboardInterrupt:  # a second Ctrl-C while an error is printed
+        except KeyboardInterrupt:  # a second Ctrl-C while an error is being printed
             return 128 + signals[0]
         except OSError as e:
             return stdio.lost(e)
 
 
 def _only(words: list[str]) -> typer.Typer:
-    """Return the program with only the command that the words begin with.
+    """Return the program with only the command that the words start with.
 
-    Typer builds all options of all commands, which takes as long as importing rich.
+    Typer would build all options of all commands, which takes as long as importing rich.
     """
     groups = [group for group in app.registered_groups if group.name in words[:1]]
     commands = [command for command in app.registered_commands if command.name in words[:1]]
@@ -199,7 +199,7 @@ def _run(words: list[str], signals: list[int]) -> int:
 
 @contextmanager
 def _stoppable() -> Iterator[list[int]]:
-    """Let SIGTERM and SIGHUP stop the block like Ctrl-C; yield a list with the signal."""
+    """Let SIGTERM and SIGHUP stop the block like Ctrl-C; yield a list that receives the signal."""
     came = [int(signal.SIGINT)]
 
     def stop(number: int, frame: FrameType | None) -> None:
@@ -209,7 +209,7 @@ def _stoppable() -> Iterator[list[int]]:
             raise KeyboardInterrupt
         interrupt(number, frame)
 
-    # Leave ignored signals alone: nohup ignores SIGHUP so that the run survives.
+    # Keep ignored signals ignored: nohup ignores SIGHUP so that the run survives.
     ours = [n for n in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(n) is signal.SIG_DFL]
     for number in ours:
         signal.signal(number, stop)
@@ -282,7 +282,7 @@ def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
 
 
 def _report(error: ErrorReport, words: list[str]) -> int:
-    """Print the error on stderr, with `--json` its document on stdout, and return its code."""
+    """Print the error on stderr and, with `--json`, its document on stdout; return the code."""
     by_person = error.kind in ("interrupted", "declined")
     note(error.message if by_person else f"error: {error.message}", style="red")
     rows = [(c.key, *unlike(str(c.was), str(c.now), CHANGE)) for c in error.diff]

@@ -1,4 +1,4 @@
-"""`Workspace` with the methods of every slice; a slice is named here and in `main.py` alone."""
+"""`Workspace` with the methods of every slice; only this file and `main.py` import slices."""
 
 from grpo_practice.effects.workspace import Effects
 from grpo_practice.export.workspace import Exports
@@ -17,7 +17,7 @@ class Workspace(Effects, Exports, Serving, Traces, Training, Pages):
     Args:
         path: SQLite file; created by the first call that writes.
         command: Command to record for runs; None records the method that was called.
-        signals: Whether a blocking call handles SIGINT, SIGTERM and SIGHUP by stopping in an
-            orderly way and raising StoppedError. Works only in the main thread of a program;
-            without it, Ctrl-C raises KeyboardInterrupt.
+        signals: Whether SIGINT, SIGTERM and SIGHUP stop a blocking call in an orderly way, so that
+            it raises StoppedError. Works only in the main thread of a program; otherwise, Ctrl-C
+            raises KeyboardInterrupt.
     """

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from grpo_practice.store.open_store import Mode
 
 DATABASE = "grpo-practice.db"
-"""Name of the database file if none is given."""
+"""Default name of the database file."""
 IN_MEMORY = ":memory:"
-"""SQLite's name for a database in memory."""
+"""SQLite's name for an in-memory database."""
 
 
 class DatabaseFile:
@@ -65,7 +65,7 @@ class DatabaseFile:
         self._closed = True
 
     def damage_behind(self, error: Exception) -> StoreError | None:
-        """Return an error about a damaged database, if the damage may explain `error`."""
+        """Return an error about a damaged database if the damage could have caused `error`."""
         from grpo_practice.store.check import damage_behind
 
         return damage_behind(self.path, error) if self.path.exists() else None

@@ -1,4 +1,4 @@
-"""The part of `Workspace` for results of runs: libraries, experiences, agents and weights."""
+"""Methods of `Workspace` for results of runs: libraries, experiences, agents and weights."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -62,7 +62,7 @@ class Libraries(DatabaseFile):
             step: `last`, `best`, or the number of a closed step.
             remove: Experiences to leave out: `E12`, …
             rewrite: New texts of experiences, by label: `E12` → text.
-            approve: Quarantined texts to add despite the reason for their quarantine: `Q12`, …
+            approve: Quarantined texts to add although they were quarantined: `Q12`, …
 
         Raises:
             ConfigError: The library, an experience or a quarantined text does not exist, or a text
@@ -96,8 +96,8 @@ class Libraries(DatabaseFile):
             run: Name of the run; None selects the latest practice run.
 
         Raises:
-            ConfigError: The run does not exist, it holds no experience of that name, or the library
-                does not accept the text.
+            ConfigError: The run does not exist, it holds no experience with this label, or the
+                text is not allowed in a library.
             LockedError: Another process is working on the run.
         """
         from grpo_practice.run.approvals import decide
@@ -106,7 +106,7 @@ class Libraries(DatabaseFile):
             return decide(store, held, run, approve=True)
 
     def reject(self, held: Sequence[str] | None = None, run: str | None = None) -> "DecisionReport":
-        """Reject held experiences for good; the arguments are the same as for `approve`.
+        """Reject held experiences permanently; the arguments are the same as for `approve`.
 
         Raises: The same errors as `approve`.
         """

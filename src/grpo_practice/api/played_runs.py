@@ -1,4 +1,4 @@
-"""The part of `Workspace` that plays evaluations, practice and training, and forecasts them."""
+"""Methods of `Workspace` that play and forecast evaluations and practice runs."""
 
 import re
 from collections.abc import Callable, Coroutine, Iterator
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 class Prepared(Protocol):
-    """A run that is ready to play: everything it names has been found and checked."""
+    """A prepared run: everything that it names has been found and checked."""
 
     @property
     def session(self) -> "Session":
-        """The session in which the run is played."""
+        """Session in which the run is played."""
         ...
 
 
@@ -50,7 +50,7 @@ def takes(
         def asked(*args: P.args, **fields: P.kwargs) -> Asked:
             try:
                 return kind(*args, **fields)
-            except TypeError as e:  # a keyword that is no field; name the method, not `__init__`
+            except TypeError as e:  # unknown keyword: name the method, not `__init__`
                 raise TypeError(re.sub(r"\w+\.__init__", method.__name__, str(e))) from None
 
         @wraps(method)
@@ -72,14 +72,14 @@ def takes(
 
 
 class PlayedRuns(DatabaseFile):
-    """Methods that prepare the run of a request and wait until it has finished."""
+    """Methods that prepare the requested run and wait until it has finished."""
 
     @takes(EvalRequest)
     def evaluate(self, request: EvalRequest) -> "EvalReport":
         """Evaluate an agent on a dataset; requests with stored answers are not sent again.
 
         Without a config, this call resumes the latest run, or builds the evaluation from the other
-        arguments alone.
+        arguments if they suffice.
 
         Raises:
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
@@ -103,9 +103,9 @@ class PlayedRuns(DatabaseFile):
 
         Takes two or more arms: `none`, `full` (the library), `aa` (`full` with another seed),
         `direct` (a library that the teacher wrote without practice), `filler` (experiences about
-        other topics), libraries (`L12`), and files of libraries and agents. Each arm is stored as
-        the evaluation that it would be alone, and a complete one is not played again unless `again`
-        is set. Since arms name agents and libraries, there is no other argument for them.
+        other topics), libraries (`L12`), and library or agent files. Each arm is stored as the same
+        run that `evaluate` would create, and a complete arm is not played again unless `again` is
+        set. Arms name the agents and libraries, so there is no separate argument for them.
 
         Raises:
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
@@ -128,7 +128,7 @@ class PlayedRuns(DatabaseFile):
         """Let an agent practise; a stopped run continues and pays for nothing twice.
 
         Without a config, this call resumes the latest practice run; if there is no such run, it
-        uses the practice.yaml of the current folder.
+        uses practice.yaml in the current folder.
 
         Raises:
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and
@@ -164,7 +164,7 @@ class PlayedRuns(DatabaseFile):
     def forecast_practice(self, request: PracticeRequest) -> "Forecast":
         """Return the remaining work and cost of `practise` with these arguments.
 
-        The call sends and stores nothing, unless `pilot` gives a number of groups to play.
+        The call sends and stores nothing, unless `pilot` sets a number of groups to play.
         """
         from grpo_practice.run.practice_run import prepare_practice
 
@@ -215,17 +215,17 @@ class PlayedRuns(DatabaseFile):
             # Prepare in memory first, so that a failed request leaves no empty database behind.
             with self._store("foresee") as store:
                 prepare(self._session(store, request, silent), request)
-        # Inside the store's block: when this one ends, all that a sink reads is still there.
+        # Enter inside the store's block, so that a sink can still read the store when it closes.
         with self._store(create=True) as store, self._emitting(store, request) as emit:
             yield prepare(self._session(store, request, emit), request)
 
     @contextmanager
     def _emitting(self, store: "Store", request: RunRequest) -> "Iterator[Emit]":
-        """Yield the event sink of a run; a slice may add a sink of its own."""
+        """Yield the event sink for a run; a slice may add its own sink."""
         from grpo_practice.core.events import silent, tee
 
         del store
-        # `tee`: an exception in a callback must not end a paid run.
+        # Use `tee`, because an exception in a callback must not end a paid run.
         yield tee(request.on_event or silent)
 
     def _session(self, store: "Store", request: RunRequest, emit: "Emit") -> "Session":

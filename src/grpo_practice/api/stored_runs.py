@@ -1,4 +1,4 @@
-"""The part of `Workspace` for stored runs: read, compare, copy and delete them."""
+"""Methods of `Workspace` that read, compare, copy and delete stored runs."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RolloutOptions(TypedDict, total=False):
-    """Keywords that select rollouts of a run; a rollout has to meet all that are given."""
+    """Keywords that select rollouts of a run; a rollout must match all keywords that are set."""
 
     step: int | None
     """Step to select; None selects all steps."""
@@ -33,11 +33,11 @@ class RolloutOptions(TypedDict, total=False):
     flipped: bool
     """Whether to return only rollouts of questions that were right (mean reward of 0.5 or more) in
     one of two plays and wrong in the other. For an evaluation, the other play is the evaluation
-    of the agent without experiences; for a practice run, the two are the first and the last
-    play of the question.
+    of the agent without experiences; for a practice run, the two plays are the question's first
+    and last.
     """
     against: str | None
-    """Run to compare with, for `flipped`; None selects the default described there."""
+    """Run to compare with, for `flipped`; None selects the default described under `flipped`."""
 
 
 class StoredRuns(DatabaseFile):
@@ -53,8 +53,8 @@ class StoredRuns(DatabaseFile):
     def names(self, kind: Literal["runs", "datasets"]) -> list[str]:
         """Return the names of the runs (newest first) or of the datasets.
 
-        This call writes nothing, and it does not wait for a database that another process is
-        writing.
+        This call writes nothing and does not wait for a lock that another process holds on the
+        database.
 
         Raises:
             StoreError: The database does not exist, or cannot be read right now.
@@ -125,7 +125,7 @@ class StoredRuns(DatabaseFile):
         """Return the problems of a run, found in the stored data without sending a request.
 
         Raises:
-            ConfigError: The run does not exist, or nothing of it is stored.
+            ConfigError: The run does not exist, or nothing has been stored for it.
         """
         from grpo_practice.reports.run_diagnosis import diagnose
 
@@ -155,10 +155,10 @@ class StoredRuns(DatabaseFile):
             return store.read(doomed, named, with_dependants=with_dependants)
 
     def delete_run(self, *names: str, with_dependants: bool = False) -> "DeletedRuns":
-        """Delete runs, each named exactly or by a glob, and the evaluations they started.
+        """Delete runs, each given by name or by a glob, and the evaluations they started.
 
-        Answers that another run uses remain in that run. With `with_dependants`, runs that use a
-        library of a deleted run are deleted, too.
+        Answers that another run uses are reassigned to that run. With `with_dependants`, runs that
+        use a library of a deleted run are deleted, too.
 
         Raises:
             ConfigError: A run does not exist, or another run starts from the library of one of
@@ -169,7 +169,7 @@ class StoredRuns(DatabaseFile):
 
         gone = self.runs_to_delete(*names, with_dependants=with_dependants)
         with self._store() as store, ExitStack() as stack:
-            for name in gone:  # lock all of them first: delete every run or none
+            for name in gone:  # lock all first, to delete every run or none
                 stack.enter_context(store.lock(name))
             return DeletedRuns(store.delete_runs(gone, with_dependants=with_dependants))
 
@@ -196,7 +196,7 @@ class StoredRuns(DatabaseFile):
     def transcripts(
         self, run: str, *, limit: int = 3, **choice: "Unpack[RolloutOptions]"
     ) -> "TranscriptsReport":
-        """Return the first rollouts of a run with their transcripts, and the number of the others.
+        """Return the first rollouts of a run with their transcripts, and the number of the rest.
 
         The arguments are the same as for `rollouts`; `limit` counts groups (one question in one
         step), each with all of its attempts.
@@ -254,7 +254,7 @@ class StoredRuns(DatabaseFile):
 
         Raises:
             ConfigError: The database does not exist.
-            StoreError: The file is not a database of this program, or cannot be opened at all.
+            StoreError: The file is not a database of this program, or cannot be opened.
         """
         from grpo_practice.run.database import check_database
 

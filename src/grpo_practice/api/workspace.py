@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 def environment(
     trust: "Sequence[str | Path]" = (), trust_hosts: Sequence[str] = ()
 ) -> "Environment":
-    """Return the variables of this process and of `.env`, for the argument `env` of a method.
+    """Return the variables of this process and of `.env`, for the `env` argument of a method.
 
     Args:
         trust: Files by other people that you have read and trust: agent files, or the database.
-        trust_hosts: Hosts that may receive the keys that the configuration would send them.
+        trust_hosts: Hosts to which the configuration may send keys.
 
     Raises:
         ConfigError: The `.env` file cannot be read.
@@ -44,11 +44,11 @@ def environment(
 
 
 class Workspace(StoredRuns, Libraries, PlayedRuns):
-    """A database and the operations of the core on it; each slice derives its methods from this."""
+    """A database and the core's operations on it; slices derive from this class to add methods."""
 
     @property
     def datasets(self) -> "Datasets":
-        """The datasets of this database."""
+        """Datasets of this database."""
         from grpo_practice.run.datasets import Datasets
 
         return Datasets(self._store)
@@ -103,7 +103,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
             agent: Agent file to be evaluated with this configuration.
             run: Whether to also try the programs that the configuration names.
             env: Variables that the configuration may name; None uses the process's and `.env`.
-            on_event: Receives notices about the requests that are sent.
+            on_event: Callback for notices about the requests that are sent.
         """
         from grpo_practice.run.waiting import run_blocking
 
@@ -139,7 +139,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         return await diagnose(request, lambda text: emit(Notice(text)))
 
     def _looks(self) -> "list[Look]":
-        """Return more checks of a practice configuration for `doctor`; a slice may add some."""
+        """Return additional `doctor` checks for a practice configuration; a slice may add some."""
         return []
 
     def trust(
@@ -171,7 +171,7 @@ class Workspace(StoredRuns, Libraries, PlayedRuns):
         env: "Mapping[str, str] | None" = None,
         on_event: "Emit | None" = None,
     ) -> "ScoredAnswer":
-        """Score a single response; see `run.score_answer`. Nothing is stored."""
+        """Score a single response, as `run.score_answer` does. Nothing is stored."""
         from grpo_practice.core.events import silent
         from grpo_practice.run.score_answer import score_answer
         from grpo_practice.run.waiting import run_blocking

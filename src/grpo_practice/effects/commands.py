@@ -103,8 +103,8 @@ def prune(
 ) -> None:
     """Make a new library without harmful experiences.
 
-    `experiences effect` must have measured them first. The run keeps its own library. Whether the
-    new library is better is not known: the next command measures it.
+    Run `experiences effect` first to measure them. The practice run keeps its own library. The
+    command does not measure whether the new library is better; the suggested next command does.
 
     Example: grpo-practice experiences prune --run math --max-tokens 400
     """

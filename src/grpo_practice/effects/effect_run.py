@@ -1,8 +1,8 @@
-"""`experiences effect`: the effect of each experience of a library, measured on held-out questions.
+"""`experiences effect`: measure the effect of each experience on held-out questions.
 
-The run is an evaluation in which each attempt is shown half of the library. The evaluations of the
-whole library and of no library are played together with it; each is stored as the run that it would
-be alone.
+The run is an evaluation in which each attempt is shown half of the library. Evaluations with the
+whole library and with no library are played at the same time; each is stored as the same run that
+it would be if played alone.
 """
 
 from collections.abc import Mapping
@@ -37,9 +37,7 @@ from grpo_practice.store.run_names import (
 ATTEMPTS = 8
 """Default number of rollouts per question, each with half of the library."""
 WHOLE = 8
-"""Rollouts with half of the library per rollout with the whole library, and per rollout without
-it.
-"""
+"""Number of half-library rollouts for each rollout with the whole library and each without it."""
 
 ANOTHER = "name a dataset not used for practice or evaluation: --dataset NAME"
 """Hint for a dataset that cannot be used."""
@@ -47,7 +45,7 @@ ANOTHER = "name a dataset not used for practice or evaluation: --dataset NAME"
 
 @dataclass(frozen=True, slots=True)
 class EffectJob:
-    """A measurement that is ready to play: everything it names has been found and checked."""
+    """A prepared measurement: everything that it names has been found and checked."""
 
     session: Session
     found: LibraryRef
@@ -56,7 +54,7 @@ class EffectJob:
 
     @property
     def run(self) -> str:
-        """Name of the run that measures."""
+        """Name of the measuring run."""
         return self.evaluations[EFFECT].spec.name
 
 
@@ -65,8 +63,8 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
 
     Raises:
         ConfigError: The library, the number of rollouts or the configuration cannot be used.
-        DataError: The dataset is missing, or is used for evaluation, or contains only practised
-            questions.
+        DataError: The dataset is missing, is used for evaluation, or contains only questions that
+            were practised.
     """
     store = session.store
     found = library_of(store, request.library, request.step)
@@ -165,7 +163,7 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
 
 
 def _practised(store: Store, branch_id: int, dataset: DatasetRow) -> frozenset[int]:
-    """Return the samples of a dataset whose question was practised on, on the branch's line."""
+    """Return samples whose question was practised on the branch or one of its ancestors."""
     branch = store.read(branches.load, branch_id)
     planned = store.read(arms.planned_samples, {segment.branch_id for segment in branch.line})
     texts = {folded(text) for text in store.read(arms.question_texts, planned).values()}
@@ -174,7 +172,7 @@ def _practised(store: Store, branch_id: int, dataset: DatasetRow) -> frozenset[i
 
 
 def _as_evaluation(loaded: Loaded[PracticeConfig], dataset: str, k: int) -> Loaded[EvalConfig]:
-    """Return the evaluation that the practice run would make on a dataset, with k rollouts."""
+    """Return the practice run's evaluation settings for a dataset, with k rollouts per question."""
     config = loaded.config
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     changed = {"exp_id": config.exp_id, "data": data, "pass_k": k}

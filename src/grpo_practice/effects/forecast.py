@@ -1,4 +1,4 @@
-"""The forecast of an effect measurement: its calls, and its expected precision."""
+"""Forecast of an effect measurement: its calls, and its expected precision."""
 
 from dataclasses import replace
 

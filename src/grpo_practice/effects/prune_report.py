@@ -23,12 +23,14 @@ class Pruned:
 
     of: ExperienceEffect
     reason: Literal["harm", "room"]
-    """`harm`: the experience probably does harm; `room`: others are worth more per token."""
+    """`harm`: the experience is probably harmful; `room`: other experiences are worth more per
+    token.
+    """
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PruneReport(Report):
-    """A pruned library; the report claims no gain, because none was measured."""
+    """Report on a pruned library, without a claim of a gain, because none was measured."""
 
     schema: ClassVar = "grpo-practice.prune/1"
     in_document: ClassVar = (
@@ -69,7 +71,7 @@ class PruneReport(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command that compares the libraries; only other questions can show a gain."""
+        """Command that compares the libraries; only new questions can show a gain."""
         arms = "none,full" + (f",L{self.library.id}" if self.library else "")
         return f"grpo-practice eval --run {quote(self.run)} --arms {arms}"
 

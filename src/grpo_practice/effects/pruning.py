@@ -1,4 +1,4 @@
-"""`experiences prune`: a library without experiences that probably do harm or are worth least."""
+"""`experiences prune`: make a library without harmful or least valuable experiences."""
 
 from shlex import quote
 
@@ -85,12 +85,12 @@ def _check_room(library: Library, max_tokens: int) -> None:
 
 
 def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEffect]:
-    """Return the subset of highest total worth that fits; everything if everything fits."""
+    """Return the subset with the highest total value that fits, or all experiences if all fit."""
     library = Library(tuple(one.experience for one in stay))
     if not stay or library_tokens(library) <= max_tokens:
         return stay
     sizes = [_size(one.experience) for one in stay]
-    # The heading, minus the line break that the last entry lacks.
+    # Count the heading, minus the line break that the last entry does not have.
     rest = len(render_library(library).encode()) - sum(sizes)
     room = CHARS_PER_TOKEN * max_tokens - rest
     places = best_within([one.expected or 0.0 for one in stay], sizes, room)

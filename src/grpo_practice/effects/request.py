@@ -1,4 +1,4 @@
-"""The request to measure experiences: keywords in Python, options of the command."""
+"""Request to measure experiences: keywords in Python, options of the command."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -12,7 +12,7 @@ from grpo_practice.run.requests.runs import restart_all
 
 @dataclass(frozen=True, slots=True)
 class EffectRequest(TracedRequest):
-    """A measurement of the effect of each experience of a library."""
+    """Request to measure the effect of each experience of a library."""
 
     method = "effects"
     library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")

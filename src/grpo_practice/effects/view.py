@@ -1,4 +1,4 @@
-"""The effects of experiences, and pruned libraries, on the terminal."""
+"""Terminal output for effects of experiences and for pruned libraries."""
 
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from grpo_practice.reports.effects import EffectsReport, ExperienceEffect
 
 NUMBERS = 44
-"""Width of the columns next to the text."""
+"""Total width of the columns other than the text."""
 
 
 def show_effects(report: "EffectsReport") -> None:

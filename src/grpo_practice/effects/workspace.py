@@ -1,4 +1,4 @@
-"""The methods of `Workspace` that measure single experiences."""
+"""Methods of `Workspace` that measure single experiences."""
 
 from typing import TYPE_CHECKING
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Effects(Core):
-    """Measure each experience of a library, and remove the harmful ones."""
+    """Measurement of each experience of a library, and removal of harmful experiences."""
 
     @takes(EffectRequest)
     def effects(self, request: EffectRequest) -> "EffectsReport":
-        """Measure the effect of each experience of a library, on questions kept out of evaluations.
+        """Measure the effect of each experience of a library, on questions not used in evaluations.
 
         The prompt of each rollout contains a random half of the library. Rollouts with the whole
-        library and with no library are played together with them. The same call continues an
+        library and with no library are played at the same time. The same call continues an
         unfinished measurement and pays for nothing twice.
 
         Raises:
@@ -57,7 +57,8 @@ class Effects(Core):
     ) -> "PruneReport":
         """Make a new library without the experiences that `effects` measured as probably harmful.
 
-        The report claims no gain; measure one with `evaluate_arms`. The run keeps its own library.
+        The report does not claim a gain; measure it with `evaluate_arms`. The practice run keeps
+        its own library.
 
         Args:
             library: `RUN[:STEP]` or `L12`; None selects the library of the latest practice run.

@@ -9,9 +9,11 @@ from grpo_practice.core.text import brief, count
 from grpo_practice.store.queries.run_health import Health as Health
 
 NAMED = 3
-"""Most model names in a finding; some endpoints report a different name in every reply."""
+"""Maximum number of model names in a finding; some endpoints report a different name in every
+reply.
+"""
 NAME = 80
-"""Most characters shown of a model name."""
+"""Maximum number of characters shown from a model name."""
 
 
 SOME = 0.05
@@ -112,8 +114,8 @@ def share_of(name: str, outcomes: Mapping[str, int]) -> float | None:
 def voided_by(health: Health) -> list[str]:
     """Return the reasons why a second run with the same plan and configuration may differ.
 
-    A cap that paused the run is not a reason once the run has continued: the delayed requests went
-    to the same address with the same seed.
+    A cap that paused the run is not a reason once the run has resumed, because the delayed requests
+    went to the same address with the same seed.
     """
     reasons = [
         (health.timed_out, "rollout", "timed out"),
@@ -134,7 +136,7 @@ def voided_by(health: Health) -> list[str]:
 
 
 def _aliases(health: Health) -> list[str]:
-    """Return a sentence for each requested model that was answered by other models."""
+    """Return a sentence for each requested model whose replies named other models."""
     found = []
     for asked, by in health.answered_by.items():
         # `model@host`: the requested model itself is no alias, on whichever host.

@@ -1,4 +1,4 @@
-"""The base of all reports: a short table for notebooks and prompts, and a JSON document."""
+"""Base of all reports: a short table for notebooks and prompts, and a JSON document."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from grpo_practice.core.text import brief, visible
 from grpo_practice.reports.encoder import json_object, json_value
 
 CELL = 200
-"""Most characters of a cell in the table."""
+"""Maximum number of characters in a cell of the table."""
 ROWS = 20
-"""Most rows shown, without the title."""
+"""Maximum number of rows shown, not counting the title."""
 
 
 class Shown(ABC):
@@ -46,7 +46,7 @@ class Shown(ABC):
 
 
 class Report(Shown):
-    """A typed result that is also the JSON document of a command: see `encoder`."""
+    """A typed result that is also the JSON document of a command; see `encoder`."""
 
     __slots__ = ()
 
@@ -55,7 +55,7 @@ class Report(Shown):
 
     @property
     def next_command(self) -> str | Sequence[str] | None:
-        """Command, or several commands, to type next; None if there is nothing to do."""
+        """Next command, or commands, to type; None if nothing is left to do."""
         return None
 
     @property
@@ -70,7 +70,7 @@ class Report(Shown):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the strings and numbers of the document."""
+        """Return a row for each string or number of the document."""
         document = self.document()
         plain = [(k, str(v)) for k, v in document.items() if isinstance(v, str | int | float)]
         return [(type(self).__name__,), *(row for row in plain if row[0] not in ("schema", "exit"))]

@@ -17,13 +17,13 @@ from grpo_practice.store.records import Branch, DatasetRow
 from grpo_practice.store.run_names import eval_name
 
 Attempts = frozenset[tuple[int, int]]
-"""Samples that an evaluation asks, each with its number of rollouts."""
+"""Samples of an evaluation, each with its number of rollouts."""
 When = Literal["before", "after"]
 
 
 @dataclass(frozen=True, slots=True)
 class BeforeAfter:
-    """Scores over the same questions, with the same verify function and number of attempts."""
+    """Scores on the same questions, with the same verify function and number of attempts."""
 
     run: str
     before: KnownScore | None
@@ -31,25 +31,24 @@ class BeforeAfter:
     after: KnownScore | None
     """Score with the library."""
     tested: bool
-    """Whether the questions to evaluate on are known."""
+    """Whether the test questions are known."""
     restart: str = ""
     """Option that restarts an existing evaluation of the same name that measured something else;
-    empty if
-    none is needed.
+    empty if no restart is needed.
     """
     difference: str | None = None
-    """Sentence on the difference between the two scores; None if either is missing."""
+    """Sentence about the difference between the two scores; None if either is missing."""
     learnt: bool = True
     """Whether the library holds any experience."""
     options: str = ""
-    """Options that make an evaluation ask the same questions as the known score, if the run's
-    configuration would ask others.
+    """Options that make an evaluation use the same questions as the known score, if the run's
+    configuration selects others.
     """
 
     def measure(self, agent: str | None = None) -> str | None:
-        """Return the command that measures the missing scores; `agent` is its exported file.
+        """Return the command that measures the missing scores; `agent` is the exported agent file.
 
-        Return None if no score is missing, or if the questions to evaluate on are unknown.
+        Return None if no score is missing, or if the test questions are unknown.
         """
         if not self.tested or (self.before and self.after):
             return None
@@ -73,16 +72,14 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
     """Return the scores of the branch's agent without a library and with this library.
 
     Both scores come from complete evaluations on exactly the questions of the run's test set, with
-    at
-    least its number of attempts. If the two evaluations asked different questions, only the score
-    of
-    the larger one is returned.
+    at least its number of attempts. If the two evaluations used different questions, only the score
+    of the larger evaluation is returned.
     """
     branch = store.read(branches.load, branch_id)
     test = _TestSet.of(store, branch, store.read(runs.get, run).exp_id)
     before, after = test.scores(Library()), test.scores(library)
     common = before.keys() & after.keys()
-    # Prefer attempts that both evaluations share: only these are comparable.
+    # Prefer attempts that both evaluations share, because only these are comparable.
     asked = max(common or before.keys() | after.keys(), key=test.rank, default=test.attempts)
     was, is_ = before.get(asked), after.get(asked)
     known = was or is_
@@ -101,14 +98,14 @@ def before_after(store: Store, branch_id: int, run: str, library: Library) -> Be
 def is_measured_without(store: Store, branch: Branch, exp_id: str) -> bool:
     """Return whether the agent without a library was scored on the run's test set.
 
-    The branch need not be stored yet.
+    The branch may not be stored yet.
     """
     return bool(_TestSet.of(store, branch, exp_id).scores(Library()))
 
 
 @dataclass(frozen=True, slots=True)
 class _TestSet:
-    """The questions that a practice run's agent is tested on, and the branch of that agent."""
+    """Test questions for a practice run's agent, and the branch that describes the agent."""
 
     store: Store
     branch: Branch
@@ -150,7 +147,7 @@ class _TestSet:
         return sum(k for _, k in asked), asked == self.attempts
 
     def options(self, asked: Attempts, known: KnownScore) -> str:
-        """Return the options with which the run's configuration asks these questions."""
+        """Return the options that make the run's configuration select these questions."""
         tests, n = self.branch.tests, len(asked)
         k = max((k for _, k in asked), default=tests.k)
         options = "" if self.dataset else f" --dataset {shlex.quote(known.dataset)}"

@@ -30,9 +30,9 @@ from grpo_practice.store.run_names import eval_name
 from grpo_practice.verify import READ_NO_ANSWER
 
 MOST_TIMES = 4
-"""Most rollouts per question and evaluation whose answers are shown."""
+"""Maximum number of rollouts per question and evaluation whose answers are shown."""
 SHOWN = 60
-"""Most characters shown of a value that differs between two arms."""
+"""Maximum number of characters shown from a value that differs between two arms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +63,8 @@ def compare_evaluations(
         detect: Difference, as a share, for which the needed number of questions is computed.
         required: Verdict that each contrast must have, if any.
         answers: Number of questions per contrast whose answers are returned, largest change first;
-            None returns neither texts nor notes, which the sentence does not need.
-        contrasts: Pairs of names; each contrast is the second less the first. None compares every
+            None omits answers and notes, for callers that need only the sentence.
+        contrasts: Pairs of names; each contrast is the second minus the first. None compares every
             other evaluation with the first.
 
     Raises:
@@ -72,7 +72,7 @@ def compare_evaluations(
     """
     names = named if isinstance(named, Mapping) else {name: name for name in named}
     sides = {name: _side(store, name, run) for name, run in names.items()}
-    # A function that extracted answers in one arm counts missing answers in all of its arms.
+    # If the function extracted answers in one arm, count missing answers in all its arms.
     reading = {side.branch.judge_id for side in sides.values() if side.arm.extracts}
     first, *others = sides
     wanted = [(sides[a], sides[b]) for a, b in contrasts or [(first, b) for b in others]]
@@ -128,7 +128,7 @@ def sentence_of(store: Store, before: str, after: str) -> str | None:
 
 
 def gain_of(store: Store, evaluation: str, exp_id: str) -> str | None:
-    """Return the difference of an evaluation of EXP from `EXP/eval` in a sentence.
+    """Return a sentence about the difference between an evaluation of EXP and `EXP/eval`.
 
     Return None unless both are complete and comparable.
     """
@@ -155,7 +155,7 @@ def _side(store: Store, named: str, name: str) -> _Side:
 
 
 def extracts(branch: Branch, totals: arms.ArmTotals) -> bool:
-    """Return whether the verify function extracts answers from responses, right or wrong."""
+    """Return whether the verify function extracts answers from responses, even from wrong ones."""
     name = verify_of(branch.identity)
     # A user's function that extracted nothing here may still do so in another arm.
     return totals.unread < totals.scored if ":" in name else name not in READ_NO_ANSWER
@@ -197,7 +197,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
     seen = set[str]().union(
         *(known_questions(store, side.run, side.branch) for side in (baseline, other))
     )
-    # Texts are slow to load, and without a known question nobody needs them.
+    # Load texts only if needed, which is slow: without a known question, they are not.
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
@@ -211,7 +211,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
 def _answers(
     store: Store, sides: Collection[_Side], samples: set[int]
 ) -> dict[str, dict[int, list[RolloutRow]]]:
-    """Return run → sample → rollouts, in order of attempts."""
+    """Return run → sample → rollouts, in the order of attempts."""
     found = dict[str, dict[int, list[RolloutRow]]]()
     for side in sides if samples else ():
         most = len(samples) * max(side.arm.k, 1) * MOST_TIMES
@@ -222,7 +222,7 @@ def _answers(
 
 
 def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
-    """Return sentences on other differences between two arms, and on selection bias."""
+    """Return sentences about other differences between two arms, and about selection bias."""
     notes = list[str]()
     if apart := _apart(baseline.arm, other.arm):
         notes.append(apart)
@@ -230,7 +230,7 @@ def _notes(store: Store, baseline: _Side, other: _Side) -> list[str]:
     for change in diff(was, now):
         values = str(change.was), str(change.now)
         if change.key == INSTRUCTIONS and any(map(block_sha, values)):
-            # An exported agent holds its library there, and the library is what is compared.
+            # An exported agent's instructions include its library; compare only the rest.
             values = without_block(values[0]), without_block(values[1])
         if values[0] != values[1]:
             shown = " → ".join(text or "nothing" for text in unlike(*values, SHOWN))

@@ -1,4 +1,4 @@
-"""Evaluations compared on their common questions: is one better, and by how much?"""
+"""Evaluations compared on their common questions: is one of them better, and by how much?"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,21 +22,21 @@ CANNOT_SAY = (
     "how the arms do on other questions, or with another endpoint's sampling",
     "what longer training or practice would achieve",
 )
-"""Limits of the comparison, if it is of practice with training."""
+"""Limits of a comparison of practice with training."""
 MANY = 100
-"""Number of question clusters from which p values hold for any mean."""
+"""Number of question clusters from which p values are valid for any mean."""
 SKEWED = (
     "with fewer than 100 questions and a mean outside .1 to .9, false verdicts are likelier than p"
     " implies"
 )
-"""Warning appended to a verdict; `make proof` measures the error rate behind it."""
+"""Warning appended to a verdict; `make proof` measures the error rate that justifies it."""
 MOST_MOVED = 10
-"""Most questions of a contrast that are shown, largest change first."""
+"""Maximum number of questions shown for a contrast, largest change first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arm:
-    """One of the compared evaluations."""
+    """An evaluation in a comparison."""
 
     in_document: ClassVar = (
         *("run", "named", "score", "k", "tokens_per_answer", "cost_usd_per_answer", "truncated"),
@@ -45,11 +45,11 @@ class Arm:
 
     run: str
     named: str
-    """Name that the user typed: a practice run stands for the evaluation of its last library."""
+    """Name as typed; a practice run stands for the evaluation of its last library."""
     score: Score
     totals: ArmTotals
     k: int
-    """Rollouts planned for each question."""
+    """Number of rollouts planned for each question."""
     extracts: bool
     """Whether the verify function extracts an answer from a response."""
 
@@ -86,13 +86,13 @@ class Arm:
 
 
 def judged_of(found: Difference, new: Difference | None) -> Difference:
-    """Return the difference for the verdict: the one on new questions, if there are enough."""
+    """Return the difference used for the verdict: on new questions, if there are enough of them."""
     return new if new and len(new.questions) >= FEWEST else found
 
 
 @dataclass(frozen=True, slots=True)
 class Contrast:
-    """The difference of one arm from its baseline."""
+    """Difference between an arm and its baseline."""
 
     in_document: ClassVar = (
         *("baseline", "arm", "verdict", "p_adjusted", "look", "difference", "known", "new"),
@@ -109,26 +109,26 @@ class Contrast:
     look: Look
     """Position among all comparisons made on these questions."""
     known: int = 0
-    """Common questions that were practised on, or that a library was selected by."""
+    """Number of common questions that were practised on, or that were used to select a library."""
     new: Difference | None = None
-    """Difference over the new questions; None if all common questions are new, or no new one is
-    left.
+    """Difference over the new questions; None if all common questions are new, or if none of them
+    is.
     """
     notes: Sequence[str] = ()
-    """Sentences on other differences between the two arms."""
+    """Sentences about other differences between the two arms."""
     k: tuple[int, int] = (1, 1)
-    """Rollouts planned for each question: in the baseline, and in the arm."""
+    """Number of rollouts planned for each question, in the baseline and in the arm."""
     clusters: Mapping[str, str] = field(default_factory=dict)
     """Sample → its family, for questions that belong to one."""
 
     @property
     def judged(self) -> Difference:
-        """Difference for the verdict: the one on new questions, if there are enough of them."""
+        """Difference used for the verdict: on new questions, if there are enough of them."""
         return judged_of(self.difference, self.new)
 
     @property
     def is_skewed(self) -> bool:
-        """Whether few questions and a mean near 0 or 1 push false verdicts above 5 %."""
+        """Whether errors may exceed 5 %, because questions are few and a mean is near 0 or 1."""
         of = self.judged
         means = (mean([q.a for q in of.questions]), mean([q.b for q in of.questions]))
         return of.effective_clusters < MANY and not all(0.1 <= one <= 0.9 for one in means)
@@ -137,21 +137,21 @@ class Contrast:
     def noise(self) -> Noise | None:
         """Variance of the difference between clusters; None if all differences are equal.
 
-        The observed difference is not used: power computed from it is biased.
+        The observed difference is not used, because power computed from it is biased.
         """
         of = self.judged
         return Noise(of.se**2 * of.effective_clusters, 0, 0) if of.se else None
 
     @property
     def could_find(self) -> float | None:
-        """Smallest difference that these questions detect with 80 % power; None if unknown."""
+        """Smallest difference that these questions can detect with 80 % power; None if unknown."""
         if self.noise is None or self.verdict == "too few":
             return None
         clusters = round(self.judged.effective_clusters)
         return detectable(self.noise, clusters, 1, 1, self.look.level)
 
     def questions_for(self, difference: float) -> int | None:
-        """Return about how many questions detect this difference with 80 % power."""
+        """Return about how many questions are needed to detect this difference at 80 % power."""
         if self.noise is None:
             return None
         clusters = questions_to_find(self.noise, difference, 1, 1, self.look.level)
@@ -168,7 +168,7 @@ class Contrast:
 
 
 def _change(verb: str, ratio: float, unit: str) -> list[str]:
-    """Return by how much the cost or tokens of an answer changed; nothing if less than 1 %."""
+    """Return how much the cost or tokens per answer changed; [] for less than 1 %."""
     if ratio >= 2:
         return [f"an answer {verb} {ratio:.1f} times the {unit or 'money'}"]
     percent = round(100 * (ratio - 1))
@@ -208,8 +208,8 @@ class ComparisonReport(Report):
     texts: Mapping[int, str]
     """Sample → its question."""
     practice_cost_micro: int | None = None
-    """Micro-dollars that the practice behind the last arm cost; None if unknown, or if there was
-    none.
+    """Cost in micro-dollars of the practice that produced the last arm; None if unknown, or if
+    there was no practice.
     """
     detect: float = 0.05
     """Difference for which the needed number of questions is computed."""
@@ -221,12 +221,12 @@ class ComparisonReport(Report):
     answers: Mapping[str, Mapping[int, Sequence[RolloutRow]]] = field(default_factory=dict)
     """Run → sample → rollouts, for the questions whose answers were requested."""
     learning: Mapping[str, LearningCost] = field(default_factory=dict)
-    """Arm → cost of producing it, if the comparison is of practice with training."""
+    """Arm → cost of producing it, in a comparison of practice with training."""
 
     @property
     @override
     def exit_code(self) -> int:
-        """1 if a verdict was required and a contrast has another one, else 0."""
+        """1 if a verdict was required and a contrast has a different verdict, else 0."""
         return 0 if self.required else 1
 
     @property
@@ -241,7 +241,7 @@ class ComparisonReport(Report):
 
     @property
     def cannot_say(self) -> Sequence[str]:
-        """Limits of the comparison, if it is of practice with training."""
+        """Limits of the comparison, if it compares practice with training."""
         return CANNOT_SAY if self.learning else ()
 
     def name_of(self, run: str) -> str:
@@ -257,7 +257,7 @@ class ComparisonReport(Report):
         return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
 
     def title(self, contrast: Contrast) -> str:
-        """Return the title of a contrast: `full less none`."""
+        """Return the title of a contrast, such as `full less none`."""
         return f"{self.name_of(contrast.arm)} less {self.name_of(contrast.baseline)}"
 
     def headings(self, contrast: Contrast) -> tuple[str, str]:
@@ -267,7 +267,7 @@ class ComparisonReport(Report):
         return self.name_of(contrast.baseline), self.name_of(contrast.arm)
 
     def sentence(self, contrast: Contrast) -> str:
-        """Return the result of a contrast in a sentence."""
+        """Return a sentence with the result of a contrast."""
         return f"{self._found(contrast)}{self._more(contrast)}"
 
     def _found(self, contrast: Contrast) -> str:
@@ -279,7 +279,7 @@ class ComparisonReport(Report):
             asked += f", the {ordinal(number)} comparison on these questions"
         match contrast.verdict:
             case "better" | "worse":
-                # The size is stated without a sign, so the ends swap and change theirs.
+                # The difference is printed without its sign, so swap the ends and negate them.
                 if contrast.verdict == "worse":
                     ends = f"{points(-of.ci95[1])} to {points(-of.ci95[0])}"
                 found = f"{contrast.verdict} by {size} points (95 % interval {ends}, {p}) {asked}"
@@ -330,7 +330,7 @@ class ComparisonReport(Report):
             parts += _change("costs", now.cost_usd_per_answer / was.cost_usd_per_answer, "")
         elif was.tokens_per_answer and now.tokens_per_answer:
             parts += _change("takes", now.tokens_per_answer / was.tokens_per_answer, "tokens")
-        # The practice is behind the last arm, so its cost belongs to the last contrast.
+        # Practice produced the last arm, so its cost belongs to the last contrast.
         if self.practice_cost_micro and contrast is self.contrasts[-1]:
             cents = self.practice_cost_micro >= 10_000
             parts.append(f"practice cost ${self.practice_cost_micro / 1e6:,.{2 if cents else 6}f}")

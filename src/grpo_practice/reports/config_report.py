@@ -23,8 +23,7 @@ class ConfigReport(Report):
     config: RunConfig
     path: Path | None
     """File that the configuration was read from; None if it was passed as a value or comes from
-    the latest
-    run.
+    the latest run.
     """
     used: Mapping[str, str]
     """Purpose → setting that a run would use."""
@@ -35,8 +34,8 @@ class ConfigReport(Report):
     text: str
     """The configuration as YAML that can be loaded again, with secrets hidden."""
     routes: Sequence[KeyRoute] = ()
-    """Routes of secrets from the environment: the host each is sent to, and the file that says
-    so.
+    """Routes of secrets from the environment: the destination host of each, and the file that sets
+    it.
     """
 
     @property
@@ -48,7 +47,7 @@ class ConfigReport(Report):
     @property
     def settings(self) -> Any:
         """The configuration as plain data, with secrets hidden."""
-        # From the text: it hides the secrets that `config` holds.
+        # Use the text, which hides the secrets that `config` contains.
         return parse_yaml(self.text, "the config").data
 
     @override

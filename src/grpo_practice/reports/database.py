@@ -15,7 +15,7 @@ from grpo_practice.store.check import TableCheck
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatabaseCopy(Report):
-    """A copy of the database that was made and checked."""
+    """A backup copy of the database, already checked."""
 
     schema: ClassVar = "grpo-practice.db-backup/1"
 

@@ -25,7 +25,7 @@ class DatasetList(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command that shows the first dataset, or loads one."""
+        """Command that shows the first dataset, or a command that loads one."""
         if self.datasets:
             return f"grpo-practice data show {shlex.quote(self.datasets[0].name)}"
         return first_dataset()
@@ -64,16 +64,15 @@ class ExportedDataset(Report):
     """Whether any row has an answer."""
     changed: int
     """Number of rows that an upload would read back as a different sample; only samples from
-    Python can
-    change this way.
+    Python can change this way.
     """
     several: bool = False
-    """Whether any row names several options of which one is enough."""
+    """Whether any row names several options, any one of which is right."""
 
     @property
     @override
     def next_command(self) -> str:
-        """Command that uploads the exported file again, into this database or another."""
+        """Command that uploads the exported file, into this database or another."""
         name, path = shlex.quote(self.dataset.name), shlex.quote(str(self.path))
         # An upload derives the format from the suffix.
         typed = "" if self.path.suffix == ".jsonl" else " --format jsonl"
@@ -102,7 +101,7 @@ class DatasetReport(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class StoredDataset(Report):
-    """Rows that were stored under a name, and the findings about them."""
+    """Rows stored under a name, and the findings about them."""
 
     schema: ClassVar = "grpo-practice.upload/1"
 
@@ -115,7 +114,7 @@ class StoredDataset(Report):
     skipped: int
     """Number of invalid rows that were skipped."""
     verify: str
-    """Verify function that the answers were checked with."""
+    """Verify function used to check the answers."""
     unusable: Mapping[int, str]
     """Row number, from 1, → reason why `verify` cannot use the answer."""
     next_verify: str
@@ -123,7 +122,7 @@ class StoredDataset(Report):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the number of rows under the name, and the findings about them."""
+        """Return the number of rows stored under the name, and the findings about them."""
         title = (f"{self.dataset.name} holds {self.dataset.n} rows",)
         unusable = ("unusable", f"{len(self.unusable)} answers, by verify {self.verify}")
         return [title, *(("note", text) for text in self.notes), unusable]
@@ -138,7 +137,7 @@ class SplitPart:
     """Requested share, between 0 and 1."""
     new: bool
     strata: Mapping[str, int]
-    """Source or level → number of rows; empty if the split uses neither."""
+    """Source or level → number of rows; empty if the split was made without `by`."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,7 +156,7 @@ class DatasetSplit(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DatasetSample(Report):
-    """A random sample of a dataset's rows, stored as a dataset of its own."""
+    """A random sample of a dataset's rows, stored as a separate dataset."""
 
     schema: ClassVar = "grpo-practice.sample/1"
 

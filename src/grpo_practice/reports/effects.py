@@ -39,15 +39,17 @@ class ExperienceEffect:
     """Mean reward with the experience less mean reward without it; None if not identifiable."""
     se: float | None
     ci95: tuple[float, float] | None
-    """95 % interval of this effect alone."""
+    """95 % interval for this effect alone."""
     p_harm: float | None
-    """Probability that the experience does harm, given the effects of the others."""
+    """Probability that the experience is harmful, given the effects of the others."""
     expected: float | None
     """Posterior mean of the effect, given the other effects; usually closer to 0 than `effect`."""
     failed: tuple[float, float] = (0.0, 0.0)
-    """Shares of failed rollouts: among those with the experience, and among those without it."""
+    """Share of failed rollouts with the experience, and share without it."""
     bounds: Sequence["ExperienceEffect"] = ()
-    """The same effect with failed rollouts counted as 0, then as 1; empty if no rollout failed."""
+    """The same effect with failed rollouts counted as 0, and counted as 1; empty if no rollout
+    failed.
+    """
 
     @property
     def sign(self) -> int:
@@ -57,12 +59,12 @@ class ExperienceEffect:
 
     @property
     def supported(self) -> bool:
-        """False if the interval excludes 0 only as long as failed rollouts are left out."""
+        """False if the interval excludes 0 only while failed rollouts are left out."""
         return not self.sign or all(one.sign == self.sign for one in self.bounds)
 
     @property
     def harmful(self) -> bool:
-        """True if the experience probably does harm, however failed rollouts are counted."""
+        """True if the experience is probably harmful, however failed rollouts are counted."""
         return all((one.p_harm or 0) > HARMFUL for one in (self, *self.bounds))
 
 
@@ -81,9 +83,11 @@ class Measurement:
     questions: int
     """Number of questions asked."""
     left_out: int
-    """Questions of the dataset that were not asked: practised on before, or unscorable."""
+    """Number of the dataset's questions that were not asked, because they were practised or
+    unscorable.
+    """
     k: int
-    """Rollouts planned for each question."""
+    """Number of rollouts planned for each question."""
     planned: int
     scored: int
     clusters: int
@@ -92,7 +96,7 @@ class Measurement:
 
     @property
     def enough(self) -> bool:
-        """True if there are enough questions for intervals and probabilities to hold."""
+        """True if there are enough questions for valid intervals and probabilities."""
         return round(self.effective_clusters) >= FEWEST
 
 
@@ -135,7 +139,7 @@ def measurement(store: Store, name: str) -> Measurement:
 def _effects(
     store: Store, branch: Branch, library: Library, asked: Sequence[Question]
 ) -> tuple["Effects", list[ExperienceEffect]]:
-    """Return the effects over scored rollouts, and the full statistics of each experience."""
+    """Return the effects over scored rollouts, and the full statistics for each experience."""
     # Imported here: most commands that read reports do not need NumPy, which is slow to start.
     import numpy as np
 
@@ -195,7 +199,9 @@ class EffectsReport(Report):
     none: str
     """Evaluation without a library."""
     measured: Difference | None
-    """Score with the whole library less score without it; None if there is no common question."""
+    """Score with the whole library less score without it; None if the evaluations share no
+    question.
+    """
 
     @property
     @override
@@ -208,7 +214,7 @@ class EffectsReport(Report):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences on the reliability of the numbers."""
+        """Sentences about the reliability of the numbers."""
         found, notes = self.found, list[str]()
         if not found.enough:
             notes.append(

@@ -1,9 +1,9 @@
-"""Reports as JSON: one rule for all of them.
+"""Convert reports to JSON with one rule for all of them.
 
-A dataclass becomes an object with one key per field. A dataclass that shows fewer fields, or also
-properties, lists all attributes to show in a class variable `in_document`; a class that is not a
-report is listed in `shown`. In such a list, `rollout.slot` puts the attribute `slot` of `rollout`
-under the key `slot`.
+A dataclass becomes an object with one key per field. A dataclass that shows only some fields, or
+also properties, lists the attributes to show in a class variable `in_document`; for classes that
+are not reports, `shown` holds this list. In such a list, `rollout.slot` puts the attribute `slot`
+of `rollout` under the key `slot`.
 """
 
 import math
@@ -19,7 +19,7 @@ MICRO, DOLLARS = "_micro", "_usd"
 
 @cache
 def shown() -> Mapping[type, Sequence[str]]:
-    """Return the shown attributes of lower-layer classes that do not show all their fields."""
+    """Return the shown attributes of classes in lower layers that do not show all their fields."""
     # Imported here: error reports import this module, and `--help` must not wait for the store.
     from grpo_practice.core.stats.paired import Difference
     from grpo_practice.core.types import Experience, Sample
@@ -81,7 +81,7 @@ def json_value(value: object) -> Any:
             return {_key(key): json_value(inner) for key, inner in value.items()}
         case Set():
             return sorted(map(json_value, value))
-        # After str and bytes, which are sequences too.
+        # Must follow str and bytes, which are sequences, too.
         case Sequence():
             return [json_value(inner) for inner in value]
         case _:

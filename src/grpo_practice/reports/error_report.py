@@ -20,4 +20,4 @@ class ErrorReport(Report):
     hint: str | None
     exit_code: int
     diff: Sequence[ChangedKey] = ()
-    """Keys that differ from those that the run was started with."""
+    """Keys whose values differ from those at the start of the run."""

@@ -1,4 +1,4 @@
-"""Reports on the experiences of a library and on the history of one, with their evidence."""
+"""Reports on a library's experiences and on the history of one experience, with the evidence."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,17 +21,17 @@ class EvidenceSummary:
     """Evidence for and against one experience, in numbers."""
 
     supporting: int
-    """Questions that produced or confirmed the experience."""
+    """Number of questions that produced or confirmed the experience."""
     opposing: int
-    """Questions that contradicted the experience."""
+    """Number of questions that contradicted the experience."""
     reward_change: float | None
-    """Mean change of reward with the experience; None if no question was played with and without
-    it.
+    """Mean change in reward with the experience; None if no question was played both with and
+    without it.
     """
     reward_questions: int
     """Number of questions behind `reward_change`."""
     support: float
-    """Weight of the evidence for the experience less the evidence against it, in votes."""
+    """Weight of the evidence for the experience minus the evidence against it, in votes."""
 
     sentence: str
     """The evidence in words."""
@@ -53,7 +53,7 @@ class LibraryReport(Report):
     evidence: Mapping[str, EvidenceSummary]
     """Id of the experience → its evidence."""
     held: Sequence[Held] = ()
-    """New texts up to that step that wait for approval."""
+    """New texts, up to that step, that are waiting for approval."""
     quarantined: Sequence[Quarantined] | None = None
     """Texts quarantined up to that step; None if they were not requested."""
 
@@ -92,7 +92,7 @@ class DecisionReport(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command that shows the texts still held, shows the run, or exports the agent."""
+        """Command that shows the remaining held texts, shows the run, or exports the agent."""
         if self.left:
             return f"grpo-practice experiences list --run {quote(self.run)}"
         if self.waits or not self.library.experiences:
@@ -139,11 +139,11 @@ class ExperienceReport(Report):
 
     history: ExperienceHistory
     evidence: EvidenceSummary | None
-    """Evidence on the experience; None if the library no longer holds it."""
+    """Evidence for and against the experience; None if the library no longer holds it."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return its text, evidence, and changes."""
+        """Return the experience's text, evidence and changes."""
         found = self.history
         return [
             (f"{found.id} of {found.run}",),

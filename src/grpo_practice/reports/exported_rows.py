@@ -37,5 +37,5 @@ class ExportedData(ExportedRows):
     schema: ClassVar = "grpo-practice.training-data/1"
 
     left_out: Mapping[str, int]
-    """Reason → number of rollouts left out of the file for it."""
+    """Reason → number of rollouts left out of the file for that reason."""
     simulated: bool

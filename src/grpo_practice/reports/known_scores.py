@@ -27,7 +27,7 @@ class KnownScore:
 
 
 def known_score(store: Store, run: str) -> KnownScore | None:
-    """Return the score of an evaluation run; None unless the run exists and is complete."""
+    """Return the score of an evaluation run; None if the run does not exist or is incomplete."""
     found = store.read(runs.find, run)
     if found is None or found.head_branch is None or found.steps_closed < found.steps:
         return None
@@ -45,9 +45,8 @@ def measured(
 ) -> KnownScore | None:
     """Return the experiment's score of a branch's agent with a library.
 
-    With `dataset`, return the score for selecting libraries on that dataset; otherwise the score on
-    the
-    test set. Return None if no such evaluation is complete.
+    With `dataset`, return the score on that dataset that was measured to select a library;
+    otherwise return the score on the test set. Return None if no such evaluation is complete.
     """
     purpose: Literal["test", "select"] = "test" if dataset is None else "select"
     for found in evaluations_of(store, branch, library, purpose):

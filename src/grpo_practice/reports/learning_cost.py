@@ -15,15 +15,15 @@ class LearningCost:
     rollouts: int = 0
     tokens: int = 0
     cost_micro: int | None = 0
-    """Micro-dollars; None if any part is unknown, 0 if nothing is paid."""
+    """Micro-dollars; None if any part is unknown, 0 if nothing was paid."""
     device_s: float = 0.0
     """Training time in seconds, multiplied by the number of processes."""
     wall_s: float = 0.0
     shipped_bytes: int = 0
-    """Size of the library in the prompt, of the adapter or of the weights."""
+    """Size of the shipped result: the library in the prompt, the adapter or the weights."""
 
     def plus(self, other: "LearningCost") -> "LearningCost":
-        """Return the sum of both costs; the total in dollars is None if either is."""
+        """Return the sum of both costs; its dollars are None if those of either cost are."""
         known = self.cost_micro is not None and other.cost_micro is not None
         return LearningCost(
             self.rollouts + other.rollouts,
@@ -52,9 +52,9 @@ def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> Learn
 
 
 def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> LearningCost:
-    """Return the cost of a training run on this branch until it saved the weights with this hash.
+    """Return the cost of a training run on this branch up to the weights with this hash.
 
-    Wall time and the cost of a judge are those of the whole run.
+    Wall time and judge cost are the totals for the whole run.
     """
     saved = store.read(trained_steps.checkpoints, branch)
     last = max((row.step for row in saved if row.sha256 == sha), default=-1)

@@ -1,4 +1,4 @@
-"""Findings on a practice run's learning: failed comparisons, refused proposals, equal attempts."""
+"""Findings about a practice run's learning: failed comparisons, refusals, equal attempts."""
 
 from collections.abc import Mapping, Sequence
 from shlex import quote
@@ -13,10 +13,10 @@ from grpo_practice.store.distillation import Distillation as Distillation
 from grpo_practice.store.records import StepRow as StepRow
 
 MANY = 5
-"""One in how many comparisons or proposals must be lost for a finding to be reported."""
+"""A finding is reported if more than 1 in this number of comparisons or proposals is lost."""
 PRACTISE = "grpo-practice practice"
 REASON = 160
-"""Most characters shown of the error that a merge failed with."""
+"""Maximum number of characters shown from the error of a failed merge."""
 ALIKE = "all attempts of every group gave the same text"
 CACHED = (
     "a cache between the agent and its model repeats its answers, or the temperature is 0 and"
@@ -55,7 +55,7 @@ _FAILED: Mapping[str, tuple[str, str]] = {
     ),
     "provider": ("the endpoint gave no usable answer", "run `grpo-practice doctor`"),
 }
-"""`TeacherFailure` → its meaning, and the advice."""
+"""`TeacherFailure` → its meaning and the advice for it."""
 _QUARANTINED = "review the texts and the reason for each"
 ONE_SITE = (
     "name the site in practice.trusted_sites if you trust it, or let a person decide with"
@@ -72,20 +72,19 @@ _REFUSED: Mapping[str, str] = {
     "beyond_limit": "raise practice.num_experiences_per_query",
     "library_full": "export the library as it is, or start again with another exp_id",
 }
-"""`RefusedRule`, except the harmless ones → advice. Exceeding a limit is not the model's fault."""
+"""`RefusedRule`, except harmless rules → advice. Exceeding a limit is not the model's fault."""
 
 
 def practise_command(last: str) -> str:
-    """Return the command that resumes a practice run: its last command, if that was `practice`."""
+    """Return the command that resumes a practice run: its last command if that was `practice`."""
     return last if last.startswith(PRACTISE) else PRACTISE
 
 
 def _restart(practise: str, step: int, rows: Sequence[StepRow]) -> str:
-    """Return the command that replays all steps from this one.
+    """Return the command that replays all steps from this step on.
 
-    A run that was already restarted at this step, unless it is step 0, is restarted there again
-    only
-    with `--again`.
+    A run that was already restarted at this step is restarted there again only with `--again`,
+    except at step 0.
     """
     begun = next(row.plan.step for row in rows if row.branch_id == rows[-1].branch_id)
     return f"{practise} --restart-step {step}{' --again' if 0 < step == begun else ''}"
@@ -128,7 +127,7 @@ def learning_findings(
         rows: Steps of the run.
         outcomes: Number of the run's rollouts per outcome.
         asked_all: Whether the agent sent a model request for each answer.
-        held: Number of new texts that wait for approval.
+        held: Number of new texts that are waiting for approval.
         practise: Command that resumes the run.
     """
     found = [*_failed_merges(rows, practise), *shortfalls(run, rows, practise)]
@@ -205,7 +204,7 @@ def _why(reason: Reason) -> str:
 def _nothing_learnt(
     run: str, rows: Sequence[StepRow], *, asked_all: bool, held: int
 ) -> list[Finding]:
-    """Return why a run without failed steps learnt nothing, as far as its statistics show."""
+    """Return the reasons, as far as known, why a run without failed steps learnt nothing."""
     stats = [row.stats or {} for row in rows]
     means = set(map(_mean, rows))
     groups = sum(sum(s.get("groups", {}).values()) for s in stats)

@@ -1,4 +1,4 @@
-"""The practice behind an evaluation: questions its library learnt from, alternatives, and cost."""
+"""Practice that produced an evaluation's library: its questions, other libraries, and cost."""
 
 from dataclasses import dataclass
 
@@ -22,8 +22,7 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
     """Return the folded questions that the evaluation's library learnt from or was selected by.
 
     Questions of the experiment's current practice run are included, because the library of some
-    agents
-    cannot be identified.
+    agents cannot be identified.
     """
     sha = branch.played.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
@@ -54,7 +53,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
         outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
         closed = [out for out in outs if out]
         # Compare by text: a run may produce the same library twice.
-        # As the last library of one of its makers, it was not chosen among several.
+        # The last library of one of its runs was not chosen from several.
         if not closed or library_sha(store.read(libraries.load, closed[-1])) == sha:
             return None
     made = store.read(arms.hashes_made, practices[0])
@@ -94,7 +93,7 @@ def _asked(store: Store, branch: Branch) -> set[int]:
 
 
 def _practice_branch(store: Store, exp_id: str) -> Branch | None:
-    """Return the branch of the practice run of this name; None if it never started."""
+    """Return the branch of the practice run with this name; None if it never started."""
     run = store.read(runs.find, exp_id)
     if run is None or run.kind != "practice" or run.head_branch is None:
         return None

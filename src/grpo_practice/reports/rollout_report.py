@@ -15,7 +15,7 @@ from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
 from grpo_practice.store.queries.teacher_calls import TeacherCall as TeacherCall
 
 CELL = 60
-"""Most characters of a question or an answer in the summary of a list."""
+"""Maximum number of characters of a question or an answer in the summary of a list."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -33,13 +33,13 @@ class RolloutReport(Report):
     run: str
     step: int
     attempts: int
-    """Attempts planned for the question."""
+    """Number of attempts planned for the question."""
     rollout: Rollout
     sections: Sequence[tuple[str, str]]
     """Heading and text of each turn, and of the end of the attempt."""
     system: str = ""
-    """System prompt passed to the agent; an agent program of the user may have sent a different
-    one.
+    """System prompt passed to the agent; the user's agent program may have sent a different
+    prompt.
     """
     number: int | None = None
     """Number of the question in the run's dataset, counted from 1; None if unknown."""
@@ -73,7 +73,7 @@ class RolloutReport(Report):
 
 # The command repeats these limits: importing them there would make `--help` slow.
 MOST_LISTED, MOST_SHOWN = 1_000_000, 10_000
-"""Most rollouts in a list, and most questions shown together with their transcripts."""
+"""Maximum number of rollouts in a list, and of questions shown together with their transcripts."""
 
 
 def show_command(ref: str, questions: int) -> str:
@@ -95,7 +95,7 @@ class Flip:
 
 
 def is_right(mean: float) -> bool:
-    """Return whether this mean reward of a question counts as right."""
+    """Return whether a question with this mean reward is considered right."""
     # A mean of floats may come out just below 0.5.
     return mean >= 0.5 - 1e-9
 
@@ -109,21 +109,21 @@ class RolloutsReport(Report):
 
     run: str
     step: int | None
-    """Step that the list is limited to; None for all steps."""
+    """Step to which the list is limited; None for all steps."""
     rollouts: Sequence[RolloutRow]
-    """The first matching rollouts, up to the requested number."""
+    """First matching rollouts, up to the requested number."""
     matching: Counted
     """Counts of all rollouts that match the filters."""
     all: Counted
-    """Counts of all rollouts of the run, or of its step."""
+    """Counts of all rollouts of the run, or of the selected step."""
     filters: str = ""
     """Filter options, as typed on the command line."""
     flips: Mapping[int, Flip] | None = None
-    """Sample → its flip, if only questions whose verdict changed were requested."""
+    """Sample → its flip, if only questions that became right or wrong were requested."""
     compared: str | None = None
-    """Run or step that the verdicts are compared with."""
+    """Run or step with which the verdicts are compared."""
     played: Sequence[int] = ()
-    """Numbers of the played questions, if the requested question was not played."""
+    """Numbers of the questions that were played, if the requested question was not."""
 
     @property
     def ref(self) -> str:
@@ -174,14 +174,14 @@ class TranscriptsReport(Report):
     in_document: ClassVar = ("listed.run", "rollouts", "teacher", "listed.matching")
 
     listed: RolloutsReport
-    """List that these rollouts are the beginning of."""
+    """List whose first rollouts are shown here."""
     rollouts: Sequence[RolloutReport]
     teacher: Sequence[TeacherCall] = ()
     """Calls to the teacher about the groups of these rollouts."""
 
     @property
     def shown(self) -> int:
-        """Number of groups (questions of a step) among the shown rollouts."""
+        """Number of groups (each one question in one step) among the shown rollouts."""
         return len({(report.step, report.rollout.slot) for report in self.rollouts})
 
     @property

@@ -23,7 +23,7 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import questions_of
 
 FEW = 10
-"""Fewest groups, answers or texts for which a share is meaningful."""
+"""Minimum number of groups, answers or texts for which a share is meaningful."""
 HALF = 0.5
 """Share of groups that teach nothing, or of texts no longer kept, above which a finding is
 reported.
@@ -31,11 +31,13 @@ reported.
 TENTH = 0.1
 """Share of groups smaller than planned above which a finding is reported."""
 LONGER = 1.5
-"""Growth of the answer length from first to last step above which a finding is reported."""
+"""Ratio of the last step's answer length to the first step's above which a finding is reported."""
 LITTLE = 0.1
-"""Ratio of last to first step's entropy below which a finding is reported."""
+"""Ratio of the last step's entropy to the first step's below which a finding is reported."""
 LARGE = 63
-"""Most experiences whose effects can be measured; models rarely follow a prompt with more."""
+"""Maximum number of experiences with measurable effects; models rarely follow more in one
+prompt.
+"""
 
 MOST = 0.9
 """Share of groups with identical answers above which a finding is reported."""
@@ -69,7 +71,7 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     """Return the problems that keep a run from learning or a score from being meaningful.
 
     Raises:
-        ConfigError: The run does not exist, or nothing of it is stored.
+        ConfigError: The run does not exist, or nothing has been stored for it.
     """
     run = store.read(runs.get, name)
     if run.kind == "recorded":
@@ -99,7 +101,7 @@ def _share(n: float, of: float) -> str:
 
 
 def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield a finding on groups whose attempts are all identical."""
+    """Yield a finding about groups whose attempts are all identical."""
     groups, equal = store.read(obstacles.equal_answers, branch)
     yield counted(
         "equal answers",
@@ -114,7 +116,7 @@ def _sampling(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield findings on groups that taught nothing and on groups smaller than planned."""
+    """Yield findings about groups that taught nothing and groups smaller than planned."""
     of, name = store.read(obstacles.groups, branch), quote(run.name)
     alike = of.right + of.wrong
     learn, attempts = "practise", "practice.grpo_n"
@@ -154,7 +156,7 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield findings on unreadable answers and on the growth of answers."""
+    """Yield findings about unreadable answers and about growing answer length."""
     totals, name = store.read(arms.arm_totals, branch), quote(run.name)
     longer = (
         "check what the experiences ask for: longer answers cost more and are cut off more often"
@@ -186,7 +188,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield a finding on how much of its initial entropy a trained model has kept."""
+    """Yield a finding about the share of its initial entropy that a trained model has kept."""
     rows = store.read(trained_steps.updates, branch)
     known = [
         (row.step, row.entropy)
@@ -208,7 +210,7 @@ def _entropy(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
 
 
 def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield findings on rollouts that another verify function gave a different reward."""
+    """Yield findings about rollouts to which another verify function gave a different reward."""
     for of in store.read(obstacles.disagreements, run.name, branch):
         yield counted(
             "scored otherwise",
@@ -221,7 +223,7 @@ def _disagreements(store: Store, run: RunRow, branch: Branch) -> Iterator[Findin
 
 
 def _questions(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
-    """Yield findings on overlaps of practice, selection and test questions, and on duplicates."""
+    """Yield findings about duplicates and overlaps among practice, selection and test questions."""
     asked = _asked(store, run.exp_id)
     for one, other in (("practice", "test"), ("selection", "test"), ("practice", "selection")):
         a, b = asked.get(one, frozenset()), asked.get(other, frozenset())
@@ -266,7 +268,7 @@ def _asked(store: Store, exp_id: str) -> dict[str, frozenset[str]]:
 
 
 def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
-    """Yield findings on quarantined and refused proposals, with the rules involved."""
+    """Yield findings about quarantined and refused proposals, with the rules involved."""
     sums = Distillation.total(list(counted_steps(rows).values()))
     refused = {rule: n for rule, n in sums.refused.items() if rule not in HARMLESS}
     quarantined = f"grpo-practice experiences list --quarantined --run {quote(run.name)}"
@@ -290,7 +292,7 @@ def _texts(run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
 
 
 def _library(store: Store, run: RunRow, rows: Sequence[StepRow]) -> Iterator[Finding]:
-    """Yield findings on the size of the library and on learnt texts it no longer holds."""
+    """Yield findings about the library's size and about learnt texts that it no longer holds."""
     of = store.read(obstacles.growth, rows)
     if not of.sizes:
         return

@@ -47,7 +47,7 @@ class Invocation:
 
 
 class EndReport(Report):
-    """Report at the end of a run that tells success from failure."""
+    """Report at the end of a run that distinguishes success from failure."""
 
     __slots__ = ()
     health: Health
@@ -106,10 +106,10 @@ class EvalReport(EndReport):
     replayed: int
     seconds: float
     seconds_per_rollout: float | None
-    """Mean seconds of model time per scored rollout."""
+    """Mean model time, in seconds, per scored rollout."""
     health: Health
     difference: str | None = None
-    """Sentence on the difference from the agent without experiences, on the same questions."""
+    """Sentence about the difference from the agent without experiences, on the same questions."""
 
     @property
     @override
@@ -125,7 +125,7 @@ class EvalReport(EndReport):
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the score, the rollouts and questions behind it, and the cost."""
+        """Return the score, its number of rollouts and questions, and the cost."""
         score, interval = self.score, self.score.ci95
         between = f"   95 % interval {interval[0]:.3f} to {interval[1]:.3f}" if interval else ""
         return [
@@ -187,7 +187,7 @@ class PracticeReport(EndReport):
     """Step → in-run evaluation of the library that the step made."""
     library: Library
     tested: bool
-    """Whether the questions to evaluate on are known."""
+    """Whether the test questions are known."""
     before: KnownScore | None
     """Score of the agent without experiences; None if it was not evaluated."""
     after: KnownScore | None
@@ -197,7 +197,7 @@ class PracticeReport(EndReport):
     unpriced: Mapping[str, int]
     """Model → number of calls of unknown cost."""
     requests: Requests
-    """Requests of this invocation, including those of in-run evaluations."""
+    """Requests of this invocation, including requests of in-run evaluations."""
     replayed: int
     seconds: float
     library_shas: Mapping[int, str]
@@ -209,11 +209,11 @@ class PracticeReport(EndReport):
     """Error → number of occurrences, most common first."""
     health: Health
     held: int = 0
-    """Number of new texts that wait for approval."""
+    """Number of new texts that are waiting for approval."""
     measure: Mapping[When, str] = field(default_factory=dict)
     """Missing score → the command that measures it."""
     difference: str | None = None
-    """Sentence on the difference that practice made; None if a score is missing."""
+    """Sentence about the difference that practice made; None if a score is missing."""
 
     @property
     def merge_failed(self) -> list[int]:

@@ -1,4 +1,4 @@
-"""Report on a report file that was made of runs."""
+"""Report on a report file that was written about runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SavedReport(Report):
-    """The report of one or more runs as text."""
+    """The text of a report about one or more runs."""
 
     schema: ClassVar = "grpo-practice.report/1"
     in_document: ClassVar = ("runs", "answers", "format", "path", "bytes")
@@ -24,7 +24,7 @@ class SavedReport(Report):
     path: Path | None
     """File that the text was written to; None if it was not written."""
     answers: Sequence[str]
-    """Verdict for each run: whether it is better."""
+    """Verdict for each run on whether it is better."""
     next_command: str
     """Command to type next."""
 

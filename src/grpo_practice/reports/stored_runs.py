@@ -39,7 +39,7 @@ from grpo_practice.store.run_names import questions_of
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedRuns(Report):
-    """Runs that were deleted: the named run and the evaluations that it made."""
+    """Deleted runs: the named runs and the evaluations that they started."""
 
     schema: ClassVar = "grpo-practice.deleted-runs/1"
 
@@ -63,7 +63,7 @@ class ListedRun(RunRow):
 
     dataset: str | None
     model: str | None
-    """Model that answers; None if the agent's configuration names none."""
+    """Model that answers; None if the agent's configuration does not name a model."""
     score: float | None
     """Mean score of a complete evaluation; None for other runs."""
 
@@ -124,7 +124,7 @@ def _listed(store: Store, run: RunRow, asked: Mapping[str, Asked]) -> ListedRun:
 
 
 class Scores(Shown, dict[str, Score]):
-    """Name of the evaluation → its score."""
+    """Name of each evaluation → its score."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
@@ -156,17 +156,16 @@ class RunReport(Report):
     steps: Sequence[StepRow]
     outcomes: Mapping[str, int]
     scores: Scores
-    """Scores of the run, or of its experiment's evaluations of its agent or its weights.
+    """Scores of the run, or of the experiment's evaluations of the run's agent or weights.
 
-    Only complete evaluations are included. An evaluation of another experiment is included if it is
-    the
-    score of this agent before or after practice.
+    Only complete evaluations are included. An evaluation from another experiment is included if it
+    scored this agent before or after practice.
     """
     costs: Sequence[StageCost]
     health: Health | None
     """Health of the run; None if the run never started."""
     played: Mapping[str, Any]
-    """Group policy and overlap that a practice run plays with."""
+    """Group policy and overlap used by a practice run."""
     command: str
     """Last command that worked on the run; it also resumes the run."""
     verify: str | None = None
@@ -174,17 +173,16 @@ class RunReport(Report):
     traffic: Traffic | None = None
     """Forwarded requests of a recorded run."""
     held: int = 0
-    """Number of a practice run's new texts that wait for approval."""
+    """Number of a practice run's new texts that are waiting for approval."""
     dataset: DatasetRow | None = None
     """Dataset of the newest branch; None if the run has none."""
     model: str | None = None
-    """Model that answers; None if the agent's configuration names none."""
+    """Model that answers; None if the agent's configuration does not name a model."""
     k: int | None = None
-    """Rollouts planned for each question."""
+    """Number of rollouts planned for each question."""
     difference: str | None = None
-    """Sentence on the difference that practice made, or the difference from the experiment's
-    evaluation
-    without a library; None if a score is missing.
+    """Sentence about the difference that practice made, or the difference from the experiment's
+    evaluation without a library; None if a score is missing.
     """
     trained: TrainedParts | None = None
     """Updates and checkpoints of a training run."""
@@ -241,7 +239,7 @@ class RunReport(Report):
             return questions_of(run.name)
         if run.status == "running":
             return f"grpo-practice runs show {quote(run.name)}"
-        # Also true without any rollout: then the command has to be repeated as well.
+        # Also true if no rollout was played, because the command must then be repeated, too.
         failed = all(name.startswith("error") for name in self.outcomes)
         if self.command and (failed or run.steps_closed < run.steps):
             return self.command
@@ -255,7 +253,7 @@ class RunReport(Report):
 
     @property
     def _after_end(self) -> str:
-        """Command that exports trained weights, or scores with another verify function."""
+        """Command that exports trained weights, or rescores with another verify function."""
         if self.run.kind == "train":
             return f"grpo-practice export-agent --run {quote(self.run.name)}"
         if self.run.purpose == EFFECT:
@@ -281,7 +279,7 @@ class RunReport(Report):
 def _before_and_after(
     store: Store, run: RunRow, branch: Branch, rows: Sequence[StepRow]
 ) -> BeforeAfter:
-    """Return the scores of a practice run's agent, including evaluations of other experiments."""
+    """Return the scores of a practice run's agent, including scores from other experiments."""
     outs = [row.library_out for row in rows if row.library_out]
     library = store.read(libraries.load, outs[-1]) if outs else branch.library
     return before_after(store, branch.id, run.name, library)

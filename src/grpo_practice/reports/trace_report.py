@@ -1,4 +1,4 @@
-"""Report on the traces of a stored run that were exported."""
+"""Report on the exported traces of a stored run."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -28,7 +28,7 @@ class TrainReport(Report):
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
     selection: Mapping[int, float]
-    """Step → mean reward of its weights on the selection questions."""
+    """Step → mean reward of the step's weights on the selection questions."""
     seconds: float
     """Wall time of this command."""
 
@@ -81,11 +81,11 @@ class TrainedParts:
     updates: Sequence[UpdateRow]
     checkpoints: Sequence[CheckpointRow]
     selection: Mapping[int, float]
-    """Step → mean reward of its weights on the selection questions."""
+    """Step → mean reward of the step's weights on the selection questions."""
 
     @property
     def recipe(self) -> str:
-        """Sentence on the trained parameters and the hyperparameters."""
+        """Sentence about the trained parameters and the hyperparameters."""
         of = self.settings.get
         rank = of("lora.r")
         what = "all weights" if rank is None else f"an adapter of rank {rank}"
@@ -163,7 +163,7 @@ def train_report(
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrainingForecast(Report):
-    """Resources that a training run needs, measured on one discarded step."""
+    """Resources that a training run needs, measured on one step that is then discarded."""
 
     schema: ClassVar = "grpo-practice.train-forecast/1"
 
@@ -172,20 +172,20 @@ class TrainingForecast(Report):
     steps: int
     steps_left: int
     rollouts: int
-    """Rollouts per step."""
+    """Number of rollouts per step."""
     trained: int
     """Number of trained parameters."""
     checkpoint_bytes: int
     step_s: float
     """Wall time of a step, without scoring."""
     tokens_in: int
-    """Prompt tokens of the measured step."""
+    """Number of prompt tokens in the measured step."""
     tokens_out: int
     memory_bytes: int
-    """Peak memory of the process, or of its GPU."""
+    """Peak memory of the process, or of its GPU, in bytes."""
     device: str
     judged: bool
-    """Whether a judge model scores each rollout; its requests are not in these numbers."""
+    """Whether a judge model scores each rollout; these numbers do not include its requests."""
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

@@ -15,7 +15,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TrustReport(Report):
-    """All stored decisions of the user to trust other people's files and hosts."""
+    """All stored decisions by the user to trust other people's files and hosts."""
 
     schema: ClassVar = "grpo-practice.trust/1"
 

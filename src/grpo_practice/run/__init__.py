@@ -1,1 +1,1 @@
-"""The composition root: a config becomes objects, and the objects do the command's work."""
+"""The composition root: builds objects from a config, and the objects do the command's work."""

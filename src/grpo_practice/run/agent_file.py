@@ -1,4 +1,4 @@
-"""Parts of an agent's configuration as they were written, fit to stand in another file."""
+"""Parts of an agent's configuration as written, suitable for inclusion in another file."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +17,7 @@ def model_as_written(config_text: str) -> Tree:
 
 
 def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the address and key of a model as its configuration has them, without secrets.
+    """Return a model's address and key as its configuration specifies them, without secrets.
 
     A key is included only together with its address, and only as the name of the variable that
     holds it.
@@ -29,7 +29,7 @@ def endpoint_written(written: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_public(url: str) -> bool:
-    # What a variable holds was chosen on this machine, and for it.
+    # The value of a variable applies to this machine only.
     return not ("${" in url or REDACTED in url or url_secrets(url) or redactor.holds(url))
 
 

@@ -1,4 +1,4 @@
-"""The configuration that `config` and `doctor` inspect, either for practice or for evaluation."""
+"""Load the configuration that `config` and `doctor` inspect, for practice or for evaluation."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
@@ -39,9 +39,9 @@ def load_config(
     *,
     agent: Path | None = None,
 ) -> AnyConfig:
-    """Load a configuration in the same way as the command that it is for.
+    """Load a configuration in the same way as the command that will use it.
 
-    Without `config`, load the configuration of the latest run, or else the one in this folder;
+    Without `config`, load the configuration of the latest run, or else the file in this folder;
     `open_store` is None if there is no database. An agent file replaces the evaluation's agent; if
     there is no run, the agent is loaded alone.
 
@@ -118,7 +118,7 @@ def _learning(config: PracticeConfig) -> dict[str, str]:
 
 
 def config_report(loaded: AnyConfig) -> ConfigReport:
-    """Return a report of a configuration's effective settings.
+    """Return a report on a configuration's effective settings.
 
     Raises:
         ConfigError: A prompt template or the verify function cannot be used.

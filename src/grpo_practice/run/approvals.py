@@ -1,4 +1,4 @@
-"""A person's decision on experiences that are held for approval."""
+"""Decisions by a person on experiences that are held for approval."""
 
 import re
 from collections.abc import Sequence
@@ -19,8 +19,8 @@ def decide(
 ) -> DecisionReport:
     """Approve or reject held experiences of a run; see `Workspace.approve`.
 
-    An open step continues with the library it began with. Experiences approved during the step
-    enter the library that the step produces.
+    An open step continues with the library that it started with. Experiences approved during the
+    step enter the library that the step produces.
     """
     row = latest_or_named(store, run)
     # Hold the lock, so that no step closes between reading and writing.
@@ -45,7 +45,7 @@ def decide(
                 library = store.read(libraries.load, library_id)
                 ids = {f"H{a.held}": f"E{a.edit.label}" for a in found.approvals.approved}
         if not approve or step is None:
-            # Do not record an approval twice while it waits for its step.
+            # Do not record an approval again while it waits for its step.
             new = [one.row for one in chosen if not (approve and one.approved)]
             last = max((r.plan.step for r in rows if _own(branch, r) and r.closed), default=None)
             store.decide(branch, branch.from_step if last is None else last, new, approve=approve)
@@ -88,9 +88,9 @@ def _library(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Library:
 
 
 def _step_to_change(branch: Branch, rows: Sequence[StepRow]) -> int | None:
-    """Return the last closed step, to change the run's library there; None if it may not change.
+    """Return the last closed step, at which the library can be changed; None if it may not be.
 
-    An open step already uses this library. Changing it would change the requests of the step, which
+    An open step already uses this library. Changing it would change the step's requests, which
     would then be paid for again. Closed steps of another branch belong to that branch.
     """
     closed = [row for row in rows if row.closed]

@@ -1,7 +1,7 @@
 """`eval --arms`: an agent with and without its learnt experiences, played together and compared.
 
-Each arm is stored as the evaluation run that it would be alone, with the same name, identity and
-branch.
+Each arm is stored as the same evaluation run that it would be if played alone, with the same name,
+identity and branch.
 """
 
 from collections.abc import Mapping, Sequence
@@ -59,8 +59,8 @@ Known = Literal[
     "trained+practised",
 ]
 """`none`: no library. `full`: the library. `aa`: the library with another seed, which shows the
-effect of chance. `direct` and `filler`: see `practice/placebo_arms.py`. `base` and `practised` are
-`none` and `full` next to trained weights: see `trained_arms.py`.
+effect of chance. `direct` and `filler`: see `practice/placebo_arms.py`. `base` and `practised`:
+`none` and `full` in comparisons with trained weights; see `trained_arms.py`.
 """
 
 KNOWN: tuple[str, ...] = get_args(Known)
@@ -68,16 +68,16 @@ KNOWN: tuple[str, ...] = get_args(Known)
 
 @dataclass(frozen=True, slots=True)
 class ArmsJob:
-    """Arms that are ready to play: everything they name has been found and checked."""
+    """Prepared arms: everything that they name has been found and checked."""
 
     session: Session
     request: ArmsRequest
     evaluations: Mapping[str, EvalJob]
-    """Arm → its evaluation, in the order of the command. Until the library of `direct` is written,
-    its entry uses the library of `full`.
+    """Arm → its evaluation, in the order of the command. Until the library of `direct` has been
+    written, its entry uses the library of `full`.
     """
     direct: DirectJob | None = None
-    """Library of `direct`, if it is not written yet."""
+    """Job that writes the library of `direct`; None if no arm needs it or it exists."""
     weights: Exported | None = None
     """Trained weights, if an arm uses them."""
 
@@ -152,7 +152,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
 
 
 def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> Exported | None:
-    """Return the trained weights of the arms; None if no arm uses any."""
+    """Return the trained weights of the arms; None if no arm uses trained weights."""
     if not set(request.arms) & set(TRAINING_ARMS):
         return None
     asked = request.evaluation
@@ -166,7 +166,7 @@ def _weights(store: Store, request: ArmsRequest, learnt: LibraryRef | None) -> E
 
 
 def each_once(emit: Emit) -> Emit:
-    """Return a sink that passes on each notice once, since all arms emit the same ones."""
+    """Return a sink that passes on each distinct notice once, because all arms emit the same."""
     known = set[str]()
 
     def passed(event: Event) -> None:
@@ -191,7 +191,7 @@ def _check_different(jobs: Mapping[str, EvalJob]) -> None:
 
 
 def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
-    """Raise ConfigError before paying for arms that `compare_evaluations` would refuse."""
+    """Raise ConfigError before paying for arms that `compare_evaluations` would reject."""
     specs = [(job.spec, job.config.judge.model_provider.model) for job in jobs.values()]
     (first, judge), *others = specs
     for spec, other in others:
@@ -260,7 +260,7 @@ def _learnt(
 ) -> LibraryRef | None:
     """Return the practised library that the arms compare; None if no arm needs it.
 
-    If only `filler` needs one, it takes the length of the library in a file instead.
+    If only `filler` needs a library, it takes its length from a library file instead.
 
     Raises:
         ConfigError: The library does not exist or is empty, or `filler` is named with several
@@ -288,10 +288,9 @@ def _learnt(
 
 
 def _base(store: Store, request: ArmsRequest) -> str | None:
-    """Return the run whose configuration the arms use, if no config is given.
+    """Return the run whose configuration the arms use if no config is given.
 
-    This is not simply the latest run, as for a single evaluation, because that may be one of the
-    arms.
+    A single evaluation would use the latest run, but here the latest run may itself be an arm.
     """
     asked = request.evaluation
     if asked.run is not None or names_dataset(asked.changes):
@@ -315,7 +314,7 @@ def _evaluation(
     library: Library | None,
     weights: Exported | None = None,
 ) -> EvalJob:
-    """Return the evaluation of an arm, with at least as many attempts as it already has."""
+    """Return the evaluation for an arm, with at least as many attempts as it already has."""
     store, asked = session.store, request.evaluation
     if LIBRARY_NAME.fullmatch(name):
         asked = replace(asked, library=name)
@@ -351,7 +350,7 @@ def planned_attempts(store: Store, name: str) -> int:
 
 
 async def run_arms(job: ArmsJob) -> ComparisonReport:
-    """Complete the evaluations, played together, and return their comparison.
+    """Complete the evaluations together and return their comparison.
 
     Raises: The errors of `run_evals` and `written_directly`.
     """
@@ -374,8 +373,8 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
 def compared(job: ArmsJob) -> ComparisonReport:
     """Return the comparison of the main arm with each other arm.
 
-    The main arm is `full`, or else the last arm other than `none` and `filler`, or else the last
-    arm.
+    The main arm is `full`; without it, the last arm other than `none` and `filler`; without such an
+    arm, the last arm.
     """
     named = {name: evaluation.spec.name for name, evaluation in job.evaluations.items()}
     if job.weights is not None:

@@ -1,4 +1,4 @@
-"""The caps of a command, and the amounts that its runs have already spent at today's prices."""
+"""Caps of a command, and the amounts that its runs have already spent at current prices."""
 
 from collections.abc import Iterable, Sequence
 from itertools import chain
@@ -21,7 +21,9 @@ from grpo_practice.store.queries import spending
 from grpo_practice.store.queries.spending import Lost, Spent
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
-"""Usage assumed for a call with unknown token counts, if no other call can serve as an estimate."""
+"""Usage assumed for a call with unknown token counts, if there is no other call to estimate
+from.
+"""
 
 
 def admission(
@@ -31,13 +33,13 @@ def admission(
     caps: Caps,
     command: str,
 ) -> Admission:
-    """Return the admission gate of a command on these runs, with past spending if there are caps.
+    """Return a command's admission gate for these runs; with caps, it starts from past spending.
 
     Spending includes earlier commands, all branches, and the runs that a run started. A call that
     may have been billed without reporting its tokens counts as the largest call of its stage.
 
     Raises:
-        ConfigError: Money is capped, and a model has no price.
+        ConfigError: There is a cap on cost, and a model has no price.
     """
     if not caps:
         return Admission()
@@ -56,7 +58,7 @@ def admission(
 
 
 class _PriceBook:
-    """The prices of all models that a run calls or has called.
+    """Prices of all models that a run calls or has called.
 
     Raises:
         ConfigError: A model of the configuration has no price.

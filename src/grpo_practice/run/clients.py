@@ -1,4 +1,4 @@
-"""The clients of student, teacher and judge: opened once per endpoint, closed together."""
+"""Clients for student, teacher and judge, opened once per endpoint and closed together."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -28,7 +28,7 @@ SIM_URL = "http://simulated/v1"
 """URL of the simulated endpoint, which answers in this process; the name is never resolved."""
 
 LISTED = Prices({})
-"""Prices without any from a configuration."""
+"""Listed prices, without prices from a configuration."""
 
 Caller = Literal["student", "teacher", "judge"]
 
@@ -37,7 +37,7 @@ class Connections:
     """The clients of all runs of a command, one per endpoint; an async context that owns them.
 
     Student and teacher share one limit per endpoint, with priority for the teacher. The judge has a
-    limit of its own.
+    separate limit.
 
     Args:
         emit: Receives notices for the user.
@@ -69,7 +69,7 @@ class Connections:
         """Return the client of an endpoint, opened once for all callers with the same settings."""
         pool = "judge" if caller == "judge" else "play"
         # The key contains all settings; otherwise one role would use the settings of another.
-        # repr(endpoint) would not do, because it leaves out secrets.
+        # repr(endpoint) would not suffice, because it omits secrets.
         key = repr((pool, [getattr(endpoint, f.name) for f in fields(endpoint) if f.compare]))
         if key not in self._clients:
             await asyncio.to_thread(load_client)
@@ -95,22 +95,22 @@ class Connections:
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The chats of a run's three roles."""
+    """The chats for a run's three roles."""
 
     connections: Connections
     ledger: Ledger
     """Ledger in which every call is looked up and stored."""
     emit: Emit
-    """Receives events about calls."""
+    """Event sink for calls."""
     prices: Mapping[str, ModelPrice]
     """Prices of models from the configuration."""
 
     async def chats(
         self, config: ModelConfig, caller: Caller, *, later: bool = False
     ) -> Callable[[Scope], AgentChat]:
-        """Return a function that opens a conversation with this model at a scope, using the ledger.
+        """Return a function that opens a conversation with this model in a scope, using the ledger.
 
-        With `later`, its requests wait for all others.
+        With `later`, the model's requests wait for all other requests.
 
         Raises:
             ConfigError: A setting or the endpoint cannot be used.
@@ -123,7 +123,7 @@ class Models:
 
 
 def load_client() -> None:
-    """Import the HTTP client early: this takes half a second and would block the event loop."""
+    """Import the HTTP client early, because this takes half a second and blocks the event loop."""
     from grpo_practice.llm.http import certificates
 
     import_module("grpo_practice.llm.client")
@@ -132,7 +132,7 @@ def load_client() -> None:
 
 
 def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str, Any], Endpoint]:
-    """Return the parameters of every request to a model, and the endpoint of these requests.
+    """Return the parameters for every request to a model, and the endpoint for these requests.
 
     Raises:
         ConfigError: A setting is invalid.

@@ -1,4 +1,4 @@
-"""Selection of the evaluations for a comparison."""
+"""Select the evaluations for a comparison."""
 
 from collections.abc import Sequence
 from shlex import quote

@@ -1,4 +1,4 @@
-"""The configuration and run that a request selects: from a file, the latest run, or itself."""
+"""Find a request's configuration and run: from a file, the latest run, or the request itself."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -83,10 +83,10 @@ def _as_written(value: Any) -> Any:
 def practice_config(
     store: Store, request: PracticeRequest, objects: PythonObjects
 ) -> Loaded[PracticeConfig]:
-    """Return the requested configuration; without one, that of a practice run.
+    """Return the requested configuration; without one, the configuration of a practice run.
 
-    This is the run whose library the practice starts from, or else the latest practice run. A
-    notice names it.
+    The practice run is the one whose library this practice starts from, or else the latest. A
+    notice names the practice run.
 
     Raises:
         ConfigError: There is no configuration, or it cannot be used.
@@ -114,7 +114,7 @@ def practice_config(
 
 
 def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loaded[C]:
-    """Return the configuration with a notice that names its run and its purpose."""
+    """Return the configuration with a notice that names its run and purpose."""
     how = "resumed" if name == latest.name else f"with the config of {latest.name}"
     return replace(loaded, notices=[f"{name}: {how} ({what})", *loaded.notices])
 
@@ -122,7 +122,8 @@ def _announced(loaded: Loaded[C], name: str, latest: RunRow, what: str) -> Loade
 def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
     """Return the evaluation described by a config, a named or the latest run, or options alone.
 
-    The latest run is used if the request names no config, run or dataset. A notice says so.
+    If the request names no config, run or dataset, the latest run is used and a notice reports
+    that.
 
     Raises:
         ConfigError: There is no configuration, or it cannot be used.
@@ -173,13 +174,13 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
 
 
 def names_dataset(overrides: Sequence[Override]) -> bool:
-    """Return whether a dataset is named, so that this is not the evaluation of the latest run."""
+    """Return whether an override names a dataset, which rules out the latest run's evaluation."""
     keys = {(o if isinstance(o, str) else o[0]).partition("=")[0] for o in overrides}
     return not keys.isdisjoint(("data.dataset", "evaluation.data.dataset"))
 
 
 def _plain_run(store: Store, run: RunRow, default: RunRow | None) -> RunRow | None:
-    """Return the practice run of an experiment, or else the evaluation of its plain agent."""
+    """Return an experiment's practice run, or else the evaluation of its unchanged agent."""
     for name in (run.exp_id, eval_name(run.exp_id)):
         found = store.read(runs.find, name)
         if found is not None and found.kind != "recorded" and found.head_branch is not None:
@@ -195,7 +196,7 @@ def _plays_library(store: Store, run: RunRow) -> bool:
 
 
 def unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
-    """Return a config that nobody has named, with a notice that it is used.
+    """Return a config that the user did not name, with a notice that it is used.
 
     Raises:
         ConfigError: The configuration needs trust and does not have it. The folder, and the file in
@@ -250,7 +251,7 @@ def _library(store: Store, request: EvalRequest) -> Library:
 
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:
-    """Return the parts of the run's name that agent, model, verify function and library add."""
+    """Return the suffixes of the run's name for agent, model, verify function and library."""
     agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
     verify = objects.verify_name or request.verify
     named = {"model": request.model, "verify": verify}
@@ -270,7 +271,7 @@ def _overrides(request: EvalRequest, objects: PythonObjects) -> list[Override]:
 def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> EvalOf:
     """Return the evaluation that scores a run's rollouts with another verify function.
 
-    The run is the one named, or else the run of the given config, or else the latest evaluation.
+    The run is the named run, or else the run for the given config, or else the latest evaluation.
 
     Raises:
         ConfigError: No function is named, or the run does not exist or is incomplete.
@@ -327,7 +328,7 @@ def _check_one_agent(found: RunRow) -> None:
 
 
 def stored_text(store: Store, stored: StoredConfig) -> StoredText:
-    """Return a stored configuration in the form that the loader takes."""
+    """Return a stored configuration in the form that the loader accepts."""
     return StoredText(stored.text, Path(stored.base_dir), store.path)
 
 

@@ -1,4 +1,4 @@
-"""The user's own agent: looked up by its name in a config, checked in advance, and opened."""
+"""The user's own agent: found by the name in a config, checked in advance, and opened."""
 
 import os
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -35,10 +35,11 @@ async def open_own(
     notice: Callable[[str], None],
     function: Callable[..., Any] | None = None,
 ) -> AsyncIterator[Agent]:
-    """Open the user's program, and the address of its model endpoint, for the block.
+    """Open the user's program and its model endpoint for the duration of the block.
 
-    Requests from the program to this address bypass proxies of the environment. Paths in the config
-    are relative to `folder`. `function` is the agent itself, if it is an object of this process.
+    Requests from the program to this endpoint bypass proxies set in the environment. Paths in the
+    config are relative to `folder`. `function` is the agent itself if it is an object in this
+    process.
 
     Raises:
         ConfigError: The program cannot be found or loaded.
@@ -60,7 +61,7 @@ async def open_own(
             program, workers = CommandProgram(command_of(config, folder), folder), None
             stack.callback(program.close)
         computing = config.concurrency
-        # More programs that compute than there are cores would only delay each other. A function in
+        # If more programs compute than there are cores, they only delay each other. A function in
         # this process needs no such limit.
         if computing is None and workers != 0:
             computing = cores()
@@ -100,7 +101,7 @@ async def _open_ray(
 
 
 async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
-    """Emit a notice if a configured address does not lead here; others may still reach it."""
+    """Emit a notice if a configured address is not reachable from here; programs may reach it."""
     from grpo_practice.run.program_address import seconds_to
 
     try:
@@ -116,7 +117,7 @@ async def _open_function(
     notice: Callable[[str], None],
     function: Callable[..., Any] | None,
 ) -> tuple["Program", int]:
-    """Return the program of a function, and its number of worker processes; 0: this process."""
+    """Return a function as a program, with its number of worker processes (0: this process)."""
     from grpo_practice.rollout.agents.programs import FunctionProgram, WorkerProgram
 
     name = config.function or ""
@@ -138,7 +139,7 @@ async def _open_function(
 
 @contextmanager
 def _no_detour() -> Iterator[None]:
-    """Let HTTP clients of a function reach this machine without a proxy, for the block."""
+    """Let a function's HTTP clients reach this machine without a proxy while the block runs."""
     before = {name: os.environ.get(name) for name in ("NO_PROXY", "no_proxy")}
     known = [text for text in before.values() if text]
     for name in before:

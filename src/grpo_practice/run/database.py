@@ -1,4 +1,4 @@
-"""Operations on the database file itself, which neither create it nor upgrade its schema."""
+"""Operations on the database file itself, which neither create the file nor upgrade its schema."""
 
 import os
 from pathlib import Path
@@ -31,7 +31,7 @@ def backup_database(path: Path, target: Path | None, *, replace: bool) -> Databa
         raise ConfigError(f"{target} {why_not}", hint="name another file")
     if target.exists() and not target.is_file():
         raise ConfigError(f"{target} is not a regular file", hint="name another file")
-    # A dangling link counts as existing, because somebody made it.
+    # Treat a dangling link as existing, because someone created it.
     if os.path.lexists(target) and not replace:
         raise ConfigError(f"{target} already exists", hint="name another file, or add --force")
     file = target.resolve()  # SQLite names the log after the file, not after a link

@@ -1,4 +1,4 @@
-"""A dataset as JSON lines, which `data upload` reads back as the same samples."""
+"""A dataset as JSON lines that `data upload` reads back as the same samples."""
 
 import json
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ class DatasetLines:
 
     Attributes:
         changed: Number of rows that an upload would read as a different sample.
-        answered: Whether a row has an answer.
-        several: Whether a row names several options, any of which is right.
+        answered: Whether any row has an answer.
+        several: Whether any row names several options, any one of which is right.
     """
 
     def __init__(self, store: Store, dataset: DatasetRow) -> None:
@@ -51,7 +51,7 @@ def _row(sample: Sample) -> dict[str, object]:
 
 
 def _names_several(sample: Sample) -> bool:
-    """Return whether an upload would ask for the meaning of several right options."""
+    """Return whether an upload would ask the user how to interpret several right options."""
     try:
         GoldMapping().read(sample.answer, None)
     except SeveralRightError:

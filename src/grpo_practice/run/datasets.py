@@ -88,7 +88,7 @@ class Datasets:
             if isinstance(source, str | Path):
                 file = file_source(Path(source), options)
                 found = _stage(staged, file, options, ask)
-                where, origin = file.name, file.origin  # after reading: it reports loops of links
+                where, origin = file.name, file.origin  # after reading, which reports symlink loops
             else:
                 found = stage_python_rows(staged, source, options)
             if not options.get("no_answers") and not staged.answered():
@@ -111,7 +111,7 @@ class Datasets:
         if_exists: IfExists = "fail",
         verify: str | None = None,
     ) -> StoredDataset:
-        """Store the conversations of a recorded run under a name, without answers.
+        """Store the conversations of a recorded run as a dataset without answers.
 
         Raises:
             ConfigError: The run is not a recorded run, or the name or the function cannot be used.
@@ -124,7 +124,7 @@ class Datasets:
             return self._add(Upload(name, f"run {run}", if_exists, dedup, verify), staged, found)
 
     def _add(self, upload: "Upload", staged: StagedSamples, found: ReadNotes) -> StoredDataset:
-        # Opened only now, so that rows that cannot be read leave no empty database behind.
+        # Open the store only now, so that unreadable rows leave no empty database behind.
         with self._store(create=True) as store:
             held, notes = None, list[str]()
             if upload.if_exists == "append":
@@ -169,13 +169,13 @@ class Datasets:
 
         Raises:
             ConfigError: The dataset does not exist, an extra is missing, or an option is wrong.
-            DataError: The hub refuses it, its rows cannot be used, or the name holds other rows.
+            DataError: The hub denies access, the rows cannot be used, or the name holds other rows.
         """
         usual = defaults(what, options)
         name, verify = name or usual.name, verify or usual.verify
         _check(name, verify)
         found = download(what, options, tell=lambda text: tee(on_event)(Notice(text)))
-        # Opened only now, so that a failed download leaves no empty database behind.
+        # Open the store only now, so that a failed download leaves no empty database behind.
         with self._store(create=True) as store:
             row, new = store.add_dataset(name, found.samples, origin=found.origin, replace=replace)
             return StoredDataset(
@@ -222,12 +222,12 @@ class Datasets:
         return ExportedDataset(dataset, Path(path), lines.answered, lines.changed, lines.several)
 
     def row(self, name: str) -> DatasetRow:
-        """Return name, revision and size of a dataset; raise DataError if it does not exist."""
+        """Return a dataset's name, revision and size; raise DataError if it does not exist."""
         with self._store() as store:
             return store.read(datasets.get, name)
 
     def delete(self, name: str) -> DeletedDataset:
-        """Release a name and return its dataset; runs keep the rows that they used."""
+        """Delete a dataset's name; runs keep the rows that they used."""
         with self._store() as store:
             dataset = store.read(datasets.get, name)
             store.hide_dataset(name)
@@ -248,7 +248,7 @@ class Datasets:
             name: Name of the dataset.
             into: Part → share; the shares add up to 1.
             seed: Seed of the random split.
-            by: Field (source or level) whose values are each divided in these shares, too.
+            by: Field (source or level); rows with each of its values are divided in these shares.
             if_exists: `keep` leaves questions in their current parts and assigns only new ones.
 
         Raises:
@@ -321,18 +321,18 @@ def _named(store: Store, name: str) -> StoredSamples:
 
 
 def _check(name: str, verify: str | None) -> None:
-    """Raise ConfigError for a bad name or function before anything is read, fetched or stored."""
+    """Raise ConfigError for an invalid name or function before reading or storing anything."""
     check_name(name, "a dataset")
     if verify is not None:
         suitability.by_name(verify)
 
 
 def _usable(store: Store, row: DatasetRow) -> str:
-    """Return the name of a verify function that can use every answer, judging by some of them."""
+    """Return the name of a verify function that can use every answer, judging from a sample."""
     return suitability.usable(store.read(datasets.golds_at, row.id, suitability.spread(row.n)))
 
 
 def _stratum(sample: Sample, by: Stratum | None) -> str:
-    # Always "" without a value: strata are assigned in the order of these texts, so another text
-    # would change the split of a seed.
+    # Use "" if there is no value: strata are assigned in the order of these texts, so a different
+    # text would change the split for a given seed.
     return (getattr(sample, by) if by else None) or ""

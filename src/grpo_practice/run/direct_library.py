@@ -1,4 +1,4 @@
-"""The library of the arm `direct`, requested once and stored in the ledger of the practice run."""
+"""Library for the arm `direct`, requested once and stored in the practice run's ledger."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ from grpo_practice.store.records import Branch
 
 @dataclass(frozen=True, slots=True)
 class DirectJob:
-    """A library that the teacher has to write from the objectives alone."""
+    """A library for the teacher to write from the objectives alone."""
 
     loaded: Loaded[PracticeConfig]
     """Configuration of the practice run."""
     learnt: LibraryRef
-    """Library to compare it with."""
+    """Learnt library to compare the new library with."""
     branch: Branch
     """Branch of the practice run, whose ledger holds the request."""
 
@@ -54,7 +54,7 @@ def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> 
 
 
 async def written_directly(job: DirectJob, session: Session) -> Library:
-    """Return the library, stored; requests with a stored reply are not sent again.
+    """Return the stored library; requests that already have a stored reply are not sent again.
 
     Raises:
         LockedError: Another process is working on the practice run.
@@ -87,7 +87,7 @@ async def written_directly(job: DirectJob, session: Session) -> Library:
 
 
 async def written_before(job: DirectJob, session: Session) -> Library | None:
-    """Return the library, stored, if every reply is already there; None if a request is left."""
+    """Return the stored library if every reply is already stored; None if a request remains."""
     library, _ = await _stored(job, session.store)
     if library is None or session.only_looks:
         return library
@@ -97,7 +97,7 @@ async def written_before(job: DirectJob, session: Session) -> Library | None:
 async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
     """Return the library made from stored replies, and the first attempt with a missing reply.
 
-    An attempt whose replies produced no library stays stored, so the next attempt is needed.
+    If an attempt's replies produced no library, they stay stored and the next attempt is needed.
     """
     params = endpoint_of(job.loaded.config.teacher)[0]
     model = Model(job.loaded.config.teacher.model_provider.model, params, _refuse)
@@ -113,7 +113,7 @@ async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
 
 
 class _NotAskedError(Exception):
-    """Raised if a request has no stored reply; the ledger would store an `EndpointError`."""
+    """Raised for a request without a stored reply; unlike an `EndpointError`, it is not stored."""
 
 
 async def _refuse(request: Request, *, limit_s: float | None = None) -> Reply:

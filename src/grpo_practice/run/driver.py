@@ -1,4 +1,4 @@
-"""The driver of all runs: it tries the verify function, then opens and announces the runs."""
+"""Driver of all runs: tries the verify function, then opens and announces the runs."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import ExitStack, asynccontextmanager
@@ -17,32 +17,32 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 
 class RunJob(Protocol):
-    """A run that is ready to play: everything it names has been found and checked."""
+    """A prepared run: everything that it names has been found and checked."""
 
     @property
     def loaded(self) -> Loaded[Any]:
-        """The configuration."""
+        """Configuration of the run."""
         ...
 
     @property
     def spec(self) -> RunSpec:
-        """The run to be recorded."""
+        """Run to be recorded."""
         ...
 
     @property
     def verify(self) -> VerifyFunction:
-        """The function that scores answers."""
+        """Function that scores answers."""
         ...
 
     @property
     def dataset(self) -> DatasetRow:
-        """The questions."""
+        """Dataset with the questions."""
         ...
 
 
 J = TypeVar("J", bound=RunJob)
 Planned = tuple[Sequence[PlannedStep], Sequence[str]]
-"""Steps that a run should have, and notices."""
+"""Planned steps of a run, and notices."""
 
 
 @asynccontextmanager
@@ -60,12 +60,13 @@ async def playing(
         jobs: The runs.
         planned: Returns the planned steps of a run, given its existing steps.
         begun: Returns the announcement of an opened run.
-        steps_of: Returns the steps of an opened run; by default the steps of its line.
+        steps_of: Returns the steps of an opened run; by default, the steps of its branch and of
+            that branch's ancestors.
 
     Raises:
         ConfigError: The verify function of the first run raises for every gold answer.
         LockedError: Another process is working on a run.
-        FingerprintError: A run was begun under another configuration.
+        FingerprintError: A run was begun with a different configuration.
     """
     # A run that begins here has to be resumable without naming --trust again.
     for job in jobs:

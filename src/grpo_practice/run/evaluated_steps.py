@@ -1,4 +1,4 @@
-"""Evaluations during a practice run: after which steps, and of which libraries."""
+"""Evaluations during a practice run: the steps after which they run, and the libraries they use."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,7 +14,7 @@ from grpo_practice.store.run_names import eval_name, library_variant, select_var
 
 
 def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps after which libraries are evaluated, if the run evaluates any."""
+    """Return the steps after which libraries are evaluated if evaluation is enabled."""
     if settings.eval_strategy == "epoch":
         # The dict keeps the last step of each epoch.
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
@@ -23,7 +23,7 @@ def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
 
 
 def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
-    """Return the steps that `--step best` chooses from: the evaluated ones, and the last."""
+    """Return the steps that `--step best` chooses from: the evaluated steps and the last step."""
     return due(settings, rows) | {max((row.plan.step for row in rows), default=0)}
 
 
@@ -34,7 +34,7 @@ def evaluation_rollouts(
     selects: EvalJob | None,
     first: bool,
 ) -> int:
-    """Return the total rollouts of all evaluations during the run, however often they begin.
+    """Return the total rollouts of all evaluations during the run, however often they resume.
 
     Args:
         settings: Settings of the practice run.
@@ -46,7 +46,7 @@ def evaluation_rollouts(
     total = 0
     if tests is not None:
         total += (len(due(settings, rows)) + first) * wanted_rollouts(tests)
-    if selects is not None:  # 1 for the start library, which is a candidate, too
+    if selects is not None:  # + 1: the start library is a candidate, too
         total += (1 + len(chosen_among(settings, rows))) * wanted_rollouts(selects)
     return total
 
@@ -61,7 +61,7 @@ async def evaluate_baseline(tests: EvalJob) -> None:
 
 
 async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> None:
-    """Evaluate the library in a run of its own, so that it is never paid for twice."""
+    """Evaluate the library in a separate run, so that its evaluation is never paid for twice."""
     spec = with_library(job.spec, library_run(job, library), library)
     job = replace(job, spec=replace(spec, parent_step=step))
     try:

@@ -1,4 +1,4 @@
-"""Reuse of an evaluation's answers by a new one with the same questions, agent and address."""
+"""Reuse of an earlier evaluation's answers by one with the same questions, agent and address."""
 
 from functools import partial
 
@@ -9,7 +9,7 @@ from grpo_practice.store.records import DatasetRow, RunSpec
 
 
 def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None:
-    """Return the branch of another evaluation that asked this agent the same questions.
+    """Return the branch of another evaluation that sent this agent the same questions.
 
     An equal prompt means an equal agent, whatever the run's name. The library may have been
     separate from the instructions or, as in an exported agent, part of them.

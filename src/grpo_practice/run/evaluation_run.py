@@ -1,4 +1,4 @@
-"""An evaluation from its configuration: dataset, plan, models, rollouts, report."""
+"""Run an evaluation from its configuration: dataset, plan, models, rollouts, report."""
 
 import asyncio
 from collections.abc import Sequence
@@ -46,12 +46,12 @@ from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, Ste
 from grpo_practice.verify.resolve import VerifyFunction
 
 FEWER = "pass_k"
-"""Key of a diff that reports fewer requested rollouts."""
+"""Key of a diff that reports a request for fewer rollouts than planned."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvalJob:
-    """An evaluation that is ready to run: everything it names has been found and checked."""
+    """A prepared evaluation: everything that it names has been found and checked."""
 
     session: Session
     loaded: Loaded[EvalConfig]
@@ -62,11 +62,11 @@ class EvalJob:
     source: Branch | None = None
     """Branch whose stored rollouts are scored again; None plays new rollouts."""
     limits: PracticeSettings = DEFAULT_LIMITS
-    """Source of task_timeout and max_failed_share; a practice run passes its own settings."""
+    """Settings that provide task_timeout and max_failed_share; a practice run passes its own."""
     limit: int | None = None
-    """Maximum number of questions of the dataset to play, even if more are planned."""
+    """Maximum number of the dataset's questions to play, even if more are planned."""
     pilot: int | None = None
-    """Maximum number of questions to play now, in a pilot, which closes no step."""
+    """Maximum number of questions to play now, as a pilot that leaves the step open."""
     unscorable: frozenset[int] = frozenset()
     """Samples whose gold answers the verify function cannot use; their plans have no attempts."""
 
@@ -98,7 +98,7 @@ def eval_job(
     limits: PracticeSettings = DEFAULT_LIMITS,
     limit: int | None = None,
 ) -> EvalJob:
-    """Return the job of a loaded configuration. See `prepare_eval`."""
+    """Return the job for a loaded configuration. See `prepare_eval`."""
     config, folder = loaded.config, loaded.base_dir
     # A rejudge plays nothing, and a forecast may not run the user's code.
     if target.source is None and objects.agent is None and not session.only_looks:
@@ -114,7 +114,7 @@ def eval_job(
 
 
 def _left_out(job: EvalJob) -> frozenset[int]:
-    """Return the samples that cannot be scored; a notice names the ones not planned yet.
+    """Return the samples that cannot be scored; a notice names those that are not planned yet.
 
     Raises:
         DataError: Their share of the questions exceeds `max_failed_share`.
@@ -161,10 +161,10 @@ async def run_eval(job: EvalJob) -> EvalReport:
 
 
 async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
-    """Complete the evaluations of a command, played together; return their reports.
+    """Complete the evaluations of a command together and return their reports.
 
     Raises:
-        FingerprintError: A run was begun under another configuration.
+        FingerprintError: A run was begun with a different configuration.
         LockedError: Another process is working on a run.
         EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a run failed.
@@ -189,7 +189,7 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
 
 
 async def _play_left(parts: Sequence["_Part"]) -> None:
-    """Play the evaluations that are not complete."""
+    """Play the evaluations that are incomplete."""
     left = [part for part in parts if part.is_left]
     complete = [part.job.spec.name for part in parts if not part.is_left]
     if left and complete:
@@ -202,7 +202,7 @@ async def _play_left(parts: Sequence["_Part"]) -> None:
 
 
 async def _report(part: "_Part") -> EvalReport:
-    # In a thread, because importing numpy and scipy would block the loop for a while.
+    # Use a thread, because importing numpy and scipy would block the loop.
     report = partial(eval_report, simulated=part.job.spec.simulated)
     store, run = part.job.session.store, part.run
     return await asyncio.to_thread(report, store, part.job.config, run.branch, run.invocation)
@@ -216,16 +216,16 @@ def _begun(job: EvalJob, run: OpenRun) -> RunStarted:
 
 
 async def pilot_evals(jobs: Sequence[EvalJob], questions: int) -> None:
-    """Play and score the first remaining questions, and close no step; see `run_evals`."""
+    """Play and score the first remaining questions without closing a step; see `run_evals`."""
     with suppress(PilotOverError):
         await run_evals([replace(job, pilot=questions) for job in jobs])
 
 
 def lent(job: EvalJob) -> EvalJob:
-    """Return the job; a new run reuses the answers of an earlier run with the same requests.
+    """Return the job; a new run reuses the answers that an earlier run got to the same requests.
 
-    Two kinds of evaluations borrow nothing. A rejudge already has its answers, from the run that it
-    names. An effect measurement is compared with the library's own evaluation, so borrowed answers
+    Two kinds of evaluations reuse nothing. A rejudge already has its answers, from the run that it
+    names. An effect measurement is compared with the library's own evaluation, so reused answers
     would appear on both sides of the comparison.
     """
     asked = {"student_at": job.config.student} if job.source is None else {}
@@ -245,9 +245,9 @@ def lent(job: EvalJob) -> EvalJob:
 
 
 def following(job: EvalJob) -> EvalJob:
-    """Return the job; restart a rejudge if its source has played more rollouts since.
+    """Return the job; restart a rejudge if its source run has since played more rollouts.
 
-    Verdicts belong to rollouts, so verdicts that already exist are kept.
+    Verdicts belong to rollouts, so existing verdicts are kept.
     """
     store, source = job.session.store, job.source
     found = store.read(runs.find, job.spec.name)
@@ -291,7 +291,7 @@ def planned(
 
 
 def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[PlannedStep]:
-    """Return the steps of both plans, with all questions and the higher number of attempts."""
+    """Return the steps of both plans, with all questions and the larger number of attempts."""
     have = {plan.step: plan for plan in stored}
     steps = have | {plan.step: plan for plan in wanted}
     for step in have.keys() & {plan.step for plan in wanted}:
@@ -316,7 +316,7 @@ def steps_of(job: EvalJob, branch: Branch) -> list[StepRow]:
 
 
 def to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
-    """Return the planned steps whose rollouts are scored again, with the branch that has them."""
+    """Return the planned steps whose rollouts are rescored, with the branch that stores them."""
     rows = job.session.store.read(steps.on_line, source)
     plans = [(row, unasked(row.plan, job.unscorable)) for row in rows]
     return [
@@ -327,7 +327,7 @@ def to_judge(job: EvalJob, source: Branch) -> list[StepRow]:
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """An evaluation of a command, opened."""
+    """An opened evaluation of a command."""
 
     job: EvalJob
     run: OpenRun

@@ -1,4 +1,4 @@
-"""System prompts of an evaluation's attempts; effect measurements show half of a library."""
+"""System prompts for an evaluation's attempts; effect measurements show half of a library."""
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -15,7 +15,7 @@ from grpo_practice.store.records import EFFECT, Purpose, StepRow
 def prompts_of(
     purpose: Purpose, config: EvalConfig, library: Library, rows: Sequence[StepRow]
 ) -> Callable[[AttemptKey], SystemPrompt]:
-    """Return a function that gives the system prompt of an attempt, for a stored library."""
+    """Return a function that gives an attempt's system prompt, for a stored library."""
     instructions = config.agent.agent.instructions
     if purpose == EFFECT:
         return half_prompts(instructions, library, rows, config.seed)
@@ -26,7 +26,7 @@ def prompts_of(
 def half_prompts(
     instructions: str, library: Library, rows: Sequence[StepRow], seed: int
 ) -> Callable[[AttemptKey], SystemPrompt]:
-    """Return a function that gives the prompt of an attempt by its place in the plan."""
+    """Return a function that gives an attempt's prompt based on the attempt's place in the plan."""
     sizes = [len(row.plan.slots) for row in rows]
     ends = accumulate(sizes)
     first = {row.plan.step: end - size for row, end, size in zip(rows, ends, sizes, strict=True)}

@@ -1,4 +1,4 @@
-"""Edits of a library by a person: texts removed, reworded, or released from quarantine."""
+"""Edits of a library by a person: texts removed, reworded or released from quarantine."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ from grpo_practice.store.queries.history import Quarantined
 from grpo_practice.store.records import Branch
 
 TOLD = (INSTRUCTIONS, "practice.agent_objective", "practice.learning_objective")
-"""Keys of texts that the agent always sees; a label in one of them does not count as secret."""
+"""Keys of texts that the agent always sees; an answer that appears in one of them is not secret."""
 SHOWN = 60
-"""Maximum number of characters of a text quoted in a message."""
+"""Maximum number of characters quoted from a text in a message."""
 
 
 def edit_library(
@@ -35,7 +35,7 @@ def edit_library(
     rewrite: Mapping[str, str] | None = None,
     approve: Sequence[str] = (),
 ) -> EditedLibrary:
-    """Store the library that a person's edits make of another one; see `Workspace.edit_library`.
+    """Store the library that results from a person's edits; see `Workspace.edit_library`.
 
     Raises:
         ConfigError: The library, an experience or a text does not exist, or a text is not allowed.
@@ -72,7 +72,7 @@ def edit_library(
 
 
 def _id(found: LibraryRef, name: str) -> str:
-    """Return the label `E12`; raise ConfigError if the library has no such experience."""
+    """Return the label, such as `E12`; raise ConfigError if the library has no such experience."""
     number = re.fullmatch(r"[Ee]?([1-9]\d{0,8})", name)
     experience = f"E{number[1]}" if number else name
     if found.library.get(experience) is None:
@@ -87,7 +87,7 @@ def _id(found: LibraryRef, name: str) -> str:
 
 
 def _checked(store: Store, branch: Branch, found: LibraryRef, text: str) -> str:
-    """Return the text of an experience on one line.
+    """Return an experience's text on one line.
 
     Raises:
         ConfigError: The text is empty, too long, already in the library, or refused by lint.
@@ -121,7 +121,7 @@ def _refuse_twice(found: LibraryRef, text: str) -> None:
 
 
 def _gives_away(store: Store, branch: Branch, text: str) -> Quarantine | None:
-    """Return why the text reveals an answer of the run's dataset; None if it reveals no answer."""
+    """Return how the text reveals an answer in the run's dataset; None if it does not."""
     if branch.identity.get("practice.answer_guard") is False:
         return None
     told = "\n".join(str(branch.identity[key]) for key in TOLD if branch.identity.get(key))
@@ -140,7 +140,7 @@ def _set_aside(
     """Return the quarantined texts with these names.
 
     Raises:
-        ConfigError: There is no quarantined text with one of the names.
+        ConfigError: No quarantined text has one of the names.
     """
     until = max((row.plan.step for row in store.read(steps.on_line, branch)), default=-1)
     outside = store.read(history.quarantined, branch.id, until=until) if names else []
@@ -157,8 +157,8 @@ def _set_aside(
 def diff_libraries(store: Store, a: str, b: str) -> LibraryDifference:
     """Return the differences between two libraries; see `Workspace.diff_libraries`.
 
-    Two experiences count as the same if they have the same origin; in libraries of different runs,
-    if they have the same text.
+    Two experiences are considered the same if they have the same origin; in libraries of different
+    runs, if they have the same text.
 
     Raises:
         ConfigError: One of the libraries does not exist.

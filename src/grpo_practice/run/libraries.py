@@ -1,4 +1,4 @@
-"""Reports of stored libraries and experiences, with the evidence for each experience."""
+"""Reports on stored libraries and experiences, with the evidence for each experience."""
 
 import re
 from collections.abc import Mapping
@@ -48,9 +48,9 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
 
 
 def _last_step(store: Store, found: LibraryRef) -> int:
-    """Return the last step with evidence on a library; -1 without any.
+    """Return the last step with evidence about a library; -1 if there is no evidence.
 
-    A library that was derived from a run's library shares the evidence on that one.
+    A library derived from a run's library shares the evidence of that library.
     """
     if found.step is not None:
         return found.step
@@ -58,7 +58,7 @@ def _last_step(store: Store, found: LibraryRef) -> int:
 
 
 def _evidence(store: Store, found: LibraryRef) -> dict[str, Evidence]:
-    """Return the evidence on the library's experiences at the time the library was made, by id."""
+    """Return id → evidence for the library's experiences at the time the library was made."""
     branch = store.read(branches.load, found.branch)
     past = store.read(past_votes.past, branch, found.library, (), end=_last_step(store, found) + 1)
     truth = branch.identity.get("practice.given_ground_truth", True)

@@ -26,7 +26,7 @@ from grpo_practice.store.queries import runs
 
 ENDINGS = (".yaml", ".yml", ".json")
 MOST = 1000
-"""Maximum number of experiences in a file, since each of them is part of every prompt."""
+"""Maximum number of experiences in a file, because all of them are included in every prompt."""
 SHOWN_CHARS = 60
 _LABEL = re.compile("E([1-9][0-9]{0,8})")
 _FORMS = (
@@ -35,11 +35,11 @@ _FORMS = (
 )
 
 Entry = tuple[str, str, object]
-"""Place in the file, id ("" without one) and value."""
+"""Place in the file, id ("" if it has none) and value."""
 
 
 def start_library(session: Session, start: str | Path | Library | None) -> Library | None:
-    """Return the library that a run should start from; None if the request names no start.
+    """Return the library that a run should start from; None if the request does not name one.
 
     Raises:
         ConfigError: The run, step or file does not exist, or cannot be used.
@@ -76,7 +76,7 @@ def start_option(start: str | Path | Library | None) -> str:
 
 @contextmanager
 def start_named(store: Store, run: str, start: Library | None, option: str) -> Iterator[None]:
-    """Begin a run in the block; if its start differs, raise an error that quotes the option.
+    """Begin a run in the block; if its start library differs, raise an error quoting the option.
 
     Raises:
         FingerprintError: The run began with another library or configuration.
@@ -109,7 +109,8 @@ def _words(library: Library | None) -> str:
 def read_library(path: Path) -> Library:
     """Return the library in a file.
 
-    Experiences keep labels such as E1 or E4 if all have one; otherwise they are numbered from 1.
+    Experiences keep labels such as E1 or E4 if all of them are labelled; otherwise they are
+    numbered from 1.
 
     Raises:
         ConfigError: The file cannot be read, or an experience cannot be used. The message names the

@@ -1,8 +1,8 @@
 """References to stored libraries, as typed by a person: `RUN[@BRANCH][:STEP]` and `L12`.
 
-Names of runs may contain `:` and `@`, because model names do. A text that equals a run's name
-therefore means that run, and only in other texts is the end read as a branch and a step. `L12`
-always means the library; a run named L12 can be written as `L12:last`.
+Names of runs may contain `:` and `@`, because model names do. Therefore, a text that equals a run's
+name means that run; only in other texts are branch and step read from the end. `L12` always means
+the library; a run named L12 can be written as `L12:last`.
 """
 
 import re
@@ -36,9 +36,9 @@ class Ref:
 
     run: str
     branch: int | None = None
-    """Branch by number; None selects the newest."""
+    """Branch number; None selects the newest branch."""
     step: StepRef | None = None
-    """Step whose resulting library is meant; None if the text names no step."""
+    """Step that produced the library; None if the text names no step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class LibraryRef:
     library: Library
     run: str
     branch: int
-    """Branch that holds the step, and records the agent that played it."""
+    """Branch that contains the step, and records the agent that played it."""
     step: int | None
     """Closed step that produced the library; None for the library that the run started with."""
 
@@ -82,7 +82,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
     Args:
         store: The database.
         ref: Reference as typed; None selects the latest practice run.
-        step: `last`, `best` or a number; must be `last` if `ref` names a step itself.
+        step: `last`, `best` or a number; must be `last` if `ref` already names a step.
 
     Raises:
         ConfigError: The run, branch, step or library does not exist, or the best step is unknown.
@@ -192,7 +192,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
 
 
 def _library_elsewhere(store: Store, run: RunRow) -> str:
-    """Return a hint that names a run with a library, for a run without one."""
+    """Return a hint that names a run with a library, for use when a run has no library."""
     for name in (run.parent_run, run.exp_id):
         other = store.read(runs.find, name) if name else None
         if other is not None and other.kind == "practice":
@@ -214,7 +214,7 @@ def _branch_id(store: Store, run: RunRow, wanted: int | None) -> int:
 
 
 def _go_on(store: Store, run: RunRow) -> str:
-    """Return a hint with the command that resumes a run, which need not be the latest."""
+    """Return a hint with the command that resumes a run, even if it is not the latest."""
     command = store.read(runs.last_command, run.name)
     typed = command if command.startswith("grpo-practice ") else "grpo-practice practice"
     return f"`{typed}` resumes the run; stored answers are not paid for again"
@@ -240,8 +240,8 @@ def _after(store: Store, run: RunRow, row: StepRow) -> LibraryRef:
 def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
     """Return the last library, unless the library with the highest mean is better by enough.
 
-    The highest of several means is too high by chance. Only libraries evaluated on the select
-    dataset are candidates, including the library that the run started with.
+    The highest of several means is biased upwards by chance. Only libraries evaluated on the
+    selection dataset are candidates, including the library that the run started with.
     """
     made = store.read(evaluations.selections, run.name)
     if not made:
@@ -250,7 +250,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
             hint="set practice.select_dataset (never the test set) and run `grpo-practice "
             "practice` again: closed steps are kept; or use --step last or N",
         )
-    dataset = made[-1].dataset  # not from the config, which may have changed since
+    dataset = made[-1].dataset  # the config may have changed since
     start = LibraryRef(
         store.read(libraries.load, closed[0].library_in), run.name, closed[0].branch_id, None
     )

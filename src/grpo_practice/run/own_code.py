@@ -1,4 +1,4 @@
-"""The user's own code: agents and verify functions, in files or as Python functions."""
+"""The user's own code: agents and verify functions, as files or as Python functions."""
 
 import inspect
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 DISTRIBUTIONS = {"agents": "openai-agents"}
-"""Distributions whose name differs from the module that agents import."""
+"""Module that agents import → distribution with a different name."""
 FORM = "write `file.py:function` or `package.module:function`"
 
 
@@ -34,7 +34,8 @@ def source_of(name: str, folder: Path) -> "FunctionSource":
     """Return the source from which a worker can load a function.
 
     Raises:
-        ConfigError: Only the program that began the run has the function, or the file is missing.
+        ConfigError: The function exists only in the program that began the run, or the file is
+            missing.
     """
     from grpo_practice.rollout.agents.worker import FunctionSource
 
@@ -49,7 +50,7 @@ def source_of(name: str, folder: Path) -> "FunctionSource":
 def check_own(config: AgentConfig, folder: Path) -> None:
     """Raise ConfigError, with the reason, unless the user's program can be found and loaded."""
     if config.function is not None and config.executor == "ray":
-        source_of(config.function, folder)  # do not load it: its imports exist on the nodes only
+        source_of(config.function, folder)  # not loaded: its imports exist only on the nodes
     elif config.function is not None:
         load_function(config.function, folder)
     elif config.command is not None and config.executor == "local":
@@ -72,7 +73,7 @@ def sha_of(config: AgentConfig, folder: Path) -> str | None:
 
 
 def files_of(config: AgentConfig, folder: Path) -> list[tuple[str, Path]]:
-    """Return the files that a command names, each with the word that names it."""
+    """Return the files that a command refers to, each with the word that refers to it."""
     named = {word: folder / word for word in config.command or () if not Path(word).is_absolute()}
     return [(word, path) for word, path in named.items() if path.is_file()]
 
@@ -163,7 +164,7 @@ def _missing(error: BaseException) -> str | None:
 
 @cache
 def _loaded(source: UserFunction) -> Callable[..., Any]:
-    """Return the function of a file, which is run only once."""
+    """Return a function from a file, which is executed only once."""
     return source.load()
 
 
@@ -181,7 +182,7 @@ def check_call(name: str, function: Callable[..., Any]) -> None:
 
 
 def _importable(folder: Path) -> None:
-    """Make the folder's modules importable from now on, including while the function runs."""
+    """Keep the folder's modules importable from now on, including while the function runs."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))  # last, so that installed modules take precedence
 
@@ -207,12 +208,12 @@ class AgentFunction:
     """Module and name, recorded as `agent.function`."""
     function: Callable[..., Any]
     sha: str
-    """Hash of the source, which identifies the agent."""
+    """Hash of the source code, which identifies the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonObjects:
-    """Functions passed in a request; None if the configuration names the function."""
+    """Functions passed in a request; None for a function that the configuration names."""
 
     agent: AgentFunction | None
     verify: VerifyFunction | None
@@ -228,8 +229,8 @@ class PythonObjects:
         if self.verify is None:
             return None
         module, name = self.verify.name.rpartition(":")[0], _short(self.verify.name)
-        # Write it like a function of a file if it needs a judge: only for such names does the
-        # config get one.
+        # If the function needs a judge, name it like a function in a file, because the config
+        # provides a judge only for such names.
         return f"{module}.py:{name}" if self.verify.asks_judge else name
 
     @property
@@ -247,12 +248,12 @@ class PythonObjects:
 
 
 def _short(name: str) -> str:
-    """Return the last part of `module:outer.<locals>.name`, in a form that suits names of runs."""
+    """Return the last part of `module:outer.<locals>.name`, in a form suited to names of runs."""
     return re.sub(r"\W+", "_", name.rpartition(":")[2].rpartition(".")[2])
 
 
 def python_objects(agent: object, verify: object) -> PythonObjects:
-    """Return the arguments that are functions, ready for use; see `agent_function`."""
+    """Return wrappers for the arguments that are functions; see `agent_function`."""
     return PythonObjects(
         agent_function(agent) if callable(agent) else None,
         resolve_callable(verify, {}) if callable(verify) else None,

@@ -1,4 +1,4 @@
-"""Pilots: play and keep a small part of a run, and forecast the rest."""
+"""Pilots: play a small part of a run, keep its rollouts, and forecast the rest."""
 
 from dataclasses import replace
 
@@ -16,8 +16,8 @@ from grpo_practice.store.queries import spending
 async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     """Play the first `n` remaining questions, keep them, and return the work that then remains.
 
-    The full run reuses these rollouts. In a practice run they are groups of its next step; of
-    several evaluations, each plays `n` questions.
+    The full run reuses these rollouts. In a practice run, they are groups of its next step; in a
+    job with several evaluations, each plays `n` questions.
     """
     store = job.session.store
     mark = store.read(spending.newest_ids)

@@ -1,4 +1,4 @@
-"""The player of rollouts that a configuration describes: agent, tools and verify function."""
+"""Player of rollouts for a configuration: agent, tools and verify function."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -38,9 +38,9 @@ class PlayerSpec:
     run_seed: int
     task_timeout_s: float
     function: AgentFunction | None = None
-    """The agent itself, if it is a function of this process."""
+    """Agent itself, if it is a function in this process."""
     only_scores: bool = False
-    """Whether stored rollouts are only scored again, so that no tool and no agent is opened."""
+    """Whether stored rollouts are only scored again, so that no tool or agent is opened."""
 
 
 @asynccontextmanager
@@ -50,8 +50,8 @@ async def open_player(
     """Open the player of a run, and a second player whose requests wait for all others.
 
     Raises:
-        ConfigError: A model, tool or agent is unusable as configured, or the verify function's
-            workers cannot start.
+        ConfigError: A model, tool or agent is unusable as configured, or the workers of the verify
+            function cannot start.
     """
     async with AsyncExitStack() as stack:
         verifier = await stack.enter_async_context(
@@ -93,8 +93,8 @@ async def open_agent(
 ) -> AsyncIterator[Agent]:
     """Open the agent that plays the rollouts of a run; its tools are closed after the block.
 
-    Tools that call a model get it from `models`. Paths in the config are relative to `folder`.
-    `function` is the agent, if it is an object of this process.
+    Tools that call a model get the model from `models`. Paths in the config are relative to
+    `folder`. `function` is the agent itself if it is an object in this process.
 
     Raises:
         ConfigError: A tool or the user's program is unusable as configured.
@@ -126,7 +126,7 @@ async def open_agent(
 
 
 ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]
-"""Function that opens the model of a tool."""
+"""Function that opens the model for a tool."""
 
 
 async def open_toolkit(
@@ -151,7 +151,7 @@ async def open_toolkit(
 
 
 def check_stop(names: Iterable[str], tools: Sequence[Tool]) -> None:
-    """Raise ConfigError unless each of these names is a tool at which a rollout can stop."""
+    """Raise ConfigError unless each name is a tool at which a rollout can stop."""
     known = [tool.name for tool in tools]
     for name in names:
         if name not in known:

@@ -1,4 +1,4 @@
-"""A practice run from its configuration: data, plan, models, the loop, and its evaluations."""
+"""Run practice from its configuration: data, plan, models, the loop, and evaluations."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, suppress
@@ -67,7 +67,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PracticeJob:
-    """A practice run that is ready to run: everything it names has been found and checked."""
+    """A prepared practice run: everything that it names has been found and checked."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
@@ -82,9 +82,11 @@ class PracticeJob:
     selects: EvalJob | None = None
     """Evaluation that chooses the best step; None unless `select_dataset` is set."""
     start_name: str = ""
-    """Option that named the start library, as typed."""
+    """Option that specified the start library, as typed."""
     pilot: int | None = None
-    """Maximum number of groups of the next step to play now, in a pilot, which closes no step."""
+    """Maximum number of the next step's groups to play now, as a pilot that leaves the step
+    open.
+    """
 
     @property
     def config(self) -> PracticeConfig:
@@ -92,7 +94,7 @@ class PracticeJob:
         return self.loaded.config
 
     def start_named(self) -> AbstractContextManager[None]:
-        """Return the block in which the run begins; see `library_file.start_named`."""
+        """Return the context in which the run begins; see `library_file.start_named`."""
         return start_named(self.session.store, self.config.exp_id, self.start, self.start_name)
 
 
@@ -117,7 +119,7 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     if notice:
         session.notice(notice)
     check_models(config)
-    if start is None:  # resuming a run needs no mention of the library it began with
+    if start is None:  # a resumed run keeps its library
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
@@ -142,12 +144,12 @@ def _on_the_way(
     limit: int | None = None,
     purpose: Purpose = "test",
 ) -> EvalJob:
-    """Return the evaluation of libraries on a dataset; each library gives it another name."""
+    """Return the evaluation of libraries on a dataset; its name changes with each library."""
     config = job.config
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
     loaded = job.loaded.as_evaluation(evaluation)
-    # The flags apply to the practice run only; its evaluations would be restarted and paid again.
+    # Apply the flags to the practice run only; otherwise its evaluations would be paid again.
     session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id), purpose=purpose, parent_run=config.exp_id)
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
@@ -157,7 +159,7 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
     """Complete the run, as far as the endpoint allows, and return its report.
 
     Raises:
-        FingerprintError: The run was begun under another configuration.
+        FingerprintError: The run was begun with a different configuration.
         EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a step failed.
     """
@@ -168,7 +170,7 @@ async def run_practice(job: PracticeJob) -> PracticeReport:
 
 
 async def pilot_practice(job: PracticeJob, groups: int) -> None:
-    """Play and distil the first groups of the next step, and close no step; see `run_practice`."""
+    """Play and distil the next step's first groups without closing the step; see `run_practice`."""
     with suppress(PilotOverError, NotLearntError):
         await _run(replace(job, pilot=groups))
 
@@ -226,7 +228,7 @@ def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
 def planned(
     job: PracticeJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """Return the steps that the run should have, made from its original samples, and notices.
+    """Return the planned steps, made from the run's original samples, and any notices.
 
     Raises:
         FingerprintError: A sample is missing, or fewer epochs are requested than planned.
@@ -244,7 +246,7 @@ def planned(
             [ChangedKey("practice.epochs", epochs, settings.epochs)],
             hint="undo the change, or add --restart-step N to plan afresh from step N on",
         )
-    # Plan with the samples of the run's start; rows added to the dataset since do not count.
+    # Plan with the run's original samples; rows added to the dataset since then do not count.
     if branch.dataset_id != job.dataset.id:
         planned_of = store.read(datasets.by_id, branch.dataset_id)
         ids, _ = scorable(store, planned_of, job.verify, settings)
@@ -271,7 +273,7 @@ def planned(
             " afresh",
         )
     if len(plan) > sum(row.closed for row in rows):
-        prompts_from(branch.prompts, branch.run)  # raise before anything is begun or sent
+        prompts_from(branch.prompts, branch.run)  # raise before starting or sending anything
     return plan, notices
 
 
@@ -335,8 +337,8 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
             settings=settings,
             drain=session.admission.drain,
             after_step=_after_step(job, run.branch, rows),
-            # Reading all answers of a large dataset takes seconds; a step without lessons needs
-            # none.
+            # Read the answers only when a lesson has to be checked, because reading all answers
+            # of a large dataset takes seconds.
             guard=LazyGuard(partial(_guard, job, run.branch)) if settings.answer_guard else None,
             page_tools=agent.page_tools,
             check=None if agent.ignores_system else SystemCheck(run.emit, session.admission.drain),
@@ -346,7 +348,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
 
 
 def _guard(job: PracticeJob, branch: Branch) -> "AnswerGuard":
-    """Return the guard for the answers of the whole dataset that the run was started with."""
+    """Return the guard for the answers in the whole dataset with which the run started."""
     from grpo_practice.practice.answer_guard import AnswerGuard
 
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
@@ -356,7 +358,7 @@ def _guard(job: PracticeJob, branch: Branch) -> "AnswerGuard":
 
 
 def at_practice(config: PracticeConfig) -> ModelConfig:
-    """Return the agent's model at the practice temperature; evaluation keeps the agent's own."""
+    """Return the agent's model at the practice temperature; evaluation uses the configured one."""
     model = config.student
     warm = {"temperature": config.practice.rollout_temperature}
     return model.model_copy(update={"model_settings": model.model_settings.model_copy(update=warm)})
@@ -371,7 +373,7 @@ def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> "A
         if job.tests is not None and plan.step in tested:
             await evaluate_library(job.tests, library, plan.step)
         if job.selects is not None:
-            # Include the start library: if practice did harm, it is the best one.
+            # Include the start library, which is the best library if practice did harm.
             if plan.step == 0:
                 await evaluate_library(job.selects, branch.library, None)
             if plan.step in candidates:

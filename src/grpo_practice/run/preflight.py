@@ -1,4 +1,4 @@
-"""Checks before anything is paid for: caps, models, datasets, files, gold answers."""
+"""Checks made before anything is paid for: caps, models, datasets, files, gold answers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -42,15 +42,15 @@ def session_of(
     *names: str,
     beside: Sequence[RunConfig] = (),
 ) -> Session:
-    """Return the session of these runs, with caps and restart set; emit the notices.
+    """Return the session for these runs, with caps and restart set; emit the notices.
 
     `beside` holds other configurations whose models are called under the same caps.
 
     Raises:
-        ConfigError: Money is capped, and a model has no price.
+        ConfigError: There is a cap on cost, and a model has no price.
     """
     session = replace(session, announcements=loaded.announcements)
-    if session.only_looks:  # a forecast sends nothing, so nothing else would announce
+    if session.only_looks:  # a forecast sends nothing and never calls announce()
         session.announce()
     give_notices(session, loaded)
     config, restart_step = loaded.config, request.restart_step
@@ -69,7 +69,7 @@ def give_notices(session: Session, loaded: Loaded[PracticeConfig] | Loaded[EvalC
 def verify_function(
     session: Session, own: VerifyFunction | None, spec: VerifySpec, folder: Path
 ) -> VerifyFunction:
-    """Return the function that scores answers: from Python, or else the configured one."""
+    """Return the function that scores answers: passed from Python, or else configured."""
     load = not session.only_looks
     verify = own or resolve(spec.name, spec.params, spec.timeout_s, folder, load=load)
     if verify.note:
@@ -83,7 +83,7 @@ async def try_verify(
 ) -> None:
     """Try the user's verify function on gold answers, unless the run began with this function.
 
-    A notice is emitted if it scores no gold answer as right.
+    A notice is emitted if the function scores no gold answer as right.
 
     Raises:
         ConfigError: The function raises for every gold answer, or its workers cannot start.
@@ -113,7 +113,7 @@ def _is_known(store: Store, spec: RunSpec) -> bool:
 
 
 def check_models(config: RunConfig) -> None:
-    """Raise ConfigError if the settings of a model make requests to it impossible."""
+    """Raise ConfigError if a model's settings make requests to it impossible."""
     for model in (*config.models.values(), *config.evaluation.readers):
         endpoint_of(model)
 
@@ -121,12 +121,12 @@ def check_models(config: RunConfig) -> None:
 def dataset_of(
     session: Session, name: str, base_dir: Path, fields: Mapping[str, str] | None = None
 ) -> DatasetRow:
-    """Return the dataset with this name, or the dataset of this file, which is stored first.
+    """Return the dataset with this name, or store the file with this name and return its dataset.
 
-    Notices report oddities of a file, such as missing or repeated answers.
+    Notices report oddities in a file, such as missing or repeated answers.
 
     Raises:
-        DataError: The dataset does not exist, or the file cannot be read as one.
+        DataError: The dataset does not exist, or the file cannot be read as a dataset.
     """
     if not is_data_file(name):
         return session.store.read(datasets.get, name)
@@ -176,7 +176,7 @@ def unscorable_notice(
     """Return a sentence that names questions that cannot be scored; see `unusable_golds`.
 
     Raises:
-        DataError: Their share of the questions exceeds `max_share`.
+        DataError: The share of these questions exceeds `max_share`.
     """
     found = unusable_golds(
         verify.name, dataset.name, reasons, n=n, asked=asked, max_share=max_share
@@ -189,10 +189,10 @@ def unscorable_notice(
 def scorable(
     store: Store, dataset: DatasetRow, verify: VerifyFunction, settings: PracticeSettings
 ) -> tuple[list[int], str | None]:
-    """Return the samples that can be scored, and a notice that names the others, if any.
+    """Return the samples that can be scored, and a notice that names any others.
 
     Raises:
-        DataError: The share of the others exceeds `max_failed_share`.
+        DataError: The share of the other samples exceeds `max_failed_share`.
     """
     most = settings.rollout_data_truncate
     ids = store.read(datasets.sample_ids, dataset.id, most=most)
@@ -207,7 +207,7 @@ def scorable(
 def check_texts(texts: Mapping[str, str | None]) -> None:
     """Raise ConfigError if one of these texts, which are stored with the run, contains a secret.
 
-    The message names the text but does not quote the secret.
+    The message says which text it is but does not quote the secret.
     """
     for name, text in texts.items():
         if text and redactor.holds(text):
@@ -218,10 +218,10 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
 
 
 def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[int]) -> list[str]:
-    """Return notices about a dataset that changed after the branch was planned.
+    """Return notices about changes in the dataset since the branch was planned.
 
     Raises:
-        FingerprintError: A sample of the plan is no longer in the dataset.
+        FingerprintError: A sample in the plan is no longer in the dataset.
     """
     if branch.dataset_id == now.id:
         return []

@@ -1,4 +1,4 @@
-"""The address of the model endpoint for the user's programs: opened, shared, and checked."""
+"""Address of the model endpoint for the user's programs: opened, shared and checked."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ from grpo_practice.rollout.chat_server.tls import server_context
 
 @dataclass(slots=True)
 class _Shared:
-    """A proxy on a fixed port, kept open while it has users."""
+    """A proxy on a fixed port that stays open while it has users."""
 
     proxy: Proxy | None = None
     users: int = 0
@@ -31,7 +31,7 @@ _shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
 
 @asynccontextmanager
 async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
-    """Open the address for the block; agents of one evaluation share an address with a fixed port.
+    """Open the address while the block runs; agents of one evaluation share a fixed port's address.
 
     Raises:
         ConfigError: The certificate cannot be used, or the program cannot listen at the address.
@@ -42,7 +42,7 @@ async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
         return
     # A server belongs to the event loop that opened it.
     key = (asyncio.get_running_loop(), config, folder)
-    # Several evaluations may run at once, but only one server can listen on a fixed port.
+    # Several evaluations may run together, but only one server can listen on a fixed port.
     shared = _shared.setdefault(key, _Shared())
     shared.users += 1
     try:
@@ -86,7 +86,7 @@ def looked_at(proxy: Proxy) -> Iterator[tuple[Invitation, str]]:
 
 
 async def seconds_to(proxy: Proxy) -> float:
-    """Return the seconds of a request from here to the address; raise AgentError if it fails."""
+    """Return the duration in seconds of a request from here; raise AgentError if it fails."""
     with looked_at(proxy) as (invited, model):
         return await asyncio.to_thread(
             program_endpoint.look, invited.base_url, invited.token, model

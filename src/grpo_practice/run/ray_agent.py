@@ -1,4 +1,4 @@
-"""A user's program on the nodes of a Ray cluster: opened, and checked."""
+"""Open and check a user's program on the nodes of a Ray cluster."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -16,7 +16,7 @@ from grpo_practice.run.own_code import files_of, source_of
 
 @asynccontextmanager
 async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgram]:
-    """Open the program for the block; raise ConfigError if it cannot be started."""
+    """Open the program while the block runs; raise ConfigError if it cannot be started."""
     assert config.ray is not None, "the config checks it"
     of_config = config.ray
     settings = ClusterSettings(
@@ -34,7 +34,7 @@ async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgra
 
 
 def _absolute(runtime_env: Mapping[str, Any], folder: Path) -> dict[str, Any]:
-    """Return the runtime environment with paths made absolute; they are relative to `folder`."""
+    """Return the runtime environment with its paths, which are relative to `folder`, absolute."""
     found = dict(runtime_env)
     if isinstance(text := found.get("working_dir"), str):
         found["working_dir"] = _in(folder, text)

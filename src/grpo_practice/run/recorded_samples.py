@@ -1,4 +1,4 @@
-"""The conversations of a recorded run, as samples for practice."""
+"""Conversations of a recorded run, converted to samples for practice."""
 
 from shlex import quote
 from typing import Any
@@ -17,8 +17,8 @@ from grpo_practice.store.recorded_runs import SYSTEM, Conversation
 def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> ReadNotes:
     """Add one sample for each conversation of a recorded run, in the order they began.
 
-    The question is the text of the first user message. There is no answer, because the right one is
-    unknown. The sample's meta contains the whole conversation and its last reply. With `dedup`,
+    The question is the text of the first user message. There is no answer, because the right answer
+    is unknown. The sample's meta contains the whole conversation and its last reply. With `dedup`,
     only the first of several equal questions is kept, ignoring differences in spaces.
 
     Raises:
@@ -63,7 +63,7 @@ def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
 
 
 def _sample(run: str, talk: Conversation, agent: ServedAgent) -> Sample | None:
-    """Return the conversation as a sample; None if it contains no text by the user."""
+    """Return the conversation as a sample; None if it contains no text from the user."""
     messages = agent.theirs(talk.messages)
     texts = (_text(m) for m in messages if m.get("role") == "user")
     question = next((text for text in texts if text.strip()), None)

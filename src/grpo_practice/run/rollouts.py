@@ -1,4 +1,4 @@
-"""The rollouts of a stored run: as a list, or with transcripts, read one at a time."""
+"""Rollouts of a stored run: as a list, or with transcripts, read one at a time."""
 
 import shlex
 from collections.abc import Iterator
@@ -22,14 +22,14 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 
 SEARCHED = 2_000
-"""Maximum number of rollouts to search for played questions, if the requested one was not
-played.
+"""Maximum number of rollouts to search for questions that were played, if the requested question
+was not.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Selection of rollouts of a run, as requested by a person."""
+    """A person's selection of rollouts of a run."""
 
     run: str
     """`RUN[@BRANCH][:STEP]`."""
@@ -45,7 +45,7 @@ class Choice:
 
     @property
     def filters(self) -> str:
-        """The selecting options, as typed."""
+        """Selection options, as typed."""
         parts = [f"--question {self.question}"] if self.question is not None else []
         parts += ["--failed"] if self.failed else []
         parts += ["--flipped"] if self.flipped and self.against is None else []
@@ -55,14 +55,14 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A selection, resolved against the database."""
+    """A selection with its names resolved in the database."""
 
     run: RunRow
     branch: Branch
     wanted: Wanted
     flips: dict[int, Flip] | None = None
     compared: str | None = None
-    """Name of the play that flips are compared with."""
+    """Name of the play with which flips are compared."""
 
 
 def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
@@ -103,7 +103,7 @@ def transcripts_report(store: Store, choice: Choice, most: int) -> TranscriptsRe
 def rollouts_of(
     store: Store, choice: Choice | str, most: int | None = None
 ) -> Iterator[RolloutReport]:
-    """Yield the rollouts of a run by step, group and attempt; a name alone selects all.
+    """Yield the rollouts of a run by step, group and attempt; a name alone selects all of them.
 
     Raises:
         ConfigError: The run does not exist, or no longer exists.
@@ -119,7 +119,7 @@ def rollouts_of(
 
 
 class RolloutReader:
-    """Reader of the complete rollouts on a branch's line."""
+    """Reader of the complete rollouts on a branch and its ancestors."""
 
     def __init__(self, store: Store, branch: Branch) -> None:
         self._store, self._branch = store, branch
@@ -177,7 +177,7 @@ def played_run(
 ) -> tuple[RunRow, Branch, int | None]:
     """Return the run of a reference `RUN[@BRANCH][:STEP]`, its branch, and the only step, if any.
 
-    `step` applies if the reference names no step.
+    `step` is used if the reference names no step.
 
     Raises:
         ConfigError: The run, branch or step does not exist, or the run has no rollouts.
@@ -223,7 +223,7 @@ def _sample(store: Store, branch: Branch, number: int) -> int:
 def _flips(
     store: Store, run: RunRow, branch: Branch, against: str | None
 ) -> tuple[dict[int, Flip], str]:
-    """Return sample → change of its verdict, and the name of the play compared with.
+    """Return sample → change of its verdict, and the name of the play that it is compared with.
 
     Raises:
         ConfigError: There is no run to compare with, or the runs share no question.
@@ -250,8 +250,8 @@ def _turned(pairs: dict[int, Flip]) -> dict[int, Flip]:
 def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, Branch]:
     """Return the run to compare with.
 
-    Unless one is named, this is the evaluation whose rollouts were rejudged, or else the evaluation
-    of the agent without experiences.
+    Unless a run is named, this is the evaluation whose rollouts were rejudged, or else the
+    evaluation of the agent without experiences.
 
     Raises:
         ConfigError: There is no such run.

@@ -1,4 +1,4 @@
-"""The rollouts of a run as rows, read a page at a time."""
+"""Rollouts of a run as rows, read one page at a time."""
 
 from collections.abc import Iterator
 from shlex import quote
@@ -11,13 +11,13 @@ from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.store.queries.pages import FIRST
 
 PAGE = 100
-"""Number of rollouts in memory at a time, since a single answer may take megabytes."""
+"""Number of rollouts in memory at a time, because a single answer may take megabytes."""
 
 
 def run_rows(store: Store, ref: str) -> Iterator[ExportRow]:
     """Yield the rollouts of `RUN[@BRANCH][:STEP]`, by step, group and attempt.
 
-    No read transaction stays open between pages, since it would keep the write-ahead log of a
+    No read transaction stays open between pages, because it would keep the write-ahead log of a
     running practice from shrinking.
 
     Raises:

@@ -31,7 +31,7 @@ async def score_answer(
 ) -> ScoredAnswer:
     """Score one response with a built-in verify function, or FILE.py:FUNC in the current folder.
 
-    A function with a judge calls the model of JUDGE_LLM_* or UTU_LLM_*. Without `env`, these
+    A function with a judge calls the model set in JUDGE_LLM_* or UTU_LLM_*. Without `env`, these
     variables are looked up in the process's environment and in `.env`.
 
     Raises:
@@ -62,9 +62,9 @@ async def score_answer(
 
 
 def _judge(env: Environment) -> Loaded[EvalConfig]:
-    """Return an evaluation with the judge that applies if the config names no judge itself."""
+    """Return an evaluation with the judge that is used if the config does not name one."""
     overrides = ["exp_id=verify", "verify=judge", "data.dataset=none"]
-    if not env.get("UTU_LLM_MODEL"):  # nobody plays here, so it need not be named
+    if not env.get("UTU_LLM_MODEL"):  # no agent plays, so no model is required
         overrides.append("agent.model.model_provider.model=sim")
         if not env.get("JUDGE_LLM_MODEL"):
             raise ConfigError(

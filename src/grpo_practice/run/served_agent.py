@@ -1,4 +1,4 @@
-"""The served agent and the system prompt that it adds to every request."""
+"""Served agent, and the system prompt that it adds to every request."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ class ServedAgent:
     name: str
     model: str
     prompt: str
-    """System prompt with instructions and library, byte for byte as measured."""
+    """System prompt with instructions and library, byte for byte as it was when measured."""
 
     @property
     def base(self) -> str:
@@ -49,7 +49,7 @@ class ServedAgent:
         return [{**first, "role": "system", "content": self._before(first["content"])}, *rest]
 
     def theirs(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the client's part of the messages that `messages` returned."""
+        """Return the client's part of messages that were built by `messages`."""
         first, rest = messages[0], list(messages[1:])
         match first.get("content"):
             case str(text) if text == self.prompt:
@@ -69,7 +69,7 @@ class ServedAgent:
 
 
 def _split(prompt: str) -> tuple[str, str]:
-    """Return a prompt's instructions and its library block, '' if it has no library."""
+    """Return a prompt's instructions and library block; the block is '' if there is no library."""
     at = prompt.rfind(_BLOCK)
     if at < 0:
         return prompt, ""

@@ -1,4 +1,4 @@
-"""A session (one invocation on a database), and runs that are open in it."""
+"""A session (one invocation on a database), and the runs that are open in it."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,7 @@ from grpo_practice.store.store import Planner
 
 @dataclass(slots=True)
 class StepStop:
-    """Request to stop after the current step, made by the first signal."""
+    """Request, made by the first signal, to stop after the current step."""
 
     signal: int | None = None
 
@@ -47,23 +47,23 @@ class Session:
     store: Store
     emit: Emit
     command: str
-    """Command as typed, or Python call, without secrets; stored with the run."""
+    """Command as typed, or the Python call, without secrets; stored with the run."""
     verbose: bool = False
-    """Whether notices also name config keys without effect."""
+    """Whether notices also name config keys that have no effect."""
     restart_step: int | None = None
     again: bool = False
     admission: Admission = field(default_factory=Admission)
-    """Gate that every request passes, whichever run it belongs to."""
+    """Gate that the requests of all runs must pass."""
     announcements: list[str] = field(default_factory=list)
     """Notices to emit before the first request; shared by a run and its evaluations."""
     step_stop: StepStop | None = None
-    """Request to stop after a step, for runs with long steps that cannot be resumed halfway; None
-    stops immediately.
+    """Request to stop after a step, for runs with long steps that cannot be resumed midway; with
+    None, a stop is immediate.
     """
 
     @property
     def only_looks(self) -> bool:
-        """Whether this is a forecast, so that no code named by the configuration may be run."""
+        """Whether this is a forecast, which may not run code named in the configuration."""
         return self.store.mode == "foresee"
 
     def notice(self, text: str) -> None:
@@ -78,7 +78,7 @@ class Session:
 
 @dataclass(slots=True)
 class Meter:
-    """Counts of the requests of one invocation (an event sink)."""
+    """Event sink that counts the requests of one invocation."""
 
     new: int = 0
     replayed: int = 0
@@ -100,7 +100,7 @@ class Meter:
 
 @dataclass(frozen=True, slots=True)
 class OpenRun:
-    """A run that this process may write: its branch, its ledger, and a meter of its events."""
+    """A run that this process may write: its branch, its ledger, and a meter for its events."""
 
     branch: Branch
     ledger: SqlLedger
@@ -130,7 +130,9 @@ class PilotOverError(PausedError):
 
 
 Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
-"""Planner that takes a branch and its steps, and returns the steps it should have, and notices."""
+"""Function that takes a branch and its steps, and returns the steps that the branch should have,
+and notices.
+"""
 
 
 @contextmanager
@@ -144,12 +146,12 @@ def open_run(session: Session, spec: RunSpec, plan: Plan) -> Iterator[OpenRun]:
 def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Iterator[list[OpenRun]]:
     """Lock the runs, begin or resume each, plan its steps, and record the invocation.
 
-    The planner returns the steps that the branch should have. If it raises, no run has been
-    changed. The store may call it twice.
+    The planner returns the steps that the branch should have. If the planner raises, no run has
+    been changed. The store may call the planner twice.
 
     Raises:
         LockedError: Another process is working on one of the runs.
-        FingerprintError: A run was begun under another identity.
+        FingerprintError: A run was begun with a different identity.
         GrpoPracticeError: The command was stopped; the error gives the reason.
     """
     store, said = session.store, dict[str, Sequence[str]]()
@@ -207,7 +209,7 @@ def end_dead_invocations(session: Session, run: str) -> None:
 
 @contextmanager
 def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[OpenRun]:
-    """Record the work on the run, and how it ended."""
+    """Record the work on the run, and its outcome."""
     meter = Meter()
     with session.store.invocation(
         branch, session.command, addresses=spec.addresses
@@ -226,7 +228,7 @@ def _worked_on(session: Session, spec: RunSpec, branch: Branch) -> Iterator[Open
 
 @contextmanager
 def announced(session: Session, begun: RunStarted) -> Iterator[None]:
-    """Emit `RunStarted`, and `RunFinished` however the block ends."""
+    """Emit `RunStarted`, and emit `RunFinished` however the block ends."""
     session.emit(begun)
     error: BaseException | None = None
     try:
@@ -242,7 +244,7 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
 
 
 def to_the_end(session: Session, verify: Verify) -> Verify:
-    """Return a verify function that is allowed to finish when the command is stopped."""
+    """Return a verify function whose current call may finish when the command is stopped."""
 
     async def scored(sample: Sample, response: str, judge: Chat) -> Verdict:
         with session.admission.finishing():

@@ -1,4 +1,4 @@
-"""The run that a configuration describes: its name, its identity, and its stored parts."""
+"""Specification of the run for a configuration: its name, its identity and its stored parts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -37,7 +37,7 @@ from grpo_practice.store.records import (
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1
-"""Version of the identity; raised if the meaning of stored runs changes."""
+"""Version of the identity; increased if the meaning of stored runs changes."""
 
 
 def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prompt]:
@@ -52,9 +52,9 @@ def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prom
 
 
 def check_templates(config: RunConfig, base_dir: Path) -> None:
-    """Raise ConfigError unless each template in a config can be used; run no user code."""
+    """Raise ConfigError unless each template in a config can be used, without running user code."""
     verify = config.evaluation.verify
-    if verify.name == "judge":  # others have no template, and some would run code
+    if verify.name == "judge":  # others have no template, and resolving some runs code
         resolve(verify.name, verify.params, verify.timeout_s, base_dir)
     if config.kind == "practice":
         configured_prompts(config, base_dir)
@@ -68,7 +68,7 @@ def practice_spec(
     prompts: Mapping[str, Prompt],
     start: Library | None,
 ) -> RunSpec:
-    """Return the practice run of this configuration, starting from a library (None: empty)."""
+    """Return the practice run for this configuration, starting from a library (None: empty)."""
     config = loaded.config
     return RunSpec(
         name=config.exp_id,
@@ -95,9 +95,9 @@ def practice_spec(
 
 
 def teacher_context(config: PracticeConfig) -> int:
-    """Return the teacher's context length in tokens: configured, listed, or assumed.
+    """Return the teacher's context length in tokens: configured, listed or assumed.
 
-    The number is part of a run's identity, because it determines the prompts of the teacher.
+    The number is part of a run's identity, because it determines the teacher's prompts.
     """
     return _context(config)[0]
 
@@ -141,9 +141,9 @@ class EvalTarget:
 def unless_edited(
     store: Store, file: Path | None, loaded: Loaded[EvalConfig], name: str, library: Library
 ) -> tuple[Loaded[EvalConfig], EvalTarget]:
-    """Return the evaluation of this name, or of another one if its agent's file has changed.
+    """Return the evaluation with this name, or with a new name if its agent's file has changed.
 
-    The other name is `pa@1a2b3c`, with the hash of the agent in the changed file.
+    The new name is `pa@1a2b3c`, with the hash of the agent in the changed file.
     """
     found = store.read(runs.find, name) if file else None
     if file is None or found is None or found.head_branch is None:
@@ -151,7 +151,7 @@ def unless_edited(
     branch, config = store.read(branches.load, found.head_branch), loaded.config
     sha = sha_of(config.agent, loaded.base_dir)
     now = agent_of(identity_of(config) | {AGENT_SHA: sha})
-    # A run without any result may still change its agent, and keeps its name.
+    # The agent of a run without results may still change, so the run keeps its name.
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
@@ -167,7 +167,7 @@ def eval_spec(
     dataset: DatasetRow,
     target: EvalTarget,
 ) -> RunSpec:
-    """Return the evaluation run of this configuration, with the target's library in the agent."""
+    """Return the evaluation run for this configuration, with the target's library in the agent."""
     config = loaded.config
     asked = _weights_asked(target)
     judges = [config.judge] if verify.is_judge else []
@@ -200,7 +200,7 @@ def with_library(spec: RunSpec, name: str, library: Library) -> RunSpec:
 
 
 def _weights_asked(target: EvalTarget) -> dict[str, Any]:
-    """Return the identity keys of the evaluated trained weights; {} for any other model.
+    """Return the identity keys for trained weights under evaluation; {} for any other model.
 
     For a rejudge, the source may have been sampled in the training process, which the configuration
     does not describe.
@@ -214,7 +214,7 @@ def _weights_asked(target: EvalTarget) -> dict[str, Any]:
 def _identity(
     config: RunConfig, agent_sha: str | None, verify: VerifyFunction, start: Library
 ) -> dict[str, Any]:
-    """Return the identity of a branch: its config keys, and hashes of files and functions."""
+    """Return a branch's identity: its config keys, and hashes of files and functions."""
     return identity_of(config) | {
         "agent.sha256": agent_sha,
         "verify.sha256": verify.sha.hex(),
@@ -234,11 +234,11 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
 
 
 def identity_settings(model: ModelConfig) -> dict[str, Any]:
-    """Return the settings of a model that can change its answers."""
+    """Return the model settings that can change its answers."""
     free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 
 
 def simulated(*models: ModelConfig) -> bool:
-    """Return whether any of the models is simulated; runs with such a model are labelled."""
+    """Return whether any of the models is simulated, so that the run is labelled."""
     return any(is_sim(model.model_provider.model) for model in models)

@@ -38,7 +38,7 @@ WEIGHTS = ("trained", "trained+practised")
 """Arms that use the trained weights."""
 TRAINING_ARMS = ("base", "practised", "trained", "trained+practised")
 _MAY_DIFFER = frozenset({MODEL, LIBRARY_SHA, WEIGHTS_SHA, "agent.sha256"})
-"""Identity keys in which these arms may differ; all other keys have to be equal."""
+"""Identity keys in which these arms may differ; all other keys must be equal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
 
 
 def _about(folder: Path) -> dict[str, Any]:
-    """Return the record about weights that `export-agent` wrote to a folder; {} without one."""
+    """Return the record about weights that `export-agent` wrote to a folder; {} if it is absent."""
     try:
         about: Any = json.loads((folder / ABOUT).read_text("utf-8"))
     except (OSError, ValueError):
@@ -130,7 +130,7 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
 
     Raises:
         FingerprintError: Prompt, dataset, scoring or sampling of two arms differ.
-        ConfigError: The base arm uses another model than the trained weights' base.
+        ConfigError: The base arm's model is not the base model of the trained weights.
     """
     named = {name: job for name, job in jobs.items() if name in TRAINING_ARMS}
     (first, one), *others = named.items()
@@ -155,7 +155,7 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
 def _changes(
     one: Mapping[str, Any], other: Mapping[str, Any], *, same_judge: bool
 ) -> list[ChangedKey]:
-    """Return the changes between two arms that should not exist.
+    """Return the differences between two arms that are not allowed.
 
     Without a judge, the judge model defaults to the arm's own model, so this difference is ignored.
     """
@@ -187,7 +187,7 @@ def _check_base(name: str, job: EvalJob, weights: Exported) -> None:
 def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, str]:
     """Return training arm → its stored evaluation, for evaluated arms only.
 
-    All arms use the questions and the scoring of the experiment's own evaluation.
+    All arms use the same questions and scoring as the experiment's own evaluation.
     """
     base, practice = (store.read(runs.find, name) for name in (eval_name(exp_id), exp_id))
     run = base or practice
@@ -208,14 +208,14 @@ def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, st
         for arm, sha in shown.items():
             asked = store.read(evaluations.of_weights, exp_id, row.sha256, sha)
             alike = [one.run for one in asked if is_dataset(one, dataset)]
-            found |= {arm: alike[0]} if alike else {}  # later weights win
+            found |= {arm: alike[0]} if alike else {}  # the latest weights take precedence
     return found
 
 
 def compare_trained(
     store: Store, named: Mapping[str, str], training: str, files: Collection[str] = ()
 ) -> ComparisonReport:
-    """Return the comparison of the arms with the first one, and the cost of their learning.
+    """Return the comparison of the arms with the first arm, and the cost of their learning.
 
     Args:
         store: The database.
@@ -237,7 +237,7 @@ def compare_trained(
 def _learning_cost(
     store: Store, evaluation: str, training: str, beside: tuple[str, bytes] | None
 ) -> LearningCost:
-    """Return the amount spent before an arm could be evaluated; see `weights_beside`."""
+    """Return the learning cost before an arm could be evaluated; see `weights_beside`."""
     run = store.read(runs.get, evaluation)
     branch = store.read(branches.load, run.head_branch or 0)
     cost = LearningCost()
@@ -281,7 +281,7 @@ def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> Compariso
 
 
 def _check_stored(store: Store, chosen: Mapping[str, str]) -> None:
-    """Raise FingerprintError if two arms differ in more than weights and library."""
+    """Raise FingerprintError if two arms differ in anything other than weights and library."""
     sides = {}
     for name, run in chosen.items():
         row = store.read(runs.get, run)

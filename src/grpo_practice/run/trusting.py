@@ -1,4 +1,4 @@
-"""The user's decision to trust files and folders by other people."""
+"""Record the user's decision to trust files and folders by other people."""
 
 import os
 from collections.abc import Sequence
@@ -41,7 +41,7 @@ def trust(
 
 
 def _digests(path: Path) -> list[str]:
-    """Return the hashes of the configs in a file: one of an agent, or one per run of a database."""
+    """Return the hashes of a file's configs: an agent's, or one for each run of a database."""
     if path.exists() and not path.is_file():  # opening a pipe may block forever
         raise ConfigError(
             f"{path} is not a regular file", hint="name an agent file, a database or a folder"

@@ -1,4 +1,4 @@
-"""Upload of rows from a file or from Python, and the verify functions that suit them."""
+"""Upload rows from a file or from Python, and find verify functions that suit them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from grpo_practice.verify import suitability
 NAMED = 5
 """Maximum number of rows named in a note."""
 BEGINNING = 40
-"""Number of shared initial characters that suggest a family; no two questions of GSM8K share so
-many.
+"""Number of identical initial characters that suggest a family of questions; no two questions of
+GSM8K share so many.
 """
 FAMILIES, SHARE = 5, 0.2
-"""Minimum number of shared beginnings, and minimum share of rows with one, that suggest
-families.
+"""Number of shared beginnings, and share of rows with such a beginning, from which families are
+suggested.
 """
 IfExists = Literal["fail", "replace", "append"]
-"""Action for a name that holds other rows: an error, a new revision, or adding the rows."""
+"""Action if the name holds other rows: raise an error, store a new revision, or add the rows."""
 
 
 class UploadOptions(Reading, total=False):
@@ -38,15 +38,15 @@ class UploadOptions(Reading, total=False):
     """
 
     format: str | None
-    """Format of a file; None determines it by the file's suffix."""
+    """Format of a file; None derives it from the file's suffix."""
     delimiter: str | None
-    """Delimiter of a CSV file; None guesses it."""
+    """Delimiter of a CSV file; None detects it."""
     columns: Sequence[str]
-    """Names of a CSV file's columns, if its first line is a row."""
+    """Column names for a CSV file whose first line is already a row."""
     rows: str | None
     """Key of the list that holds the rows, if a JSON file is one object."""
     no_answers: bool
-    """Whether rows need no answers, because a judge will score."""
+    """Whether answers are optional because a judge will score."""
 
 
 def file_source(path: Path, options: UploadOptions) -> FileSource:
@@ -74,7 +74,7 @@ class Upload:
 def stage_python_rows(
     staged: StagedSamples, source: Iterable[Any], options: UploadOptions
 ) -> ReadNotes:
-    """Read samples or other rows one by one, since they may not all fit into memory."""
+    """Read samples or other rows one by one, because they may not all fit into memory."""
     rest = iter(source)
     first = next(rest, None)
     if not isinstance(first, Sample):
@@ -103,7 +103,7 @@ def _fields(n: int, row: object) -> dict[str, Any]:
 
 
 def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | None) -> ReadNotes:
-    """Remove the rows that the function cannot use, with a note; raise DataError if all go."""
+    """Remove the rows that the function cannot use, with a note; raise DataError if none remain."""
     verify = verify or suitability.best_suited(staged)
     unusable = suitability.unusable_rows(staged, verify)
     if not unusable:
@@ -124,7 +124,7 @@ def leave_unusable_out(staged: StagedSamples, read: ReadNotes, verify: str | Non
 
 
 def families_notes(staged: StagedSamples) -> list[str]:
-    """Return a note if questions seem to form families that no `cluster` names."""
+    """Return a note if questions seem to form families that are not marked by `cluster`."""
     alike, beginnings = staged.alike(BEGINNING)
     if beginnings < FAMILIES or alike < SHARE * len(staged):
         return []
@@ -136,7 +136,7 @@ def families_notes(staged: StagedSamples) -> list[str]:
 
 
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
-    """Return a verify function, the answers it cannot use, and a function without such answers."""
+    """Return a verify function, the answers it cannot use, and a suitable function."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
     if suitability.few(len(unusable), row.n):

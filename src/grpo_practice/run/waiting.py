@@ -1,4 +1,4 @@
-"""Waiting for the work of a command: with orderly stops, and inside a running event loop."""
+"""Wait for the work of a command, with orderly stops, even inside a running event loop."""
 
 import asyncio
 import gc
@@ -20,21 +20,22 @@ T = TypeVar("T")
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 LEAVE_S = 3.0
-"""Maximum wait for cancelled tasks to end; after it, the process exits without them."""
+"""Maximum wait for cancelled tasks to end, after which the process exits without them."""
 _TURNS = 5
-"""Writes after the last reply: it is committed, scored and stored, and may close a step."""
+"""Number of write batches after the last reply, to commit, score and store it and close a step."""
 
 
 def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
     """Return the result of the work, even if a signal arrived too late to matter.
 
-    After the first signal no request is sent. Requests in flight have `GRACE_S` to finish. Results
-    that their replies allow without another request are stored; then everything is cancelled. A
-    second signal cancels immediately. Rows that are queued for the database are written in any
-    case. With `Session.step_stop`, the first signal only requests a stop after the current step.
+    After the first signal, no request is sent. Requests in flight have `GRACE_S` to finish. Any
+    results that follow from their replies without another request are stored; then everything is
+    cancelled. A second signal cancels immediately. Rows that are queued for the database are
+    written in any case. With `Session.step_stop`, the first signal only requests a stop after the
+    current step.
 
-    If an event loop is already running, as in a notebook, the work gets a thread with a loop of its
-    own. Signals reach the main thread only; in any other thread, the work runs to its end.
+    If an event loop is already running, as in a notebook, the work runs in a thread with its own
+    loop. Signals reach the main thread only; in any other thread, the work runs to its end.
 
     Raises:
         StoppedError: A signal stopped the work.
@@ -46,9 +47,9 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
 
 @contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Collect garbage rarely in the block, since most objects of requests in flight are in use."""
+    """Collect garbage rarely while the block runs, because open requests hold most objects."""
     before = gc.get_threshold()
-    # Freeze imported objects, because collecting them again and again stalls the loop. They are
+    # Freeze imported objects, because collecting them repeatedly stalls the loop. They are
     # not unfrozen afterwards, since the program's exit would then collect them once more.
     gc.freeze()
     gc.set_threshold(700, 10, 100)
@@ -59,7 +60,7 @@ def _rare_collections() -> Iterator[None]:
 
 
 class _Stop:
-    """Handler of signals for the current work."""
+    """Signal handler for the current work."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -71,9 +72,11 @@ class _Stop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Receive signals in the block, except signals that the process was started to ignore."""
+        """Receive signals while the block runs, except signals ignored since the program began."""
         ours = dict[int, Any]()
-        if threading.current_thread() is threading.main_thread():  # only it may set handlers
+        if (
+            threading.current_thread() is threading.main_thread()
+        ):  # only this thread may set handlers
             before = {n: signal.getsignal(n) for n in SIGNALS}
             # Signals ignored at the start, such as SIGHUP under nohup, stay ignored.
             ours = {n: how for n, how in before.items() if how is not signal.SIG_IGN}
@@ -88,7 +91,7 @@ class _Stop:
                 self._patience.cancel()
 
     async def over(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run the work, which a stop cancels."""
+        """Run the work so that a stop cancels it."""
         self._loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.create_task(work)
         self._task = task
@@ -106,7 +109,7 @@ class _Stop:
                 self._ending.cancel()
 
     def _receive(self, number: int, _: FrameType | None) -> None:
-        """Stop through the event loop, or exit hard if the loop is stuck."""
+        """Stop through the event loop, or exit immediately if the loop is stuck."""
         self._came.append(number)
         if self._patience is not None:
             self._patience.cancel()
@@ -116,7 +119,7 @@ class _Stop:
             if self._loop is not None:
                 self._loop.call_soon_threadsafe(self._announce_step_stop)
             return
-        # Use a thread, since a stuck loop could not end the process.
+        # Use a thread, because a stuck loop could not end the process.
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
         self._patience.daemon = True
         self._patience.start()
@@ -172,13 +175,13 @@ class _Stop:
 
 
 _LOOK_S = 0.5
-"""Maximum time until a signal takes effect."""
+"""Maximum time in seconds before a signal takes effect."""
 
 
 def run_blocking(work: Coroutine[Any, Any, T]) -> T:
     """Return the result of the work; inside a running loop, run it in a thread with its own loop.
 
-    An interrupt cancels the work and waits for its end.
+    An interrupt cancels the work and waits for it to end.
     """
     try:
         asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Weights on disk: their hash and size, and a check that the model needs no code of its own."""
+"""Weights on disk: their hash and size, and a check that the model needs no custom code."""
 
 import hashlib
 import json
@@ -8,9 +8,9 @@ from grpo_practice.core.errors import ConfigError
 
 SCHEMA = "grpo-practice.trained/1"
 AGENT = "agent.yaml"
-"""File of the agent in a folder of exported weights."""
+"""Agent file in a folder of exported weights."""
 ABOUT = "training.json"
-"""File that says where exported weights are from, and that the folder is ours."""
+"""File that records the origin of exported weights and marks the folder as an export."""
 
 
 def weights_sha(folder: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""Sample answers from saved weights: the base model with the adapter of a checkpoint."""
+"""Sample answers from saved weights: the base model with a checkpoint's adapter."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -30,7 +30,7 @@ def answers_of(
         model = PeftModel.from_pretrained(model, checkpoint, is_trainable=False)
     model = model.to("cuda" if on_gpu else "cpu")
     tokenizer = load_tokenizer(base)
-    # Many models define no padding token; any token will do, because padding is masked.
+    # Many models define no padding token. Any token can be used, because padding is masked.
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token
     ends = model.generation_config.eos_token_id

@@ -1,4 +1,4 @@
-"""Weights saved by a training run, found by the run's name and a step."""
+"""Saved weights of a training run, looked up by the run's name and a step."""
 
 from dataclasses import dataclass
 from pathlib import Path

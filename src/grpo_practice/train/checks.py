@@ -18,14 +18,14 @@ from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.work import Message, evaluates
 
 NEEDED = ("torch", "trl", "peft")
-"""Modules of the extra `[train]`."""
+"""Modules that the extra `[train]` installs."""
 _FLOAT = 4
-"""Number of bytes of a parameter in single precision."""
+"""Number of bytes per parameter in single precision."""
 
 
 def check_installed() -> None:
     """Raise ConfigError if the extra is not installed, without importing it."""
-    # find_spec, because importing torch takes seconds.
+    # Use find_spec, because importing torch takes seconds.
     missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ConfigError(
@@ -118,7 +118,7 @@ def steps_planned(config: PracticeConfig, sample_ids: Sequence[int]) -> list[Pla
 
 
 def prompts_of(config: PracticeConfig, questions: Sequence[str]) -> list[list[Message]]:
-    """Return the messages for each question, exactly as practice and `eval` send them."""
+    """Return the messages for each question, exactly as `practice` and `eval` send them."""
     instructions = config.evaluation.agent.agent.instructions
     system: list[Message] = [{"role": "system", "content": instructions}] if instructions else []
     return [[*system, {"role": "user", "content": question}] for question in questions]
@@ -203,7 +203,7 @@ def _size(n: int) -> str:
 
 
 def checkpoint_bytes(trained: int) -> int:
-    """Return the size of a checkpoint: the weights and the optimiser's two moments."""
+    """Return the size of a checkpoint: the weights and the optimiser's first and second moments."""
     return 3 * _FLOAT * trained
 
 
@@ -239,7 +239,7 @@ def _with_adapter(model: Any, lora: LoraSettings) -> Any:
 
 
 def _check_targets(adapted: Any, ends: Sequence[Any]) -> None:
-    """Raise ValueError if a vocabulary layer has an adapter, which TRL would not train."""
+    """Raise ValueError if an embedding or output layer has an adapter, which TRL cannot train."""
     for name, module in adapted.named_modules():
         if hasattr(module, "lora_A") and any(
             end is not None and module.get_base_layer() is end for end in ends

@@ -44,9 +44,9 @@ def train(
     """Train a model's weights by GRPO, with the questions and scores of practice.
 
     Running the command again resumes at the last checkpoint. Without --config, the latest training
-    run is resumed, or else practice.yaml in this folder is used. `train tune` trains with other
+    run is resumed, or else practice.yaml in this folder is used. `train tune` trains with several
     settings from `train.tune.space` and tests the best settings once. The search uses either
-    separate trials or a population, in which poor members take over the weights of good ones.
+    separate trials or a population, in which poor members copy the weights of good ones.
 
     Example: grpo-practice train --config math.yaml --model ./my-model
     """

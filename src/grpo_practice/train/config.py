@@ -1,4 +1,4 @@
-"""The configuration that a request of training means: a file's, or the latest training run's."""
+"""Configuration for a training request: a file's, or the latest training run's."""
 
 from grpo_practice.config import Loaded, load_practice
 from grpo_practice.config.reading.discover import config_here

@@ -1,4 +1,4 @@
-"""Evaluations of weights during a training run: sampled in its process, stored as runs."""
+"""Evaluations of weights during a training run, sampled in its process and stored as runs."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 @dataclass(frozen=True, slots=True)
 class WeightsEvaluation:
-    """An evaluation on a dataset that can be applied to any of a run's weights."""
+    """An evaluation on a dataset that can be applied to any checkpoint of a run."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
@@ -42,11 +42,11 @@ class WeightsEvaluation:
     run: str
     """Training run that produced the weights."""
     chooses: bool = True
-    """Whether it selects weights, so that its score does not count as a result."""
+    """Whether the score selects weights and therefore does not count as a result."""
 
     @property
     def sampling(self) -> Sampling:
-        """Sampling settings; the temperature is the agent's, or else that of training."""
+        """Sampling settings; the temperature is the agent's, or else the training temperature."""
         config = self.loaded.config
         own = config.student.model_settings.temperature
         return Sampling(
@@ -61,7 +61,7 @@ class WeightsEvaluation:
         return Selection(prompts, self.sampling, every)
 
     def spec(self, sha: bytes, step: int) -> RunSpec:
-        """Return the run that evaluates the weights with this hash, saved after a step."""
+        """Return the run that evaluates the weights with this hash, saved after the given step."""
         config = self.loaded.config
         bound = train_identity_of(config)
         sampling = self.sampling
@@ -134,7 +134,7 @@ async def score_weights(
     sha: bytes,
     step: int,
 ) -> float | None:
-    """Score and store the answers of weights, unless already stored; return the mean reward."""
+    """Score and store the weights' answers, unless already stored; return the mean reward."""
     session, config = evaluation.session, evaluation.loaded.config
     store, spec = session.store, evaluation.spec(sha, step)
     batch, attempts = config.evaluation.batch_size, config.evaluation.pass_k

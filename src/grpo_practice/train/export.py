@@ -45,12 +45,12 @@ def export_trained(
 ) -> TrainedExport:
     """Write the weights, and an agent file that uses them, to a folder.
 
-    `whole` writes the base model with the adapter merged into it. A run that trained all weights
-    has no adapter and always exports a whole model.
+    `whole` merges the adapter into the base model and writes the result. A run that trained all
+    weights has no adapter and always exports a whole model.
 
     Raises:
-        ConfigError: The checkpoint does not exist or has changed, the base is another one, or the
-            folder cannot be written.
+        ConfigError: The checkpoint does not exist or has changed, the base model is a different
+            one, or the folder cannot be written.
     """
     found = trained_weights(store, run, step)
     saved = found.checked()
@@ -101,7 +101,7 @@ def export_trained(
 
 
 def _check_free(target: Path, *, force: bool) -> None:
-    """Raise ConfigError unless the path is free or is a folder that this command has written."""
+    """Raise ConfigError unless the path is free or is a folder written by an earlier export."""
     if not os.path.lexists(target):
         return
     ours = target.is_dir() and not target.is_symlink() and (target / ABOUT).is_file()
@@ -112,7 +112,7 @@ def _check_free(target: Path, *, force: bool) -> None:
 
 
 def _base(config_text: str) -> tuple[str, str | None]:
-    """Return name and revision of the base model, as configured."""
+    """Return the base model's name and revision as configured."""
     train = parse_yaml(config_text, "the stored config").at("train").data
     return str(train.get("model", "")), train.get("revision")
 
@@ -146,7 +146,7 @@ def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], tar
 
 
 def _copy(folder: Path, target: Path) -> None:
-    """Copy the files of a model, without files that only training needs."""
+    """Copy a model's files, except files that only training needs."""
     target.mkdir()
     for pattern in _OF_MODEL:
         for path in folder.glob(pattern):
@@ -187,7 +187,7 @@ def _about(
 
 
 def _agent(identity: Mapping[str, Any], config_text: str, model: str, facts: list[str]) -> str:
-    """Return the agent file: the instructions used in training, and the name of the weights."""
+    """Return the agent file, with the instructions used in training and the name of the weights."""
     written = model_as_written(config_text)
     settings = without_secrets(dict(written.at("model_settings").data), "model_settings", [])
     document = {

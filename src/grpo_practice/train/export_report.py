@@ -1,4 +1,4 @@
-"""Report on trained weights that were exported."""
+"""Report on exported weights."""
 
 import shlex
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ class TrainedExport(Report):
     path: Path
     """Folder that was written."""
     agent: Path
-    """File of the agent, for `eval --agent`."""
+    """Agent file, for `eval --agent`."""
     weights: Path
     """Folder of the adapter, or of the whole model."""
     bytes: int
@@ -39,7 +39,7 @@ class TrainedExport(Report):
     @property
     @override
     def next_command(self) -> str:
-        """Command that evaluates the agent, once an endpoint serves it."""
+        """Command that evaluates the agent once an endpoint serves the weights."""
         return f"grpo-practice eval --agent {shlex.quote(str(self.agent))}"
 
     @override

@@ -1,4 +1,4 @@
-"""The needs of a training run, measured on one step that is played and discarded."""
+"""Time and memory that a training run needs, measured on one step that is played and discarded."""
 
 import asyncio
 import tempfile
@@ -21,7 +21,7 @@ from grpo_practice.train.work import Answer
 
 
 async def forecast_of(job: TrainJob) -> TrainingForecast:
-    """Return the remaining steps, and the time and memory of one step on this machine.
+    """Return the remaining steps, and the time and memory that one step takes on this machine.
 
     Raises:
         ConfigError: The command was started in several processes.
@@ -39,7 +39,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         # Play two steps and measure the second, because the first one includes warm-up.
         plan = plan_of(job, planned[:2], Path(folder))
-        # Saving and evaluating do not belong to the time of a step.
+        # Neither save nor evaluate, because a step's time does not include them.
         plan = replace(plan, save_every=None, selection=None)
         await asyncio.to_thread(train, plan, job.ranks, measured)
     trained = trained_parameters(job.model, settings)
@@ -76,7 +76,7 @@ class _Measured:
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
         self.answers += answers
-        # Half right, half wrong: groups with equal rewards may be skipped and cost less.
+        # Alternate the rewards, because groups with equal rewards may be skipped and cost less.
         return [float(answer.attempt % 2) for answer in answers]
 
     def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:

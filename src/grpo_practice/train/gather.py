@@ -1,4 +1,4 @@
-"""The processes of one run, started by `torchrun`; the first one scores, stores and reports."""
+"""Processes of one run, started by `torchrun`; the first process scores, stores and reports."""
 
 import os
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from grpo_practice.core.errors import ConfigError
 
 T = TypeVar("T")
 PATIENCE = timedelta(hours=2)
-"""Maximum time that a rank waits for another, for example during scoring by a slow judge."""
+"""Maximum time that a rank waits for another, for example while a slow judge scores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ranks:
-    """Rank of this process, and the number of ranks of the run."""
+    """Rank of this process, and the run's number of ranks."""
 
     rank: int = 0
     count: int = 1
@@ -53,7 +53,7 @@ class Ranks:
             init_process_group(backend, timeout=PATIENCE)
 
     def gather(self, value: T) -> list[T] | None:
-        """Return the values of all ranks in order on the first rank; return None on the others."""
+        """Return all ranks' values, in rank order, on the first rank, and None on the others."""
         if self.count == 1:
             return [value]
         from torch.distributed import gather_object

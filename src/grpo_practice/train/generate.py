@@ -1,4 +1,4 @@
-"""Sample answers from weights in this process, for evaluations."""
+"""Sample answers for evaluations from weights in this process."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -32,11 +32,11 @@ class Sampler:
         from transformers import set_seed
 
         set_seed(seed)
-        # A stride gives all ranks the same number of answers, give or take one.
+        # A stride gives all ranks the same number of answers, to within one.
         wanted = [(at, n) for at in range(len(prompts)) for n in range(sampling.attempts)]
         own = wanted[self.ranks.rank :: self.ranks.count]
         trained = self.model.training
-        # Without dropout; the trainer needs its mode back afterwards.
+        # Sample without dropout, and restore the trainer's mode afterwards.
         self.model.train(mode=False)
         made = list[Answer]()
         with torch.no_grad():
@@ -93,7 +93,8 @@ def as_answer(
 ) -> Answer:
     """Convert sampled tokens to an answer in the form that training and evaluation score.
 
-    The whole text counts. A template for replies would hide the thinking of some models.
+    The answer is the whole decoded text: parsing with the reply template would drop the reasoning
+    of some models.
 
     Args:
         place: Index of the question, and number of the attempt.

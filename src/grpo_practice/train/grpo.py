@@ -7,12 +7,12 @@ from typing import Any
 
 @cache
 def trainer_class() -> Any:
-    """Return the class, which is defined here because importing TRL takes seconds."""
+    """Return the class, which is defined in this function because importing TRL takes seconds."""
     import torch
     from trl import GRPOTrainer
 
     class StepTrainer(GRPOTrainer):  # type: ignore[misc]  # of a library without types
-        """TRL's trainer with more arguments: `skip_uniform`, and `on_saved` for each checkpoint."""
+        """TRL's trainer with two more arguments: `skip_uniform`, and `on_saved` for checkpoints."""
 
         def __init__(
             self, *args: Any, skip_uniform: bool, on_saved: Callable[[int], None], **more: Any
@@ -21,7 +21,7 @@ def trainer_class() -> Any:
             self._skip_uniform, self._on_saved = skip_uniform, on_saved
             self._buffered_inputs: Any
             self._idle = 0
-            """Number of leading batches of a step whose answers have no advantage."""
+            """Number of batches at the start of a step in which no answer has an advantage."""
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
             before: Any = self._buffered_inputs
@@ -33,7 +33,7 @@ def trainer_class() -> Any:
             return batches[self._step % len(batches)]
 
         def _idle_first(self, batches: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-            """Sort a step's answers so that answers without advantage come first.
+            """Sort a step's answers so that those with zero advantage come first.
 
             They must not come last: with several ranks, the last batch synchronises the gradients.
             """
@@ -70,7 +70,7 @@ def trainer_class() -> Any:
             _set_rate(self.optimizer, self.lr_scheduler, self.args.learning_rate)
 
         def create_model_card(self, *args: Any, **more: Any) -> None:
-            """Create no model card: the database records how a checkpoint was made."""
+            """Create no model card, because the database records how a checkpoint was made."""
 
         def _save_checkpoint(self, model: Any, trial: Any) -> None:
             super()._save_checkpoint(model, trial)
@@ -85,9 +85,10 @@ def trainer_class() -> Any:
 def _set_rate(optimizer: Any, scheduler: Any, rate: float) -> None:
     """Set the learning rate for the next update.
 
-    A checkpoint restores its own rate, even if a restart configured another one.
+    Loading a checkpoint restores the rate saved with it, even if a restart configured a different
+    one.
     """
-    # Unwrap them from accelerate's wrappers, which do not expose these attributes.
+    # Unwrap both, because accelerate's wrappers do not expose the attributes set below.
     optimizer = getattr(optimizer, "optimizer", optimizer)
     scheduler = getattr(scheduler, "scheduler", scheduler)
     scheduler.base_lrs = [rate] * len(scheduler.base_lrs)

@@ -1,4 +1,4 @@
-"""A training run that is ready to run: everything it names has been found and checked."""
+"""A prepared training run: everything that it names has been found and checked."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -39,7 +39,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 
 @dataclass(frozen=True, slots=True)
 class TrainJob:
-    """A training run that is ready to run: everything it names has been found and checked."""
+    """A prepared training run: everything that it names has been found and checked."""
 
     session: Session
     loaded: Loaded[PracticeConfig]
@@ -56,13 +56,13 @@ class TrainJob:
     every: int = 0
     """Number of steps between these evaluations."""
     on_score: Callable[[int, float], bool] | None = None
-    """Callback for each of these evaluations, with step and mean reward; True ends the run
-    there.
+    """Callback for each of these evaluations, with step and mean reward; returns True to end the
+    run.
     """
     population: str | None = None
-    """Description of how members of a population are compared; None outside of a population."""
+    """How members of a population are compared, in words; None if the run is not part of one."""
     origin: Origin | None = None
-    """Weights of another run that this run has taken over."""
+    """Checkpoint of another population member that this run took its weights from."""
 
     @property
     def config(self) -> PracticeConfig:
@@ -71,7 +71,7 @@ class TrainJob:
 
     @property
     def spec(self) -> RunSpec:
-        """The run to be recorded."""
+        """Run to be recorded."""
         spec = train_spec(self.loaded, self.verify, self.dataset, self.model_sha)
         keys = {POPULATION: self.population, ORIGIN: self.origin and self.origin.text}
         own = {key: value for key, value in keys.items() if value is not None}
@@ -114,7 +114,7 @@ def prepare_train(
     model = check_training(config, folder, [sample.question for sample in samples])
     # Hashing a large model takes minutes, and a forecast does not need the hash.
     sha = b"" if session.only_looks else weights_sha(model)
-    # Half a training step cannot be resumed, so a first signal stops only after the step.
+    # A step cannot be resumed midway, so the first signal stops only after the step.
     session = replace(session, step_stop=StepStop())
     job = TrainJob(session, loaded, dataset, ids, verify, model, sha, ranks, name)
     every = settings_of(config).eval_every
@@ -141,7 +141,7 @@ def selecting(job: TrainJob, every: int) -> TrainJob:
 def planned(
     job: TrainJob, branch: Branch, rows: Sequence[StepRow]
 ) -> tuple[list[PlannedStep], list[str]]:
-    """Return the steps that the run should have, made from its original samples, and notices.
+    """Return the planned steps, made from the run's original samples, and any notices.
 
     Raises:
         FingerprintError: A sample is missing, or fewer steps are requested than planned.

@@ -1,4 +1,4 @@
-"""Load models and tokenizers from a folder, without network access or running their code."""
+"""Load models and tokenizers from a folder, without network access and without running its code."""
 
 import gc
 import json
@@ -10,7 +10,7 @@ GENERATION = "generation_config.json"
 
 
 def load_tokenizer(folder: Path) -> Any:
-    """Load the tokenizer from a model's folder, with padding on the left."""
+    """Load the tokenizer from a model's folder, with left padding."""
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(
@@ -30,8 +30,8 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
         local_files_only=True,
         use_safetensors=True,
     )
-    # The model's own sampling settings (min_p, repetition_penalty, ...) would apply wherever we
-    # set nothing. Answers would then not follow the probabilities that the loss compares.
+    # Clear the model's own sampling settings (min_p, repetition_penalty, ...). Otherwise answers
+    # would not follow the probabilities that the loss compares.
     own = model.generation_config
     model.generation_config = GenerationConfig(
         bos_token_id=own.bos_token_id,
@@ -44,7 +44,7 @@ def load_model(folder: Path, *, trains_all: bool, cpu: bool) -> Any:
 def keep_settings(base: Path, saved: Path) -> None:
     """Copy the base model's generation config and precision into saved full weights, for servers.
 
-    Training uses single precision, so `config.json` would otherwise name that.
+    Training uses single precision, so `config.json` would otherwise specify single precision.
     """
     file = saved / "config.json"
     if not file.is_file():  # an adapter: the server uses the base model's settings
@@ -76,7 +76,7 @@ def free_memory() -> None:
 
 
 def keep_quiet() -> None:
-    """Silence the libraries, whose output would disturb the progress display."""
+    """Silence the libraries, because their output would disturb the progress display."""
     import warnings
 
     import datasets

@@ -1,4 +1,4 @@
-"""The check of `doctor` before training: the extra and the base model."""
+"""Check made by `doctor` before training: the extra and the base model."""
 
 from pathlib import Path
 

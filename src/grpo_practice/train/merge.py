@@ -21,13 +21,13 @@ def merge(base: Path, adapter: Path, target: Path) -> None:
 
 
 HALF = ("bfloat16", "float16")
-"""Half precisions of base models, whose weights are trained in single precision."""
+"""Half-precision formats of base models whose weights are trained in single precision."""
 
 
 def to_own_precision(folder: Path) -> None:
-    """Convert weights to the precision named in their `config.json`, if it is a half precision.
+    """Convert weights to the precision specified in their `config.json`, if it is a half precision.
 
-    Training leaves them in single precision, at twice the size of the base model.
+    Training leaves weights in single precision, at twice the size of the base model.
     """
     wanted = json.loads((folder / "config.json").read_text("utf-8")).get("dtype")
     if wanted not in HALF:

@@ -1,4 +1,4 @@
-"""The plan of a training run for its processes, and the folder of its checkpoints."""
+"""The plan that a training run sends to its processes, and the folder for its checkpoints."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,8 +27,8 @@ def plan_of(
 ) -> TrainingPlan:
     """Return the work of all ranks; checkpoints are saved below `folder`.
 
-    The trainer skips the steps before the start. They are filled with empty questions, in the
-    number that a step has now, because earlier steps may have had more or fewer.
+    The trainer skips the steps before the start. They are filled with empty questions, as many as a
+    step has now, because earlier steps may have had more or fewer.
     """
     config, settings = job.config, settings_of(job.config)
     read = partial(job.session.store.read, datasets.samples_of)

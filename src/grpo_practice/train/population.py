@@ -1,4 +1,4 @@
-"""Population based training: good members pass on their weights, and settings near their own.
+"""Population-based training: good members pass on their weights, and settings near their own.
 
 Source: arXiv:1711.09846, truncation selection. Everything follows from the seed and the scores, so
 nothing needs to be stored except the runs themselves.
@@ -13,9 +13,11 @@ from typing import Any
 from grpo_practice.train.space import Space
 
 TAKEN = 0.25
-"""Share of the members that take over weights from an equal number of the best members."""
+"""Share of the members that copy the weights of an equal number of the best members."""
 RESAMPLED = 0.25
-"""Probability of drawing a new value for a setting instead of one near the inherited value."""
+"""Probability of drawing a new value for a setting instead of changing the inherited value
+slightly.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,7 @@ class Member:
 
     @property
     def source(self) -> tuple[int, int] | None:
-        """Member and step that its weights were last taken from; None if they are all its own."""
+        """Member and step that its weights were last copied from; None if it never copied any."""
         if len(self.phases) == 1:
             return None
         before, now = self.phases[-2:]
@@ -67,9 +69,8 @@ def next_members(
 ) -> list[Member]:
     """Return the members that continue after a step; members without a score are dropped.
 
-    Each member of the worst quarter takes over the weights of one of the best and settings near
-    that
-    member's settings, unless that member's score is no better.
+    Each member of the worst quarter copies the weights of one of the best members, with settings
+    near that member's settings, unless that member's score is no better.
     """
     ranked = sorted(
         (member for member in members if member.number in scores),

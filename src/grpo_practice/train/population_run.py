@@ -1,7 +1,7 @@
-"""`train tune --population`: training runs that take over each other's weights.
+"""`train tune --population`: training runs that copy each other's weights.
 
-The stored scores determine whose weights go to whom, so the same command can resume a search at any
-point without a separate record.
+The stored scores determine which member copies whose weights, so the same command can resume a
+search at any point without a separate record.
 """
 
 import json
@@ -23,15 +23,15 @@ from grpo_practice.train.tune_report import Phase, Trial, TuneReport, settings_t
 from grpo_practice.train.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
 
 _SHAPES = ("update_epochs", "lora")
-"""Keys that determine the shape of weights and optimiser state, which members must share."""
+"""Keys that determine the shape of weights and optimiser state; all members share their values."""
 
 
 def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
     """Return a search by a population; nothing is trained yet.
 
     Raises:
-        ConfigError: See `tuning.prepare_search`; or the members could not be compared during
-            training, or could not take over each other's weights.
+        ConfigError: As for `tuning.prepare_search`; or the members could not be compared during
+            training, or could not copy each other's weights.
     """
     job = prepare_search(session, request, request.population)
     settings = job.settings
@@ -64,7 +64,7 @@ def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
 
 
 async def run_population(job: TuneJob) -> TuneReport:
-    """Train the members and compare them at intervals; test the best one, once.
+    """Train the members, compare them at intervals, and test the best member once.
 
     Raises:
         StoppedError: A signal stopped the current member after a step.
@@ -98,7 +98,7 @@ async def run_population(job: TuneJob) -> TuneReport:
 
 
 def _told(job: TuneJob, member: Member) -> str:
-    """Return a sentence about the weights that a member has just taken over."""
+    """Return a sentence about the weights that a member has just copied."""
     assert member.source is not None
     number, step = member.source
     return (
@@ -126,7 +126,7 @@ def _scores(job: TuneJob, members: Sequence[Member], end: int) -> Mapping[int, f
 
 
 async def _train(job: TuneJob, member: Member, end: int) -> None:
-    """Train a member up to step `end`; a member whose training fails is out."""
+    """Train a member up to step `end`; a member whose training fails is dropped."""
     try:
         await run_train(_job(job, member, end))
     except RunFailedError as e:
@@ -139,7 +139,7 @@ def _job(job: TuneJob, member: Member, end: int) -> TrainJob:
 
 
 def _origin(job: TuneJob, member: Member) -> Origin | None:
-    """Return the checkpoint that a member took over last."""
+    """Return the checkpoint that a member last copied."""
     if member.source is None:
         return None
     number, step = member.source

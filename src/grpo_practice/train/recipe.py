@@ -1,4 +1,4 @@
-"""Convert settings to TRL's: the batches of a step, and every argument of `GRPOConfig`."""
+"""Convert settings to TRL's: the batches of a step, and all arguments of `GRPOConfig`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -26,12 +26,12 @@ class BatchShape:
 
     @property
     def per_rank(self) -> int:
-        """Number of answers of one rank in a step; always whole groups."""
+        """Number of answers per rank in a step; always whole groups."""
         return self.per_device * self.accumulation
 
 
 def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
-    """Return the division of a step among ranks.
+    """Return how a step is divided among the ranks.
 
     Raises:
         ConfigError: Groups would have to be split; the hint suggests values that fit.
@@ -58,8 +58,8 @@ def grpo_arguments(
 ) -> dict[str, Any]:
     """Return the arguments of TRL's `GRPOConfig`, except the device arguments.
 
-    Questions keep the order of the plan. Callbacks do all saving, logging and evaluation. Defaults
-    that differ from `docs/train.md` are overridden.
+    Questions keep the order of the plan. Callbacks do all saving, logging and evaluation. TRL
+    defaults that differ from `docs/train.md` are overridden.
     """
     train = settings_of(config)
     low, high = train.clip

@@ -1,4 +1,4 @@
-"""The requests of training: keywords in Python, options of the command."""
+"""Requests for training: keywords in Python, options of the command."""
 
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Training(RunRequest):
-    """Fields of training runs, which are not traced."""
+    """Fields shared by requests for training runs, which are not traced."""
 
     exp_id: str | None = option(None, EXP_ID, key="exp_id")
     dataset: str | None = option(
@@ -26,7 +26,7 @@ class _Training(RunRequest):
 
 @dataclass(frozen=True, slots=True)
 class TrainRequest(_Training):
-    """A training run."""
+    """Request for a training run."""
 
     method = "train"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
@@ -34,7 +34,7 @@ class TrainRequest(_Training):
 
 @dataclass(frozen=True, slots=True)
 class TuneRequest(_Training):
-    """A search for better training settings, by trials or by a population."""
+    """Request for a search for better training settings, with trials or a population."""
 
     method = "tune"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")

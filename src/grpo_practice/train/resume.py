@@ -1,4 +1,4 @@
-"""Resuming of a training run at its last intact checkpoint."""
+"""Resume a training run at its last intact checkpoint."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,10 +17,10 @@ from grpo_practice.store.resume import Resume
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """Step and weights with which a command begins."""
+    """Step and weights from which a command starts."""
 
     session: Session
-    """Session that begins a branch at this step if later steps are already recorded."""
+    """Session that starts a branch at this step if later steps are already recorded."""
     step: int = 0
     """First step to play."""
     folder: Path | None = None
@@ -31,7 +31,7 @@ class StartingPoint:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Weights that a member of a population takes over: a checkpoint of another member."""
+    """Checkpoint of another population member from which a member copies its weights."""
 
     run: str
     saved: CheckpointRow
@@ -47,10 +47,10 @@ def start_of(
 ) -> StartingPoint:
     """Return the point at which a run with `total` planned steps resumes.
 
-    Weights taken over from an origin begin a branch, as its first checkpoint.
+    With an origin, the run starts a branch whose first checkpoint is the origin's weights.
 
-    Steps after the last checkpoint are played again, on a branch of their own, because their
-    updates were lost with the process that made them.
+    Steps after the last checkpoint are played again on a new branch, because their updates were
+    lost with the process that made them.
 
     Raises:
         ConfigError: The weights of a checkpoint have changed, or the named step has no checkpoint.
@@ -103,7 +103,7 @@ def start_of(
 
 
 def _restarting(session: Session, spec: RunSpec) -> Session:
-    """Return the session, without its restart if the run has already begun the same restart."""
+    """Return the session, but drop its restart if the run has already begun the same restart."""
     step, store = session.restart_step, session.store
     if step is None:
         return session
@@ -115,7 +115,7 @@ def _restarting(session: Session, spec: RunSpec) -> Session:
 
 
 def _taken_over(session: Session, origin: Origin) -> tuple[int, Path]:
-    """Return the step after a checkpoint that is taken over, and its folder."""
+    """Return the step after the origin's checkpoint, and the checkpoint's folder."""
     folder = checked_folder(session, origin.run, origin.saved)
     if folder is None:
         raise ConfigError(

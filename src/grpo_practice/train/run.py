@@ -1,4 +1,4 @@
-"""A training run from its job: steps, checkpoints, evaluations, report."""
+"""Run a training job: steps, checkpoints, evaluations, report."""
 
 import asyncio
 import shutil
@@ -37,10 +37,10 @@ from grpo_practice.train.work import MAKING, evaluates
 
 
 def help_if_not_first() -> bool:
-    """Take part in a training led by another process, and return True; otherwise return False.
+    """Take part in training led by another process and return True; return False if this one leads.
 
-    This process ignores signals. Only the first process handles them, so that all processes stop
-    after the same step.
+    A helping process ignores signals. Only the first process handles them, so that all processes
+    stop after the same step.
     """
     ranks = Ranks.of_environment()
     if ranks.first:
@@ -59,7 +59,7 @@ async def run_train(job: TrainJob) -> TrainReport:
     """Train until the plan is complete, and return the report.
 
     Raises:
-        FingerprintError: The run was begun under another configuration.
+        FingerprintError: The run was begun with a different configuration.
         RunFailedError: The loss became NaN, memory ran out, or no group taught anything.
         StoppedError: A signal stopped the run after a step, with a checkpoint.
     """
@@ -68,13 +68,13 @@ async def run_train(job: TrainJob) -> TrainReport:
     start = start_of(job.session, spec, total=total, origin=job.origin)
     session = start.session
     room = session.store.path.resolve().parent
-    # A full disk hours later would lose the steps since the last checkpoint.
+    # Check now: a full disk hours later would lose the steps since the last checkpoint.
     check_disk(job.config, job.model, range(start.step, total), room, every=job.every)
     async with playing(session, [job], planned, _begun) as (run,):
         store = session.store
         rows = run.rows
         left = [row for row in rows if not row.closed]
-        # The other ranks wait for work, and would never end.
+        # The other ranks wait for work and would otherwise never exit.
         if not left:
             dismiss(job.ranks)
         else:
@@ -100,7 +100,7 @@ def _begun(job: TrainJob, run: OpenRun) -> RunStarted:
 
 
 def _missed(job: TrainJob, start: StartingPoint, total: int) -> CheckpointRow | None:
-    """Return the last checkpoint if it should have been evaluated, but a kill prevented that."""
+    """Return the last checkpoint if a kill prevented its evaluation."""
     saved, selects = start.saved, job.selects
     if saved is None or selects is None or selects.is_done(saved.sha256, saved.step):
         return None
@@ -140,11 +140,11 @@ async def _work(
         drain=session.admission.drain,
         ranks=job.ranks.count,
         folder=session.store.path.resolve().parent,
-        # After a restart with changed settings, earlier steps without a lesson do not count.
+        # After a restart with changed settings, earlier uninformative steps do not count.
         uniform=_untaught(rows, start.step) if job.session.restart_step is None else [],
     )
     folder = checkpoints_folder(session.store.path, run.branch)
-    for half in folder.parent.glob(f"*/{MAKING}"):  # left by killed saves
+    for half in folder.parent.glob(f"*/{MAKING}"):  # left behind by interrupted saves
         shutil.rmtree(half, ignore_errors=True)
     plan = plan_of(job, [row.plan for row in rows], folder, start)
     stop = session.step_stop or StepStop()
@@ -165,14 +165,14 @@ async def _work(
 
 
 def _untaught(rows: Sequence[StepRow], before: int) -> list[int]:
-    """Return the consecutive steps right before a step in which no group taught anything."""
+    """Return the consecutive steps immediately before a step in which no group taught anything."""
     done = [row for row in rows if row.closed and row.plan.step < before]
     taught = [row.plan.step for row in done if (row.stats or {}).get("informative")]
     return [row.plan.step for row in done if row.plan.step > max(taught, default=-1)]
 
 
 def _explained(error: Exception, run: str) -> Exception:
-    """Return a known error with an explanation and a hint; return any other error unchanged."""
+    """Return a known error with an explanation and a hint, and any other error unchanged."""
     if is_out_of_memory(error):
         return RunFailedError(
             f"the device ran out of memory while training {run}; its last checkpoint is intact",

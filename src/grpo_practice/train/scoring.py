@@ -1,4 +1,4 @@
-"""Scoring in a training run: of sampled answers, and of saved weights."""
+"""Score the sampled answers and the saved weights of a training run."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @asynccontextmanager
 async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
-    """Open a player that only scores answers; the weights play."""
+    """Open a player that only scores answers, because the weights in training sample them."""
     session, config = job.session, job.config
     fences = Fences(run.branch.fence_key)
     connections = Connections(
@@ -54,7 +54,7 @@ async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
 
 
 def _no_model(scope: Scope) -> AgentChat:
-    """Return a stand-in for a model that is never called, as without a judge."""
+    """Return a stand-in for the agent's model, which a player without rollouts never calls."""
     return _Nobody()  # type: ignore[return-value]
 
 
@@ -77,7 +77,7 @@ class OnLoop:
     job: TrainJob
 
     def began(self, step: int) -> None:
-        """Record that a step begins to be played."""
+        """Record that a step starts."""
         self._wait(self.run.began(step))
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
@@ -98,7 +98,7 @@ class OnLoop:
 
     def stopping(self) -> bool:
         """Return whether a signal was received."""
-        # Ask the loop: a signal that arrives while it sleeps is handled when its thread wakes up.
+        # Go through the loop: a signal that arrives while it sleeps is handled when it wakes up.
         return self._wait(self._stopping())
 
     async def _stopping(self) -> bool:
@@ -128,7 +128,7 @@ async def selected(
 async def answers_to(
     job: TrainJob, evaluation: WeightsEvaluation, folder: Path, seed: int
 ) -> list[Answer]:
-    """Return the answers of a checkpoint's weights to the questions of an evaluation."""
+    """Return a checkpoint's answers to the questions of an evaluation."""
     asked = evaluation.selection(1)
     device = settings_of(job.config).device
     return await asyncio.to_thread(answers_of, job.model, folder, asked, seed=seed, device=device)

@@ -9,7 +9,7 @@ from typing import Any
 from grpo_practice.core.errors import ConfigError
 
 FACTORS = (0.8, 1.2)
-"""Factors by which a population changes a number from one round to the next."""
+"""Factors that a population may multiply a number by from one round to the next."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Choice:
 
     @property
     def ends(self) -> Sequence[Any]:
-        """Values to check before any training: all of them."""
+        """Values to check before training: all of them."""
         return self.values
 
     def suggest(self, trial: Any, key: str) -> Any:
@@ -33,7 +33,7 @@ class Choice:
         return rng.choice(self.values)
 
     def near(self, value: Any, rng: Random) -> Any:
-        """Return the neighbour before or after a value in the list, at random."""
+        """Return the previous or next value in the list, at random."""
         place = self.values.index(value) + rng.choice((-1, 1))
         return self.values[min(max(place, 0), len(self.values) - 1)]
 
@@ -49,7 +49,7 @@ class SearchRange:
 
     @property
     def ends(self) -> Sequence[Any]:
-        """Values to check before any training: both ends."""
+        """Values to check before training: both ends."""
         return self.low, self.high
 
     @property
@@ -57,13 +57,13 @@ class SearchRange:
         return isinstance(self.low, int) and isinstance(self.high, int)
 
     def suggest(self, trial: Any, key: str) -> Any:
-        """Return the value that Optuna suggests for a trial; an integer if both ends are."""
+        """Return the value that Optuna suggests for a trial; an integer for integer ends."""
         if self._whole:
             return trial.suggest_int(key, self.low, self.high, log=self.log)
         return trial.suggest_float(key, self.low, self.high, log=self.log)
 
     def sample(self, rng: Random) -> Any:
-        """Return a random value; an integer if both ends are."""
+        """Return a random value; an integer for integer ends."""
         if self.log:
             return self._within(math.exp(rng.uniform(math.log(self.low), math.log(self.high))))
         return self._within(rng.uniform(self.low, self.high))
@@ -72,7 +72,7 @@ class SearchRange:
         """Return a somewhat larger or smaller number; integers change by at least 1."""
         factor = rng.choice(FACTORS)
         near = self._within(value * factor)
-        # Rounding may cancel the factor, and the member would continue with the same setting.
+        # Rounding may cancel the factor, which would leave the member's setting unchanged.
         if self._whole and near == value:
             return self._within(value + math.copysign(1, factor - 1))
         return near

@@ -1,4 +1,4 @@
-"""The run that a configuration of training means: its name, its identity, and what is stored."""
+"""Specification of the training run for a configuration: name, identity and stored facts."""
 
 from grpo_practice.config import Loaded
 from grpo_practice.config.identity import train_identity_of
@@ -17,7 +17,7 @@ def train_spec(
     dataset: DatasetRow,
     model_sha: bytes,
 ) -> RunSpec:
-    """Return the training run of this configuration, from base weights with this hash."""
+    """Return the training run for this configuration, starting from base weights with this hash."""
     config = loaded.config
     judges = [config.judge] if config.evaluation.verify.may_ask else []
     return RunSpec(

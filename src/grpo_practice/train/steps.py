@@ -79,7 +79,7 @@ class TrainingRun:
         self.begun[step] = time.monotonic()
 
     async def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
-        """Score a step's answers, concurrently as far as the verify function allows.
+        """Score a step's answers with as much concurrency as the verify function allows.
 
         Raises:
             RunFailedError: Too many answers cannot be scored.

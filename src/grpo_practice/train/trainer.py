@@ -1,4 +1,4 @@
-"""TRL's trainer with our plan, rewards and checkpoints; it runs on a thread of its own."""
+"""TRL's trainer with our plan, rewards and checkpoints; runs on its own thread."""
 
 import os
 import resource
@@ -34,7 +34,7 @@ class OtherRankFailedError(Exception):
 
 
 def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
-    """Train until all steps are done or the observer stops the run; only the first rank has one.
+    """Train until all steps are done or the observer, which only the first rank has, stops the run.
 
     Raises:
         OtherRankFailedError: The first rank failed; raised only on the others.
@@ -49,7 +49,7 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
         # Other ranks read the checkpoint folder at the end; wait before removing it below.
         trainer.accelerator.wait_for_everyone()
     finally:
-        # Drop the last reference first; otherwise nothing can be freed.
+        # Drop the last reference first; otherwise no memory can be freed.
         del trainer
         free_memory()
     if ranks.first:
@@ -65,7 +65,7 @@ def help_train(ranks: Ranks) -> None:
 
 
 def dismiss(ranks: Ranks) -> None:
-    """Tell the other ranks that there is nothing left to do."""
+    """Tell the other ranks that no work is left."""
     if ranks.count > 1:
         ranks.join()
         ranks.broadcast("nothing is left to do")
@@ -114,7 +114,7 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
     rewards.length_of = lambda messages: len(
         tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
     )
-    # This callback would print every log entry into the progress display.
+    # Remove this callback, which would print log entries into the progress display.
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -141,8 +141,8 @@ def _device_arguments(device: str, ranks: Ranks) -> dict[str, Any]:
 def _leave_a_core() -> None:
     """Use all cores but one, unless the user has set the number of threads.
 
-    Threads of torch wait for each other in busy loops. If anything else needs a core, such as the
-    workers that score, a step takes up to 30 times as long.
+    Torch's threads wait for each other in busy loops. If anything else needs a core, such as the
+    scoring workers, a step takes up to 30 times as long.
     """
     import torch
 
@@ -151,7 +151,7 @@ def _leave_a_core() -> None:
 
 
 def _step_of(update_epochs: int, updates: int) -> tuple[int, int]:
-    """Return the step and the position in it of the update that follows this many updates."""
+    """Return the step of the update that follows this many updates, and its position there."""
     return divmod(updates, update_epochs)
 
 
@@ -164,7 +164,7 @@ class RewardFunction:
     observer: Observer | None
     step_of: Any
     read: Any = None
-    """Function that converts tokens to an answer; see `generate.as_answer`."""
+    """Function that converts tokens to an answer, such as `generate.as_answer`."""
     length_of: Any = None
     __name__ = "reward"
 
@@ -213,7 +213,7 @@ class RewardFunction:
 def _make_callback(
     plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any
 ) -> Any:
-    """Return the callback that seeds and reports updates, and decides when to save and stop."""
+    """Return the callback that seeds and reports updates and decides when to save and stop."""
     from transformers import TrainerCallback, set_seed
 
     class Steps(TrainerCallback):  # type: ignore[misc]  # of a library without types
@@ -247,7 +247,7 @@ def _make_callback(
 
 
 def update_seed(seed: int, update: int, rank: int) -> int:
-    """Return the 32-bit seed of an update, different for each rank."""
+    """Return the 32-bit seed of an update, which differs between ranks."""
     return int.from_bytes(sha256(f"{seed}|{update}|{rank}".encode()).digest()[:4], "big")
 
 
@@ -262,7 +262,7 @@ class Saving:
     sampler: Sampler | None = None
 
     def __call__(self, updates: int) -> None:
-        """Rename a written checkpoint atomically to its final name, then evaluate it if due."""
+        """Rename a written checkpoint atomically, then evaluate it if due."""
         step, _ = self.step_of(updates - 1)
         if self.ranks.first:
             made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
@@ -286,7 +286,7 @@ class Saving:
 
 
 def _to_disk(folder: Path) -> None:
-    """Flush every file of a folder to disk, which must happen before the folder is renamed."""
+    """Flush every file of a folder to disk; call this before renaming the folder."""
     for path in folder.rglob("*"):
         if path.is_file():
             _sync(path)
@@ -306,7 +306,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def memory_used() -> tuple[str, int]:
-    """Return the device and its peak memory use in bytes, of a GPU or else of this process."""
+    """Return the device and its peak memory use in bytes; without a GPU, that of this process."""
     import torch
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():

@@ -1,4 +1,4 @@
-"""Optuna study: it suggests the settings of each trial, and prunes unpromising trials."""
+"""Optuna study that suggests the settings of each trial and prunes unpromising trials."""
 
 import json
 from collections.abc import Mapping
@@ -11,9 +11,9 @@ from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.train.space import Choice, Space
 
 BOUND = "settings"
-"""Attribute of a study that stores all settings that its scores depend on."""
+"""Study attribute that stores all settings on which its scores depend."""
 STARTUP = 4
-"""Number of first trials that are never pruned, because a median of fewer is unreliable."""
+"""Number of initial trials that are never pruned, because a median of fewer is unreliable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Suggestion:
     values: Mapping[str, Any]
     """Key of `train:` → value."""
     trial: Any
-    """Optuna's object for the same trial."""
+    """Optuna's object for this trial."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Study:
             name: Name of the experiment.
             space: Search space.
             seed: Seed of the search.
-            settings: All other settings that scores depend on, as JSON values.
+            settings: All other settings on which scores depend, as JSON values.
 
         Raises:
             ConfigError: Optuna is not installed.

@@ -17,7 +17,7 @@ FLATTERS = (
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Consecutive training steps of a set of weights under the same settings."""
+    """Consecutive training steps of the same weights with the same settings."""
 
     step: int
     """First step of the phase."""
@@ -64,19 +64,19 @@ class TuneReport(Report):
     best: Trial | None
     """Trial with the highest score; None if no trial was completed."""
     selection: str
-    """Dataset that the best trial is selected on."""
+    """Dataset on which the best trial is selected."""
     tested: str | None = None
     """Run that evaluates the best trial's weights on the questions of `evaluation.data.dataset`."""
     test: Score | None = None
 
     @property
     def note(self) -> str:
-        """Sentence on the selection bias of the scores."""
+        """Sentence about the selection bias of the scores."""
         return FLATTERS
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:
-        """Return the best trial, with its score on the selection and test questions."""
+        """Return the best trial, with its scores on the selection and test questions."""
         best = self.best
         if best is None:
             return [(f"{self.exp_id}: no trial was completed",)]

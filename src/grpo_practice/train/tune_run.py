@@ -27,7 +27,7 @@ def prepare_trials(session: Session, request: TuneRequest) -> TuneJob:
     """Return a search by trials; nothing is trained yet.
 
     Raises:
-        ConfigError: See `tuning.prepare_search`.
+        ConfigError: As for `tuning.prepare_search`.
     """
     job = prepare_search(session, request, request.trials)
     check_same_search(job)
@@ -35,7 +35,7 @@ def prepare_trials(session: Session, request: TuneRequest) -> TuneJob:
 
 
 async def run_trials(job: TuneJob) -> TuneReport:
-    """Play trials until the requested number is reached; test the best one, once.
+    """Play trials until the requested number is reached, then test the best trial once.
 
     Raises:
         StoppedError: A signal stopped the current trial after a step.
@@ -53,7 +53,7 @@ async def run_trials(job: TuneJob) -> TuneReport:
 
 
 def _bound(job: TuneJob) -> dict[str, Any]:
-    """Return the settings that all trials share and their scores depend on."""
+    """Return the settings that all trials share and on which their scores depend."""
     settings = job.settings
     own = {f"train.{key}" for key in job.space}
     bound = {k: v for k, v in train_identity_of(job.loaded.config).items() if k not in own}
@@ -71,7 +71,7 @@ async def _play(job: TuneJob, study: Study, proposal: Suggestion) -> None:
     except PrunedError as e:
         pruned = True
         job.session.notice(str(e))
-    except RunFailedError as e:  # settings that fail are a result, too
+    except RunFailedError as e:  # failing settings are a result, too
         job.session.notice(f"trial {proposal.number} has failed: {e}")
     study.finish(proposal, score, pruned=pruned)
 

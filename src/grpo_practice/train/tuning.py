@@ -1,4 +1,4 @@
-"""Search for training settings: shared parts of trials and populations."""
+"""Parts of a search for training settings that trials and populations share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,12 +28,12 @@ from grpo_practice.train.space import Space, space_of
 from grpo_practice.train.tune_report import Trial, TuneReport
 
 AT_THE_END = 1 << 30
-"""Interval between evaluations that is so large that only the final one takes place."""
+"""Interval between evaluations so large that only the final evaluation takes place."""
 
 
 @dataclass(frozen=True, slots=True)
 class TuneJob:
-    """A search that is ready to run: everything it names has been found and checked."""
+    """A prepared search: everything that it names has been found and checked."""
 
     session: Session
     request: TuneRequest
@@ -42,7 +42,7 @@ class TuneJob:
     count: int
     """Total number of trials, or of members of a population."""
     population: str | None = None
-    """Description of how members of a population are compared; None for trials."""
+    """How members of a population are compared, in words; None for trials."""
 
     @property
     def exp_id(self) -> str:
@@ -73,8 +73,8 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
     """Return a search; nothing is trained yet.
 
     Raises:
-        ConfigError: The configuration cannot be used, there are no questions to select by, a value
-            of the space is impossible, or the experiment was searched in another way.
+        ConfigError: The configuration cannot be used, there are no selection questions, a value in
+            the space is impossible, or the experiment was searched with another method.
     """
     if count is None or None not in (request.trials, request.population):
         raise ConfigError(
@@ -99,7 +99,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
         )
     space = space_of(settings_of(config).tune.space)
     for key, part in space.items():
-        # Try the limits now, so that an impossible value does not fail a trial hours later.
+        # Check the extreme values now, so that an invalid value does not fail a trial hours later.
         for value in part.ends:
             train_config(session.store, with_values(request, {key: value}))
     session = replace(session, emit=each_once(session.emit), step_stop=StepStop())
@@ -107,7 +107,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
 
 
 def check_same_search(job: TuneJob) -> None:
-    """Raise ConfigError if the experiment was searched in another way."""
+    """Raise ConfigError if the experiment was searched with another method."""
     store = job.session.store
     run = store.read(runs.find, trial_name(job.exp_id, 0))
     if run is None or run.head_branch is None:

@@ -1,4 +1,4 @@
-"""The end of training, of a search and of an export of weights, as a person reads it."""
+"""Terminal output at the end of training, a search or an export of weights."""
 
 from shlex import quote
 from typing import TYPE_CHECKING

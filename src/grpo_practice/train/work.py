@@ -57,12 +57,12 @@ class TrainingPlan:
     """Questions for evaluations during training; None disables them."""
 
     def evaluates(self, step: int, *, last: bool) -> bool:
-        """Return whether an evaluation follows a step."""
+        """Return whether an evaluation follows this step."""
         return evaluates(self.selection.every if self.selection else 0, step, last=last)
 
 
 def evaluates(every: int, step: int, *, last: bool) -> bool:
-    """Return whether an evaluation follows a step, given the interval `every`; 0 disables them."""
+    """Return whether an evaluation follows this step, given the interval `every` (0: never)."""
     return bool(every) and (last or (step + 1) % every == 0)
 
 
@@ -84,7 +84,7 @@ class Observer(Protocol):
     """Observer of the first rank; the training thread calls it and waits for each call."""
 
     def began(self, step: int) -> None:
-        """Receive the start of a step."""
+        """Record that a step starts."""
         ...
 
     def score(self, step: int, answers: Sequence[Answer]) -> list[float | None]:
@@ -92,22 +92,22 @@ class Observer(Protocol):
         ...
 
     def updated(self, step: int, inner: int, logs: Mapping[str, float]) -> None:
-        """Receive the metrics of an update; the last update of a step closes the step."""
+        """Record the metrics of an update; the last update of a step closes the step."""
         ...
 
     def saved(self, step: int, folder: Path) -> None:
-        """Receive a checkpoint that is complete on disk."""
+        """Record a checkpoint that is complete on disk."""
         ...
 
     def evaluated(self, step: int, answers: Sequence[Answer]) -> None:
-        """Score the answers of an evaluation after a step whose checkpoint is saved."""
+        """Score the answers of an evaluation after a step that has a saved checkpoint."""
         ...
 
     def stopping(self) -> bool:
-        """Return whether the run is to end after this step."""
+        """Return whether the run should end after this step."""
         ...
 
 
 def checkpoint_name(step: int) -> str:
-    """Return the name of the folder of a checkpoint."""
+    """Return the name of a checkpoint's folder."""
     return f"step-{step:06}"

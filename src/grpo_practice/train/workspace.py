@@ -1,4 +1,4 @@
-"""The methods of `Workspace` that train weights."""
+"""Methods of `Workspace` that train weights."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class Training(Core):
-    """GRPO on weights: train, search for settings, forecast, export."""
+    """GRPO training of weights: train, search for settings, forecast, export."""
 
     @takes(TrainRequest)
     def train(self, request: TrainRequest) -> "TrainReport | None":
         """Train weights with GRPO; an unfinished run continues from its last checkpoint.
 
-        Under `torchrun`, every process makes this call, and only the first one gets a report.
+        Under `torchrun`, every process makes this call, and only the first process gets a report.
         Without a config, the call resumes the latest training run; if there is no such run, it uses
-        the practice.yaml of the current folder.
+        practice.yaml in the current folder.
 
         Raises:
             GrpoPracticeError: The run could not be completed; its last checkpoint is intact.
@@ -41,8 +41,8 @@ class Training(Core):
     def tune(self, request: TuneRequest) -> "TuneReport":
         """Train with several settings, choose on the selection questions, and test the best once.
 
-        The same call continues an unfinished search; with a higher `trials` it adds the missing
-        ones.
+        The same call continues an unfinished search; with a higher `trials`, it adds trials up to
+        that number.
 
         Raises:
             GrpoPracticeError: The search could not be completed; see `train`.

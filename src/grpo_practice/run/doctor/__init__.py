@@ -1,1 +1,1 @@
-"""Checks of the problems that a configuration would cause, before it costs anything."""
+"""Checks for problems that a configuration would cause, before it costs anything."""

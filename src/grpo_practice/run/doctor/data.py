@@ -24,15 +24,16 @@ from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import SHOWN, tried, unusable_golds
 
 GOLDS = 20
-"""Maximum number of gold answers to try, spread over the dataset."""
+"""Maximum number of gold answers to try, taken evenly from the whole dataset."""
 
 
 def samples_of(
     config: RunConfig, store: Store | None, base_dir: Path, held: ExitStack
 ) -> tuple[dict[str, Samples], list[Finding]]:
-    """Return the samples of each dataset the configuration names, by its use, and the findings.
+    """Return the samples of each dataset that the configuration names, by use, and the findings.
 
-    Stored samples can be read while the store is open, and samples of files until `held` is closed.
+    Stored samples can be read while the store is open, and samples from files until `held` is
+    closed.
     """
     found, findings = dict[str, Samples](), list[Finding]()
     for use, name in config.datasets.items():
@@ -57,7 +58,7 @@ def _stage(staged: StagedSamples, path: Path, config: EvalConfig) -> StagedSampl
 
 
 def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:
-    """Check that the distillation prompts can be used: the files, and an open run's own."""
+    """Check that the distillation prompts can be used: the files, or those an open run stored."""
     if config.kind != "practice":
         return []
     try:
@@ -74,7 +75,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
 
 
 def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
-    """Check for questions repeated within a dataset, or shared between datasets."""
+    """Check for questions that are repeated within a dataset or shared between datasets."""
     found = []
     # Compare hashes instead of texts: the texts of a dataset may not fit into memory.
     seen = {use: {hash(folded(s.question)) for s in samples} for use, samples in data.items()}
@@ -123,7 +124,7 @@ async def look_at_verify(
         for sample in chain.from_iterable(data.values())
         if gold_texts(sample.answer) and check_gold(function, sample) is None
     )
-    # Datasets are often sorted by difficulty or topic, so take samples from all over.
+    # Datasets are often sorted by difficulty or topic, so take samples from the whole dataset.
     every = max(1, answered // GOLDS)
     chosen = list(islice(golds, 0, GOLDS * every, every))
     return findings + await tried(function, chosen or [Sample("What is 12 + 12?", "24")])

@@ -1,4 +1,4 @@
-"""The report of `doctor`: all findings, and the resulting exit code."""
+"""Report of `doctor`: all findings, and the resulting exit code."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ def not_run(about: str, what: str) -> Finding:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Diagnosis(Report):
-    """All findings, in the order in which a run would meet them."""
+    """All findings, in the order in which a run would encounter them."""
 
     schema: ClassVar = "grpo-practice.doctor/1"
 
@@ -28,7 +28,7 @@ class Diagnosis(Report):
     @property
     @override
     def exit_code(self) -> int:
-        """Exit code of the first problem; 0 without a problem."""
+        """Exit code of the first problem; 0 if there is no problem."""
         return exit_code(self.findings)
 
     @override

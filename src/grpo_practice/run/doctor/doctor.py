@@ -31,7 +31,7 @@ from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
 
 Look = Callable[[PracticeConfig, Path], Sequence[Finding]]
-"""Check of a practice configuration, whose relative paths begin in the folder."""
+"""Check of a practice configuration; the folder is the base of its relative paths."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +40,7 @@ class DoctorRequest:
 
     database: Path
     config: ConfigInput | None = None
-    """Configuration in any form; None uses that of the latest run, if there is one."""
+    """Configuration in any form; None uses the configuration of the latest run, if there is one."""
     overrides: Sequence[str] = ()
     """Overrides as texts, `KEY=VALUE`."""
     agent: Path | None = None
@@ -50,7 +50,7 @@ class DoctorRequest:
     env: Mapping[str, str] | None = None
     """Variables that the configuration may name; None uses the process's and `.env`."""
     looks: Sequence[Look] = ()
-    """Checks of the slices."""
+    """Additional checks from slices."""
 
 
 async def diagnose(
@@ -60,7 +60,7 @@ async def diagnose(
 
     The check sends two tiny requests to each endpoint and one tiny comparison to the teacher, and
     it opens each toolkit; nothing is stored. The programs that a configuration names are run only
-    if the request says so.
+    if `request.run` is set.
 
     Args:
         request: The database and the configuration.
@@ -84,7 +84,7 @@ async def diagnose(
 async def _check_config(
     request: DoctorRequest, env: Environment, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the findings about a configuration's contents; return the number of requests sent."""
+    """Add findings about a configuration's contents; return the number of requests sent."""
     path = request.database
     if path.exists() and not current(path):
         findings.append(warning("config", "not checked: the database has to be usable first"))
@@ -129,7 +129,7 @@ async def _check_config(
 async def _look_at_endpoints(
     config: RunConfig, folder: Path, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
-    """Add the findings about the models; return the number of requests sent."""
+    """Add findings about the models; return the number of requests sent."""
     models = models_of(config)
     requests = asked_for(models)
     if requests:
@@ -148,7 +148,7 @@ async def _look_at_endpoints(
 
 
 def _look_at_approval(config: PracticeConfig) -> list[Finding]:
-    """Return a warning if an agent learns from the web and nobody reviews its experiences."""
+    """Return a warning if an agent learns from the web and no person reviews its experiences."""
     if config.practice.approve or not config.evaluation.agent.page_tools:
         return []
     text = "the agent reads the web, and its experiences enter its instructions without a review"

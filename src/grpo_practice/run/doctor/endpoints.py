@@ -1,4 +1,4 @@
-"""Checks of the endpoints, by two tiny requests to each, which are not stored."""
+"""Checks of the endpoints, with two tiny requests to each, which are not stored."""
 
 import asyncio
 import socket
@@ -29,11 +29,11 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.run.clients import endpoint_of
 
 DEADLINE_S = 30.0
-"""Timeout for one answer; after a timeout, the request is not retried."""
+"""Timeout for one reply; after a timeout, the request is not retried."""
 WHOLE_S = 35.0
-"""Timeout for a model at an address, including waits that the endpoint asks for."""
+"""Timeout for all requests to a model at an address, including waits that the endpoint requests."""
 CONNECT_S = 3.0
-"""Timeout for connecting to an address that gave no answer."""
+"""Timeout for connecting to an address that sent no response."""
 TRIES = 2
 REQUESTS = 2
 """Number of requests to each model at each address."""
@@ -51,7 +51,7 @@ _TOOL = {
 
 
 def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
-    """Return the models of this configuration with their roles; each endpoint of a model once."""
+    """Return this configuration's models with their roles; each pair of model and endpoint once."""
     roles = [*config.models.items(), *(("reader", m) for m in config.evaluation.readers)]
     found: dict[tuple[object, ...], tuple[str, ModelConfig]] = {}
     for role, model in roles:
@@ -65,14 +65,14 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
 
 
 def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
-    """Return the number of requests that `look_at_models` sends if nothing goes wrong."""
+    """Return the number of requests that `look_at_models` sends if all succeed."""
     return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
 
 
 async def look_at_models(
     models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
 ) -> list[Finding]:
-    """Check how each endpoint answers: addresses in parallel, models at one address in turn.
+    """Check the replies of each endpoint: addresses in parallel, models at one address in turn.
 
     Args:
         models: Roles and models, from `models_of`.
@@ -111,7 +111,7 @@ async def _model(
         return found
     where = f"{provider.model} at {shown_url(url)} (from {provider.origin})"
     notices: list[str] = []
-    # The seed shows whether the endpoint accepts one.
+    # Send a seed to check whether the endpoint accepts it.
     request = Request(provider.model, {**params, "seed": 1}, _ASKED)
     clock = asyncio.get_running_loop().time
     until = clock() + WHOLE_S
@@ -165,7 +165,7 @@ async def _listens(url: str) -> bool:
 
 
 async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
-    """Check that a request with a tool is answered, which an agent with toolkits needs."""
+    """Check that the endpoint accepts a request with a tool, which an agent with toolkits needs."""
     try:
         reply = await answer
     except TimeoutError:

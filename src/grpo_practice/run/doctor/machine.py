@@ -16,9 +16,11 @@ OLDEST_SQLITE = (3, 37, 0)
 """First SQLite version with STRICT tables."""
 LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
 WAL_RESET_FIXED = (3, 51, 3)
-"""First version that loses nothing if two connections reset the write-ahead log (wal.html)."""
+"""First SQLite version that loses no data if two connections reset the write-ahead log
+(wal.html).
+"""
 WAL_RESET_MENDED = ((3, 44, 6), (3, 50, 7))
-"""First patch releases of older lines that include the fix."""
+"""First patch releases of older release lines that include the fix."""
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")
 """Prefixes of file system types without the shared memory that the database needs."""
 
@@ -84,7 +86,7 @@ def _database(path: Path) -> list[Finding]:
 
 
 def current(path: Path) -> bool:
-    """Return whether the database can be read as it is: not empty, and of the current schema."""
+    """Return whether the database can be read as is: not empty, and with the current schema."""
     try:
         Store(path, "look").close()
     except StoreError:
@@ -93,7 +95,7 @@ def current(path: Path) -> bool:
 
 
 def _place(folder: Path) -> list[Finding]:
-    """Check the folder that holds the database, or will hold it."""
+    """Check the folder that holds, or will hold, the database."""
     # The folder may not exist yet; its first existing parent decides.
     while not folder.is_dir():
         folder = folder.parent
@@ -101,7 +103,7 @@ def _place(folder: Path) -> list[Finding]:
     if not os.access(folder, os.W_OK):
         error = StoreError(f"{folder} is not writable", hint="name another place with --db")
         found.append(problem("folder", error))
-    # With the sticky bit, as in /tmp, others cannot replace files that are not theirs.
+    # With the sticky bit, as in /tmp, other users cannot replace this user's files.
     if folder.stat().st_mode & 0o022 and not folder.stat().st_mode & 0o1000:
         text = f"other users can replace the files in {folder}"
         found.append(warning("folder", text, f"chmod go-w {folder}"))
@@ -119,7 +121,7 @@ def _place(folder: Path) -> list[Finding]:
 
 
 def file_system(folder: Path, mounts: Path = Path("/proc/mounts")) -> str | None:
-    """Return the type of the file system that holds a folder; None if the system does not say."""
+    """Return the type of the file system that holds a folder; None if it is unknown."""
     try:
         lines = mounts.read_text("utf-8", "surrogateescape").splitlines()
     except OSError:

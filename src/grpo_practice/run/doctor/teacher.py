@@ -1,4 +1,4 @@
-"""A check of the teacher: one tiny comparison, parsed in the same way as during practice."""
+"""Check of the teacher: one tiny comparison, parsed in the same way as during practice."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -23,7 +23,7 @@ from grpo_practice.run.clients import endpoint_of
 from grpo_practice.run.doctor.endpoints import TRIES
 
 COMPARISON_S = 120.0
-"""Timeout for a reply, far longer than for the other tiny requests."""
+"""Timeout for a reply, much longer than for the other tiny requests."""
 _ANSWERS = ("2 + 3 * 4 = 2 + 12 = 14. The answer is 14.", "2 + 3 = 5, 5 * 4 = 20. It is 20.")
 
 
@@ -56,7 +56,7 @@ async def look_at_teacher(
         nonlocal made
         made += 1
         request = Request(model, {**params, "seed": r}, messages, tools)
-        # Bounded as in a run, so that the check fails for the same replies.
+        # Limit the reply as in a run, so that the check fails for the same replies.
         bounded = bound.bounded(request, "compare", r)
         replies.append(await client.send(bounded, limit_s=COMPARISON_S))
         bound.record(replies[-1])

@@ -32,7 +32,7 @@ from grpo_practice.run.program_address import looked_at, open_proxy, seconds_to
 
 _SYSTEM = "Answer with the number alone."
 PLAY_S = 30.0
-"""Timeout for a question to the user's own agent."""
+"""Timeout for one question to the user's own agent."""
 
 
 async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
@@ -41,7 +41,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     Args:
         agent: The agent.
         folder: Folder to which paths in its configuration are relative.
-        run: Whether the programs that it names may be run.
+        run: Whether the programs that the agent's configuration names may be run.
     """
     if agent.type != "simple":
         return await _own(agent, folder, run=run)
@@ -97,7 +97,7 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
 async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> list[Finding]:
     """Check that the agent's address can be reached from here and from each node of a cluster.
 
-    The stack keeps the proxy and the cluster open, because the agent plays next.
+    The stack keeps the proxy and the cluster open, because the agent is played next.
     """
     found = list[Finding]()
     proxy = await stack.enter_async_context(open_proxy(agent.proxy, folder))
@@ -156,14 +156,14 @@ class _MadeUp:
 
 
 def _by_place(tools: Sequence[Tool]) -> str:
-    """Return the tools as text, grouped by the place in which they run."""
+    """Return the tools as text, grouped by where they run."""
     places = dict.fromkeys(tool.runs_in for tool in tools)
     named = {p: ", ".join(tool.name for tool in tools if tool.runs_in == p) for p in places}
     return "; ".join(f"{names} ({place})" for place, names in named.items())
 
 
 def _unknown(agent: AgentConfig, tools: Sequence[Tool], found: Sequence[Finding]) -> list[Finding]:
-    """Check that `stop_at_tool_names` names existing tools, if every toolkit could be opened."""
+    """Check that `stop_at_tool_names` names existing tools, if every toolkit was opened."""
     if problems(found):
         return []
     known = {tool.name for tool in tools}
@@ -185,7 +185,7 @@ def _in_clear(about: str, toolkit: Toolkit) -> list[Finding]:
 
 
 async def _nobody(model: ModelConfig) -> Callable[[Scope], Chat]:
-    """Return a stand-in for a model that is never called here."""
+    """Return a stand-in for a model that this check never calls."""
     await asyncio.sleep(0)
 
     def ask(scope: Scope) -> Chat:

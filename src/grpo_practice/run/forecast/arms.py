@@ -1,4 +1,4 @@
-"""The forecast of evaluations that are played together."""
+"""Forecast of evaluations that are played together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ def forecast_arms(job: ArmsJob) -> Forecast:
         # The library of `direct` is not written yet. Assume that it will be as long as `full`.
         stand_in = job.evaluations["direct"]
         spec = replace(stand_in.spec, name=f"{stand_in.spec.name}/direct")
-        # `again`, because the stored answers with the library of `full` do not count for it.
+        # Set `again`, because stored answers with the library of `full` do not count for `direct`.
         afresh = replace(job.session, again=True)
         stand_in = replace(stand_in, spec=spec, session=afresh)
         evaluations = {**job.evaluations, "direct": stand_in}
@@ -33,7 +33,7 @@ def forecast_arms(job: ArmsJob) -> Forecast:
 
 
 def together(parts: Mapping[str, Forecast], lines: Sequence[Line]) -> Forecast:
-    """Return the forecast of runs that are played together, with these lines."""
+    """Return the forecast of runs that are played together, with the given lines."""
     first, *_ = parts.values()
     several = [part.turns for part in parts.values() if part.turns is not None]
     return replace(

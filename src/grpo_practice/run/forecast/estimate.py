@@ -1,4 +1,4 @@
-"""The remaining calls, tokens, money and time of a run, as ranges with their evidence."""
+"""Remaining calls, tokens, money and time of a run, as ranges with their evidence."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,16 +25,16 @@ from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Pilo
 EXPERIENCE_TOKENS = 40
 """Upper bound on the tokens of one experience in a prompt: a label and a sentence."""
 TURN_TOKENS = 1_000
-"""Upper bound on the tokens that a tool call and its result add to the next request, if no such
-call was made yet.
+"""Upper bound on the tokens that a tool call and its result add to the next request, used if no
+such call has been made yet.
 """
 ASSUMED_SECONDS = Range(2, 30)
-"""Seconds of one call, assumed if no such call was made yet."""
+"""Seconds per call, assumed if no such call has been made yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class StageCalls:
-    """The remaining calls of one stage."""
+    """The remaining calls of a stage."""
 
     part: str
     """`practice` or `evaluation`."""
@@ -44,24 +44,24 @@ class StageCalls:
     at_once: int
     """Maximum number of calls in flight."""
     chars: float = 0.0
-    """Characters of one request, if they are known in advance; else 0."""
+    """Number of characters in one request if known in advance, else 0."""
     held: int = 0
-    """Number of experiences included in those characters."""
+    """Number of experiences that these characters include."""
     experiences: float = 0.0
     """Upper bound on the number of experiences in the prompts, averaged over these calls."""
     system: bytes = b""
     """SHA-256 of the system prompt of these calls."""
     turns: Range = ONE
-    """Consecutive calls in one rollout."""
+    """Number of consecutive calls in one rollout."""
     transcripts: int = 0
     """Maximum number of attempts that one prompt may show verbatim."""
     reads: float = 0.0
-    """Upper bound on the total tokens of these attempts."""
+    """Upper bound on the total tokens of the attempts in one prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The forecast of one stage."""
+    """Forecast for one stage."""
 
     part: str
     stage: Stage
@@ -72,15 +72,15 @@ class Line:
     cost_usd: Range | None
     """Dollars; None if the price is unknown."""
     call_s: Range
-    """Seconds of one call."""
+    """Seconds per call."""
     seconds: Range
     """Total seconds at full concurrency."""
     history: int
-    """Number of past calls behind these numbers; 0 if the numbers are assumed."""
+    """Number of past calls on which these numbers are based; 0 if the numbers are assumed."""
     of: Likeness = "run"
     """Source of these past calls: the same run, the same prompt, or the same model."""
     turns: Range = ONE
-    """Consecutive calls in one rollout."""
+    """Number of consecutive calls in one rollout."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ Reached = Literal["no", "maybe", "yes"]
 
 @dataclass(frozen=True, slots=True)
 class PlannedCap:
-    """A configured cap, and whether the run would reach it."""
+    """A configured cap, and whether the run would exceed it."""
 
     flag: str
     cap: float
@@ -121,19 +121,21 @@ class Forecast(Report):
     simulated: bool
     stages: Sequence[Line]
     account: Account
-    """Caps, and the spending that counts against them."""
+    """Caps, and the spending counted against them."""
     waits: int = 0
-    """Number of times that practice waits for the slowest of its groups: once per step."""
+    """Number of times that practice waits for its slowest group, which is once per step."""
     share: Range | None = None
     """Share of the groups that teach; None for a run without distillation."""
     groups: int = 0
-    """Number of groups in which the share was counted; 0 if the share is assumed."""
+    """Number of groups from which the share was computed; 0 if the share is assumed."""
     learnable: int = 0
-    """Upper bound on the number of experiences still to be learnt, which lengthen later prompts."""
+    """Upper bound on the number of experiences still to be learnt, which make later prompts
+    longer.
+    """
     experience_tokens: int = EXPERIENCE_TOKENS
-    """Tokens assumed for each new experience."""
+    """Number of tokens assumed for each new experience."""
     turns: RolloutRequests | None = None
-    """Requests per rollout; None if every rollout takes exactly one."""
+    """Number of requests per rollout; None if every rollout takes exactly one."""
     pilot: int | None = None
     """Number of questions in the pilot."""
     piloted: Piloted | None = None
@@ -155,19 +157,19 @@ class Forecast(Report):
 
     @property
     def unpriced(self) -> list[str]:
-        """Models with remaining calls and without a price."""
+        """Models that have remaining calls but no price."""
         return sorted({x.model for x in self.stages if x.cost_usd is None and x.calls.high > 0})
 
     @property
     def _seconds(self) -> Range:
-        """Total seconds; at the upper end, each wait takes one call of every stage."""
+        """Total seconds; at the upper end, each wait adds one call of every stage."""
         chain = sum(x.call_s.high * x.turns.high for x in self.stages if x.calls.high > 0)
         work = total(line.seconds for line in self.stages)
         return Range(work.low, work.high + self.waits * chain)
 
     @property
     def caps(self) -> list[PlannedCap]:
-        """Configured caps, and whether the run would reach them."""
+        """Configured caps, and whether the run would exceed them."""
         total = self.total
         usd = total.cost_usd or Range()
         needs = {
@@ -204,9 +206,9 @@ class Forecast(Report):
 def forecast_line(
     store: Store, prices: Prices, run: str, left: StageCalls, identity: Identity | None = None
 ) -> Line:
-    """Return the forecast of one stage, based on the most similar past calls.
+    """Return the forecast for one stage, based on the most similar past calls.
 
-    The run's `identity` names the agent that plays; calls of another agent are not similar.
+    The run's `identity` names the agent that plays; calls by another agent are not similar.
     """
     model = left.model.model_provider.model
     params, endpoint = endpoint_of(left.model, prices=prices)
@@ -242,7 +244,7 @@ def forecast_line(
 
 
 def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
-    """Return tokens in, tokens out and seconds of one call, based on past calls."""
+    """Return input tokens, output tokens and seconds per call, based on past calls."""
     figures = (known.tokens_in, known.tokens_out, known.seconds)
     if known.of == "model" or known.calls < ENOUGH:  # prompts differ in length, or too few calls
         tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
@@ -264,12 +266,12 @@ def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]
 
 
 def _assumed_in(left: StageCalls) -> Range:
-    """Return the tokens of a prompt of unknown length; its transcripts may be short."""
+    """Return the tokens of a prompt of unknown length, in which transcripts may be short."""
     return Range(*STAGES[left.stage].tokens_in).plus(Range(0, left.reads))
 
 
 def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
-    """Return an upper bound on the tokens of one rollout's transcript, if none was stored yet."""
+    """Return an upper bound on the tokens of a rollout's transcript if none has been stored yet."""
     reply, most = STAGES["play"].tokens_out[1], endpoint_of(agent)[0].get("max_tokens")
     reply = min(reply, most) if isinstance(most, int) else reply
     return reply * turns.high + TURN_TOKENS * (turns.high - 1)
@@ -281,7 +283,7 @@ def _by_text(left: StageCalls) -> Range:
 
 
 def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | None) -> Range | None:
-    """Return the dollars of one call; the lower end assumes the cached share of past calls."""
+    """Return the dollars per call; the lower end assumes the cached share of past calls."""
     cached = int(tokens_in.low * (known.cached_share if known else 0.0))
     least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
     most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))

@@ -1,4 +1,4 @@
-"""The difference that a planned evaluation could detect, computed before it costs anything."""
+"""Smallest difference that a planned evaluation could detect, known before it costs anything."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,15 +27,15 @@ from grpo_practice.store.run_names import eval_name
 
 @dataclass(frozen=True, slots=True)
 class PlannedPower:
-    """Smallest difference that two evaluations of this size detect in four of five cases."""
+    """Smallest difference that two evaluations of this size detect with 80 % power."""
 
     questions: int
     k: int
-    """Rollouts per question, in both evaluations."""
+    """Number of rollouts per question in each of the two evaluations."""
     finds: Range | None
-    """The difference, as a share; None with fewer than 10 questions."""
+    """Detectable difference, as a share; None with fewer than 10 questions."""
     measured: bool
-    """Whether the estimate rests only on earlier evaluations; if not, it also uses typical
+    """Whether the estimate relies only on earlier evaluations; if not, it also uses typical
     values.
     """
     effective_clusters: float
@@ -52,12 +52,12 @@ def planned_power(
     family_sizes: Sequence[int] = (),
     level: float = FIRST,
 ) -> PlannedPower:
-    """Return the detectable difference, based on earlier evaluations of the experiment.
+    """Return the detectable difference, based on the experiment's earlier evaluations.
 
     The noise within a question is taken from the experiment's evaluations, or assumed as 0.05 to
     0.20. The variation of the true difference between questions is taken from their differences to
-    `EXP/eval`, or assumed as 0.05 to 0.15. At best, questions of one family differ like any others;
-    at worst, they all behave alike.
+    `EXP/eval`, or assumed as 0.05 to 0.15. At best, the differences of questions in one family vary
+    as much as any others; at worst, they are all equal.
 
     Args:
         store: The database.
@@ -85,15 +85,13 @@ def planned_power(
 
 @dataclass(frozen=True, slots=True)
 class PlannedEffect:
-    """Expected standard error of the effect of one experience."""
+    """Expected standard error of an experience's effect."""
 
     se: Range
-    """The standard error, as a share; it grows with the variation of the effect between
-    questions.
-    """
+    """Standard error, as a share; it grows with the variation of the effect between questions."""
     rollouts: int
     measured: bool
-    """Whether the estimate rests only on the experiment's earlier runs; if not, it also uses
+    """Whether the estimate relies only on the experiment's earlier runs; if not, it also uses
     typical values.
     """
 
@@ -139,7 +137,7 @@ def planned_effect(
 
 
 def _with_library(store: Store, baseline: str, library: Library) -> str | None:
-    """Return the evaluation of the baseline's agent with a library, if there is one."""
+    """Return the evaluation of the baseline's agent with a library, or None if there is none."""
     run = store.read(runs.find, baseline)
     if run is None or run.head_branch is None:
         return None
@@ -150,7 +148,7 @@ def _with_library(store: Store, baseline: str, library: Library) -> str | None:
 def _measured_effects(
     store: Store, exp_id: str
 ) -> tuple[Sequence[float], tuple[int, int, int]] | None:
-    """Return the latest standard errors of effects, and the number of experiences, questions and k.
+    """Return the latest standard errors of effects, with numbers of experiences, questions and k.
 
     Returns None if the experiment has no complete effect measurement with enough questions.
     """
@@ -164,7 +162,7 @@ def _measured_effects(
 
 
 def _within(known: dict[str, list[Question]]) -> tuple[float, float] | None:
-    """Return the range of the variance within a question; None if no evaluation measures it."""
+    """Return the range of the variance within a question; None if it was not measured."""
     found = [s for of in known.values() if (s := sigma2_within(of)) is not None]
     return (min(found), max(found)) if found else None
 
@@ -184,7 +182,7 @@ def _evaluations(store: Store, exp_id: str) -> dict[str, list[Question]]:
 
 
 def _between(known: dict[str, list[Question]], baseline: str) -> tuple[float, float] | None:
-    """Return the widest range of the variance of true differences to the baseline."""
+    """Return the widest range of the variance of true differences from the baseline."""
     before = {q.key: q for q in known.get(baseline, ())}
     ranges = list[tuple[float, float]]()
     for name, questions in known.items():

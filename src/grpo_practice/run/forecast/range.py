@@ -6,7 +6,9 @@ from math import sqrt
 from typing import NamedTuple
 
 LEAST_SPREAD = 0.25
-"""Minimum half-width, as a share of the mean, because future calls never quite match past ones."""
+"""Minimum half-width, as a share of the mean, because future calls never exactly match past
+ones.
+"""
 
 
 class Range(NamedTuple):

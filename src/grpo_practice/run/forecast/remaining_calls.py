@@ -1,4 +1,4 @@
-"""The remaining calls of a run, and their forecast."""
+"""Remaining calls of a run, and their forecast."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,7 +35,7 @@ from grpo_practice.store.records import EFFECT, Branch, RunSpec, StepRow
 from grpo_practice.verify.resolve import VerifyFunction
 
 SAMPLED = 200
-"""Number of questions whose mean length is taken for all."""
+"""Number of questions whose mean length is used for all questions."""
 
 
 def forecast(job: PracticeJob | EvalJob) -> Forecast:
@@ -43,7 +43,7 @@ def forecast(job: PracticeJob | EvalJob) -> Forecast:
 
     Nothing is written.
 
-    Raises: The same errors as beginning the run.
+    Raises: The errors that starting the run would raise.
     """
     return _of_practice(job) if isinstance(job, PracticeJob) else _of_eval(job)
 
@@ -125,7 +125,7 @@ def _lines(
     left: Sequence[StageCalls],
     turns: RolloutRequests | None,
 ) -> list[Line]:
-    """Return the forecast of each stage, after turning rollouts to play into calls."""
+    """Return the forecast for each stage, after converting remaining rollouts to calls."""
     each, prices = turns.each if turns else ONE, Prices(config.prices)
     long = transcript_tokens(config.agent.model, each)
     with_turns = (
@@ -147,7 +147,7 @@ class _Learning:
 
     now: Library
     after: dict[int, float]
-    """Upper bound on the number of experiences after each step, by step."""
+    """Step → upper bound on the number of experiences after it."""
     shown: float
     """Upper bound on the number of experiences in the prompts of these steps, averaged over
     rollouts.
@@ -185,10 +185,10 @@ def _practice_calls(
     share: Range,
     learning: _Learning,
 ) -> list[StageCalls]:
-    """Return the calls of the open steps, except those already in the ledger.
+    """Return the calls of the open steps, except calls already in the ledger.
 
-    The number of rollouts per group comes from the plan of the branch, because a run keeps the plan
-    it began with.
+    The number of rollouts per group comes from the plan of the branch, because a run keeps its
+    initial plan.
     """
     config, settings = job.config, job.config.practice
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
@@ -231,12 +231,12 @@ def _practice_calls(
 def _scored(
     config: EvalConfig, verify: VerifyFunction, rollouts: Range, judged: Range | None = None
 ) -> list[StageCalls]:
-    """Return the calls that play rollouts, and the calls of a judge if there is one."""
+    """Return the calls to play rollouts, and the judge's calls if there is a judge."""
     agent = config.agent.model
     left = [StageCalls("evaluation", "play", agent, rollouts, config.concurrency)]
     if verify.is_judge:
         most = judged or rollouts
-        least = most.low if verify.kind == "judge" else 0.0  # a user's function may ask nothing
+        least = most.low if verify.kind == "judge" else 0.0  # a user's function may call no model
         calls, at_once = Range(least, most.high), config.judge_concurrency
         left.append(StageCalls("evaluation", "judge", config.judge, calls, at_once))
     return left
@@ -252,7 +252,7 @@ def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
     asked = Counter[int]()
     for lender in branch.reuses:
         lent = store.read(branches.load, lender)
-        # The maximum, not the sum: lenders that replayed from each other hold the same answers.
+        # Take the maximum, not the sum, because lenders may hold the same answers.
         asked |= Counter(store.read(scores.settled_counts, lent, unscored=True))
     return sum(min(_missing(store, branch, [row]), asked[row.plan.step]) for row in rows)
 
@@ -260,7 +260,7 @@ def _lent(store: Store, branch: Branch, rows: Sequence[StepRow]) -> int:
 def _evaluations(
     job: PracticeJob, branch: Branch, rows: Sequence[StepRow], learning: _Learning
 ) -> list[StageCalls]:
-    """Return the remaining calls to evaluate libraries; no evaluation is counted twice."""
+    """Return the remaining calls to evaluate libraries, counting each evaluation once."""
     settings = job.config.practice
     rows_left = any(not row.closed for row in rows)
     left = list[StageCalls]()
@@ -285,10 +285,10 @@ def _on_the_way(
     rows: Sequence[StepRow],
     learning: _Learning,
 ) -> list[StageCalls]:
-    """Return the calls that evaluate the named libraries first, then the library of each step.
+    """Return the calls to evaluate the given libraries first, then the library of each step.
 
-    A step that leaves its library unchanged needs no calls: the answers are already stored,
-    possibly from an agent without a library.
+    A step that leaves its library unchanged needs no calls, because the answers are already stored,
+    possibly from an evaluation without a library.
     """
     store, left = job.session.store, list[StageCalls]()
     known = set[str]()
@@ -315,7 +315,7 @@ def _on_the_way(
 
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
-    """Return the number of rollouts that the evaluation of this name still has to play."""
+    """Return the number of rollouts that the evaluation with this name still has to play."""
     found = store.read(runs.find, name)
     if found is None or found.head_branch is None:
         return evaluation_run.wanted_rollouts(job)
@@ -326,7 +326,7 @@ def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
 
 
 def _together(left: Sequence[StageCalls]) -> list[StageCalls]:
-    """Return one entry per stage, with its number of experiences averaged over all its calls."""
+    """Return one entry per stage, with the number of experiences averaged over all its calls."""
     found = dict[str, StageCalls]()
     for x in left:
         known = found.get(x.stage)
@@ -348,7 +348,10 @@ def _prompts(
     experiences: float,
     left: Sequence[StageCalls],
 ) -> list[StageCalls]:
-    """Return the calls with known facts about their prompts, such as current and future length."""
+    """Return the calls, annotated with what is known about their prompts.
+
+    The known facts are the current length and the expected number of experiences.
+    """
     lengths = [len(s.question) for s in store.read(datasets.samples, dataset_id, most=SAMPLED)]
     prompt = system_prompt(config.agent.agent.instructions, library)
     chars = len(prompt) + sum(lengths) / max(len(lengths), 1)

@@ -1,4 +1,4 @@
-"""Requests per rollout: always one for an agent without tools, measured or assumed otherwise."""
+"""Requests per rollout: always one for an agent without tools, otherwise measured or assumed."""
 
 from dataclasses import dataclass
 
@@ -10,12 +10,12 @@ from grpo_practice.store.queries.spending import ENOUGH
 from grpo_practice.store.records import RunSpec
 
 ASSUMED_MOST = 50
-"""Upper bound assumed for a user's own agent, if it has played no rollout yet."""
+"""Upper bound assumed for a user's own agent that has played no rollout yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutRequests:
-    """Requests per rollout, and the evidence for this number."""
+    """Number of requests per rollout, and the evidence for it."""
 
     each: Range
     rollouts: int
@@ -31,8 +31,8 @@ def rollout_requests(
 
     Args:
         store: The database.
-        spec: The run; its identity says which agent plays.
-        agent: The agent of its configuration.
+        spec: The run; its identity specifies the agent that plays.
+        agent: Agent in the run's configuration.
         to_come: Number of rollouts still to be played.
     """
     if agent.type == "simple" and not agent.toolkits:

@@ -1,4 +1,4 @@
-"""Shares of a run's groups that teach and that are summarised; the tokens a teacher reads."""
+"""Shares of a run's groups that teach or are summarised, and the tokens that a teacher reads."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -26,7 +26,7 @@ ASSUMED_SHARE = Range(0.1, 0.6)
 def share_of(
     store: Store, branch: Branch, rows: Sequence[StepRow], config: PracticeConfig
 ) -> tuple[Range, int]:
-    """Return the share of groups that teach, and the number of groups in which it was counted.
+    """Return the share of groups that teach, and the number of groups used to compute the share.
 
     Played groups of open steps count too. Without any group, the share is assumed, within the
     limits set by the agent's score before practice.
@@ -60,7 +60,7 @@ def _by_score(store: Store, config: PracticeConfig) -> Range:
     run = store.read(runs.find, eval_name(config.exp_id))
     tallies = store.read(scores.questions_of, run) if run else []
     found = score(tallies, 1).ci95
-    if found is None or any(q.total != q.c for q in tallies):  # partial rewards differ anyway
+    if found is None or any(q.total != q.c for q in tallies):  # partial rewards break the formula
         return ASSUMED_SHARE
     low, high = found
     n, middle = config.practice.grpo_n, min(max(0.5, low), high)
@@ -69,7 +69,7 @@ def _by_score(store: Store, config: PracticeConfig) -> Range:
 
 
 def _interval(n: int, k: int) -> Range:
-    """Return the Agresti-Coull interval of a share of k in n, which also holds for k of 0 or n."""
+    """Return the Agresti-Coull interval for a proportion k / n, which also works for 0 and n."""
     n += 4
     share = (k + 2) / n
     width = 2 * sqrt(share * (1 - share) / n)
@@ -79,8 +79,8 @@ def _interval(n: int, k: int) -> Range:
 def summarised_share(store: Store, branch: Branch, settings: PracticeSettings) -> Range:
     """Return the share of compared groups whose attempts are summarised.
 
-    With `auto` the share is unknown in advance: it is anything from 0 to 1 until a group of this
-    branch has been compared.
+    With `auto`, the share is unknown in advance: the range is 0 to 1 until a group of this branch
+    has been compared.
     """
     if settings.summaries == "always":
         return ONE

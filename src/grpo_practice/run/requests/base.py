@@ -37,11 +37,11 @@ class Option:
     stored: Literal["datasets", "runs"] | None = None
     """Kind of stored names that the shell offers as completions."""
     blank: bool = False
-    """Whether an empty text counts as no value, as in `--dataset "$UNSET"`."""
+    """Whether an empty text means that the option is not set, as in `--dataset "$UNSET"`."""
 
 
 def keyword(default: Any, text: str) -> Any:
-    """Return a field that can only be set from Python; `text` documents it."""
+    """Return a field that can be set only from Python and is documented by `text`."""
     metadata = {"text": text}
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
@@ -58,9 +58,9 @@ def option(
 ) -> Any:
     """Return a field that is also a command option.
 
-    `text` is the help of the option, and `how` holds arguments for `Option`. With a dotted `key`,
+    `text` is the help for the option, and `how` holds arguments for `Option`. With a dotted `key`,
     the value overrides that key of the configuration. `python` documents the keyword if `text` does
-    not fit it.
+    not fit.
     """
     of = Option(names, **{"blank": key is not None, **how})
     return field(
@@ -150,7 +150,7 @@ class RunRequest:
 
     @property
     def changes(self) -> "list[Override]":
-        """All overrides of the configuration, in the order in which they are applied."""
+        """All overrides of the configuration, in the order in which they apply."""
         keyed = [(of.metadata.get("key"), getattr(self, of.name)) for of in fields(self)]
         return [
             *self.sets,
@@ -160,7 +160,7 @@ class RunRequest:
 
     @property
     def caps(self) -> "Caps":
-        """The limits at which the run pauses."""
+        """Limits at which the run pauses."""
         from grpo_practice.llm.budget import Caps
 
         micro = None if self.max_cost is None else round(self.max_cost * 1e6)
@@ -186,7 +186,7 @@ class RunRequest:
 
 
 def keywords(request: RunRequest, kind: type[RunRequest] | None = None) -> dict[str, Any]:
-    """Return the fields of a request, or only the fields that another kind of request has, too."""
+    """Return the fields of a request, or only those that another kind of request also has."""
     return {of.name: getattr(request, of.name) for of in fields(kind or request)}
 
 
@@ -217,7 +217,7 @@ def _argument(name: str, value: object) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedRequest(RunRequest):
-    """A run that OpenTelemetry can trace."""
+    """Request for a run that OpenTelemetry can trace."""
 
     trace_content: bool = option(
         True,
@@ -239,6 +239,6 @@ class TracedRequest(RunRequest):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PilotedRequest(TracedRequest):
-    """A run that can begin with a pilot of a few questions."""
+    """Request for a run that can begin with a pilot of a few questions."""
 
     pilot: int | None = number("Play and keep N questions, then forecast.", metavar="N")

@@ -1,4 +1,4 @@
-"""The request class of each command that plays rollouts."""
+"""Request classes of the commands that play rollouts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -79,7 +79,7 @@ class _Evaluation(PilotedRequest):
 
 @dataclass(frozen=True, slots=True)
 class EvalRequest(_Evaluation):
-    """An evaluation."""
+    """Request for an evaluation."""
 
     method = "evaluate"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
@@ -87,7 +87,7 @@ class EvalRequest(_Evaluation):
 
 @dataclass(frozen=True, slots=True)
 class ArmsRequest(_Evaluation):
-    """Evaluations that are played together and compared; each is stored as if it were run alone."""
+    """Request for evaluations that are played together and compared, but stored separately."""
 
     method = "evaluate_arms"
     arms: Sequence[str] = keyword(
@@ -104,13 +104,13 @@ class ArmsRequest(_Evaluation):
 
     @property
     def evaluation(self) -> EvalRequest:
-        """The evaluation that all arms share, apart from agent and library."""
+        """Evaluation request that all arms share, apart from agent and library."""
         return EvalRequest(**keywords(self, EvalRequest))
 
 
 @dataclass(frozen=True, slots=True)
 class PracticeRequest(PilotedRequest):
-    """A practice run."""
+    """Request for a practice run."""
 
     method = "practise"
     config: "ConfigInput | None" = option(None, CONFIG, "--config", "-c", metavar="FILE")
@@ -138,6 +138,6 @@ class PracticeRequest(PilotedRequest):
 
 
 def restart_all(request: RunRequest) -> None:
-    """Make `again` replay everything: these requests cover several runs and name no step."""
+    """Make `again` replay everything, because these requests cover several runs and no step."""
     if request.again and request.restart_step is None:
         object.__setattr__(request, "restart_step", 0)
