@@ -203,7 +203,10 @@ def system_prompts(db: sqlite3.Connection, step: StepRow, slot: int) -> dict[int
 
 def usage_of(row: sqlite3.Row) -> Usage:
     """Return the tokens and the cost in a row of `rollouts` or `calls`."""
-    return Usage(**{f.name: row[f.name] for f in fields(Usage)})
+    return Usage(*(row[name] for name in _USAGE))
+
+
+_USAGE = [f.name for f in fields(Usage)]
 
 
 def transcript(
@@ -266,7 +269,8 @@ def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
 def unpack(blob: bytes, codec: int) -> Any:
     """Return a stored JSON body; raise StoreError if it is damaged."""
     try:
-        return json.loads(zlib.decompress(blob) if codec else blob)
+        # Decoded here, because json.loads first guesses the encoding of bytes.
+        return json.loads((zlib.decompress(blob) if codec else blob).decode(errors="surrogatepass"))
     except (zlib.error, ValueError) as e:
         raise StoreError(
             f"a stored message cannot be read ({e}): the database is damaged",

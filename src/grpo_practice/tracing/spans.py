@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
@@ -181,10 +181,10 @@ class _Trace:
         children: Sequence[Span],
     ) -> Span:
         """Return a span that covers the time of its children."""
-        at = children[0].end_ns
+        start, end = _around(children[0].end_ns, children)
         attributes, trace = {**self._common, **told}, self._ids.trace
-        return _around(
-            Span(trace, span_id, parent, name, "CHAIN", at, at, attributes, children=children)
+        return Span(
+            trace, span_id, parent, name, "CHAIN", start, end, attributes, children=children
         )
 
     def _agent(self, rollout: TracedRollout, root: bytes) -> Span:
@@ -208,9 +208,9 @@ class _Trace:
         if rollout.outcome == "error":
             error = self._error(rollout.reason or "error", rollout.error)
         attributes, trace = {**self._common, **told}, self._ids.trace
-        name = f"rollout {n}"
-        return _around(
-            Span(trace, span_id, root, name, "AGENT", end, end, attributes, error, None, children)
+        name, (start, end) = f"rollout {n}", _around(end, children)
+        return Span(
+            trace, span_id, root, name, "AGENT", start, end, attributes, error, None, children
         )
 
     def _evaluator(self, rollout: TracedRollout, agent: bytes, end: int) -> Span:
@@ -226,11 +226,9 @@ class _Trace:
         else:
             error = self._error(rollout.reason or "verify", rollout.error)
         attributes, trace = {**self._common, **told}, self._ids.trace
-        name = f"verify {n}"
-        return _around(
-            Span(
-                trace, span_id, agent, name, "EVALUATOR", end, end, attributes, error, None, judges
-            )
+        name, (start, end) = f"verify {n}", _around(end, judges)
+        return Span(
+            trace, span_id, agent, name, "EVALUATOR", start, end, attributes, error, None, judges
         )
 
     def _below(self, parent: bytes, part: Part, attempt: int = NOBODY) -> list[Span]:
@@ -343,14 +341,13 @@ class _Trace:
         return cut(redactor.text(f"{kind}: {message}"), TEXT_CHARS)
 
 
-def _around(span: Span) -> Span:
-    """Widen the span's times to include its children; no child may end after it."""
-    if not span.children:
-        return span
-    return replace(
-        span,
-        start_ns=min([span.start_ns, *(child.start_ns for child in span.children)]),
-        end_ns=max([span.end_ns, *(child.end_ns for child in span.children)]),
+def _around(at: int, children: Sequence[Span]) -> tuple[int, int]:
+    """Return start and end of a span at this time with its children; no child may end after it."""
+    if not children:
+        return at, at
+    return (
+        min(at, min(child.start_ns for child in children)),
+        max(at, max(child.end_ns for child in children)),
     )
 
 

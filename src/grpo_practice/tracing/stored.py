@@ -14,7 +14,7 @@ from grpo_practice.store.queries.traced import (
     MERGE,
     TracedStep,
     played_slots,
-    traced_group,
+    traced_groups,
     traced_steps,
 )
 from grpo_practice.tracing.collector import VARIABLES, collector_of, variables_of
@@ -73,10 +73,8 @@ def _batches(
         for start in range(0, len(chosen), GROUPS_PER_READ):
             # Close soon: an open reader keeps the WAL of a running practice from shrinking.
             with Store(path, "look") as store:
-                groups = [
-                    store.read(traced_group, step, slot, content=tracing.content)
-                    for slot in chosen[start : start + GROUPS_PER_READ]
-                ]
+                batch = chosen[start : start + GROUPS_PER_READ]
+                groups = store.read(traced_groups, step, batch, content=tracing.content)
             roots = [spans_of(group, content=tracing.content) for group in groups]
             yield [root for root in roots if root is not None]
 

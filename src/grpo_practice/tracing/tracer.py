@@ -12,7 +12,7 @@ from grpo_practice.core.errors import ConfigError, StoreError
 from grpo_practice.core.events import Emit, Event, GroupStored, Notice, RunStarted, reason, tee
 from grpo_practice.core.text import count
 from grpo_practice.store import Store
-from grpo_practice.store.queries.traced import TracedStep, traced_group, traced_step
+from grpo_practice.store.queries.traced import traced_groups, traced_step
 from grpo_practice.tracing.collector import Collector, collector_of, variables_of
 from grpo_practice.tracing.spans import Span, sampled, spans_of
 
@@ -22,7 +22,7 @@ END_S = 1.5
 less than 2."""
 GATHER_S = 0.5
 """Seconds during which groups are collected before they are sent."""
-GROUPS_PER_READ = 16
+GROUPS_PER_READ = 32
 """Maximum number of groups that are read together."""
 QUEUED = 20_000
 """Maximum number of waiting groups; further groups are dropped."""
@@ -173,24 +173,22 @@ class Tracer:
 
     def _spans(self, groups: Sequence[GroupStored]) -> list[Span]:
         """Return the spans of the groups; a run deleted in the meantime has no spans."""
+        places = dict[tuple[str, int], list[int]]()
+        for group in groups:
+            places.setdefault((group.run, group.step), []).append(group.slot)
         self._store.flush()  # rows may still be queued for writing
         # Close soon: an open reader keeps the WAL of a running practice from shrinking.
         with Store(self._store.path, "look") as store:
-            steps, spans = dict[tuple[str, int], TracedStep | None](), list[Span]()
-            for group in groups:
-                place = (group.run, group.step)
-                if place not in steps:
-                    try:
-                        steps[place] = store.read(traced_step, *place)
-                    except StoreError:
-                        steps[place] = None
-                step = steps[place]
-                if step is None or not sampled(step, group.slot, self._tracing.share):
+            spans, content = list[Span](), self._tracing.content
+            for (run, number), slots in places.items():
+                try:
+                    step = store.read(traced_step, run, number)
+                except StoreError:
                     continue
-                content = self._tracing.content
-                read = store.read(traced_group, step, group.slot, content=content)
-                root = spans_of(read, content=content)
-                spans += root.each() if root is not None else ()
+                chosen = [slot for slot in slots if sampled(step, slot, self._tracing.share)]
+                for read in store.read(traced_groups, step, chosen, content=content):
+                    root = spans_of(read, content=content)
+                    spans += root.each() if root is not None else ()
         return spans
 
     def _complain(self, text: str) -> None:

@@ -2,15 +2,21 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from grpo_practice.core.calls import Message, Usage
 from grpo_practice.core.errors import StoreError
 from grpo_practice.core.stages import Stage
 from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
+
+T = TypeVar("T")
+
+Place = Mapping[str, int | str]
+"""Branch, step and slots, as parameters of a query."""
 
 MERGE = -1
 """Slot of the calls that a step makes for all its groups."""
@@ -152,58 +158,84 @@ def played_slots(db: sqlite3.Connection, step: TracedStep) -> list[int]:
     return [slot for slot, n in rows if n >= step.slots[slot][1]]
 
 
-def traced_group(
-    db: sqlite3.Connection, step: TracedStep, slot: int, *, content: bool
-) -> TracedGroup:
-    """Return a group, or with `MERGE` the step's merge; without `content`, no texts are read."""
-    question = None
+def traced_groups(
+    db: sqlite3.Connection, step: TracedStep, slots: Sequence[int], *, content: bool
+) -> list[TracedGroup]:
+    """Return groups of a step, or for the slot `MERGE` its merge; without `content`, no texts."""
+    # All slots with one query per table: a query per group would take as long as its rows.
+    # As JSON, because SQLite limits the number of parameters.
+    place: Place = {"branch": step.played_by, "step": step.step, "slots": json.dumps(slots)}
     # A merge is about all groups of the step, so it has no question of its own.
-    if content and slot != MERGE:
-        row = db.execute(
-            "SELECT question FROM samples WHERE sample_id = ?", (step.slots[slot][0],)
-        ).fetchone()
-        question = row[0]
-    place = {"branch": step.played_by, "step": step.step, "slot": slot}
-    return TracedGroup(
-        step,
-        slot,
-        question,
-        rollouts=[*_rollouts(db, step, place, content=content)],
-        calls=[*_calls(db, step, place, content=content)],
-        failures=[*_failures(db, place)],
+    asked = {slot: step.slots[slot][0] for slot in slots if slot != MERGE}
+    questions = _questions(db, asked.values()) if content else {}
+    rollouts = _by_slot(_rollouts(db, step, place, content=content))
+    calls = _by_slot(_calls(db, step, place, content=content))
+    failures = _by_slot(_failures(db, place))
+    return [
+        TracedGroup(
+            step,
+            slot,
+            questions.get(asked.get(slot)),
+            rollouts=rollouts[slot],
+            calls=calls[slot],
+            failures=failures[slot],
+        )
+        for slot in slots
+    ]
+
+
+_HERE = """branch_id = :branch AND step = :step
+  AND slot IN (SELECT value FROM json_each(:slots))"""
+
+
+def _questions(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int | None, str]:
+    rows = db.execute(
+        """SELECT sample_id, question FROM samples
+            WHERE sample_id IN (SELECT value FROM json_each(?))""",
+        (json.dumps([*samples]),),
     )
+    return dict(rows.fetchall())
+
+
+def _by_slot(found: Iterable[tuple[int, T]]) -> defaultdict[int, list[T]]:
+    of = defaultdict[int, list[T]](list)
+    for slot, one in found:
+        of[slot].append(one)
+    return of
 
 
 def _rollouts(
-    db: sqlite3.Connection, step: TracedStep, place: Mapping[str, int], *, content: bool
-) -> Iterator[TracedRollout]:
+    db: sqlite3.Connection, step: TracedStep, place: Place, *, content: bool
+) -> Iterator[tuple[int, TracedRollout]]:
     body = "b.response" if content else "NULL AS response"
     join = "JOIN rollout_bodies b USING (rollout_id)" if content else ""
     rows = db.execute(
-        f"""SELECT r.attempt, r.finished_at, {body}, v.rollout_id AS judged, v.reward, v.critique,
-              {JUDGED} FROM rollouts r {join}
+        f"""SELECT r.slot, r.attempt, r.finished_at, {body}, v.rollout_id AS judged, v.reward,
+              v.critique, {JUDGED} FROM rollouts r {join}
               LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = :judge
-             WHERE r.branch_id = :branch AND r.step = :step AND r.slot = :slot
-             ORDER BY r.attempt""",
+             WHERE {_HERE} ORDER BY r.slot, r.attempt""",
         {**place, "judge": step.judge_id},
     )
     for row in rows:
-        yield TracedRollout(
-            attempt=row["attempt"],
-            outcome=row["judged_outcome"],
-            reason=row["judged_reason"],
-            error=row["judged_error"],
-            reward=row["reward"],
-            judged=row["judged"] is not None,
-            critique=row["critique"],
-            ended=datetime.fromisoformat(row["finished_at"]),
-            response=row["response"],
+        yield (
+            row["slot"],
+            TracedRollout(
+                attempt=row["attempt"],
+                outcome=row["judged_outcome"],
+                reason=row["judged_reason"],
+                error=row["judged_error"],
+                reward=row["reward"],
+                judged=row["judged"] is not None,
+                critique=row["critique"],
+                ended=datetime.fromisoformat(row["finished_at"]),
+                response=row["response"],
+            ),
         )
 
 
 def _calls(
-    db: sqlite3.Connection, step: TracedStep, place: Mapping[str, int], *, content: bool
-) -> Iterator[TracedCall]:
+    db: sqlite3.Connection, step: TracedStep, place: Place, *, content: bool
+) -> Iterator[tuple[int, TracedCall]]:
     bodies = ", b.request, b.reply, b.codec, t.body AS params" if content else ""
     join = (
         "JOIN call_bodies b USING (call_id) LEFT JOIN texts t ON t.sha256 = b.params"
@@ -213,9 +245,10 @@ def _calls(
     # Another run that scores these rollouts stores its judge calls at the same address. If the
     # rollouts belong to another run, so do the calls that played them.
     rows = db.execute(
-        f"""SELECT c.* {bodies} FROM calls c {join}
-             WHERE c.branch_id = :branch AND c.step = :step AND c.slot = :slot
-               AND CASE c.stage WHEN 'judge' THEN c.invocation_id IN
+        f"""SELECT slot, call_id, prev_call_id, attempt, stage, name, answered_by, finish, tries,
+              seconds, created_at, tokens_in, tokens_cached, tokens_out, tokens_reasoning,
+              cost_micro {bodies} FROM calls c {join}
+             WHERE {_HERE} AND CASE c.stage WHEN 'judge' THEN c.invocation_id IN
                  (SELECT invocation_id FROM invocations WHERE run_id = :run) ELSE :own END
              ORDER BY c.call_id""",
         {**place, "run": step.run, "own": step.played_by == step.branch_id},
@@ -228,27 +261,31 @@ def _calls(
                 "request": unpack(row["request"], row["codec"]),
                 "reply": unpack(row["reply"], row["codec"]),
             }
-        yield TracedCall(
-            call_id=row["call_id"],
-            prev_call_id=row["prev_call_id"],
-            attempt=row["attempt"],
-            stage=row["stage"],
-            name=row["name"],
-            answered_by=row["answered_by"] or "",
-            finish=row["finish"],
-            usage=usage_of(row),
-            tries=row["tries"],
-            seconds=row["seconds"],
-            ended=datetime.fromisoformat(row["created_at"]),
-            **texts,
+        yield (
+            row["slot"],
+            TracedCall(
+                call_id=row["call_id"],
+                prev_call_id=row["prev_call_id"],
+                attempt=row["attempt"],
+                stage=row["stage"],
+                name=row["name"],
+                answered_by=row["answered_by"] or "",
+                finish=row["finish"],
+                usage=usage_of(row),
+                tries=row["tries"],
+                seconds=row["seconds"],
+                ended=datetime.fromisoformat(row["created_at"]),
+                **texts,
+            ),
         )
 
 
-def _failures(db: sqlite3.Connection, place: Mapping[str, int]) -> Iterator[TracedFailure]:
+def _failures(db: sqlite3.Connection, place: Place) -> Iterator[tuple[int, TracedFailure]]:
     rows = db.execute(
-        """SELECT failure_id, attempt, stage, kind, message, created_at FROM failures
-            WHERE branch_id = :branch AND step = :step AND slot = :slot ORDER BY failure_id""",
+        f"""SELECT slot, failure_id, attempt, stage, kind, message, created_at FROM failures
+            WHERE {_HERE} ORDER BY failure_id""",
         place,
     )
-    for number, attempt, stage, kind, message, at in rows:
-        yield TracedFailure(number, attempt, stage, kind, message, datetime.fromisoformat(at))
+    for slot, number, attempt, stage, kind, message, at in rows:
+        ended = datetime.fromisoformat(at)
+        yield slot, TracedFailure(number, attempt, stage, kind, message, ended)
