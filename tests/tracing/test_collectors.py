@@ -208,7 +208,7 @@ def test_a_collector_that_takes_nothing_is_one_notice_and_no_storm(
 ) -> None:
     with collecting() as elsewhere, collecting(always=status, location=elsewhere.url) as collector:
         monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
-        monkeypatch.setattr(tracer, "AT_ONCE", 1)
+        monkeypatch.setattr(tracer, "GROUPS_PER_READ", 1)
         said = notices(practise(project))
     trouble = [text for text in said if text.startswith("no traces")]
     assert len(trouble) == 1
@@ -278,7 +278,7 @@ def test_a_full_queue_drops_what_comes_later_and_counts_it(
 ) -> None:
     monkeypatch.setattr(tracer, "QUEUED", 3)
     monkeypatch.setattr(tracer, "GATHER_S", 60.0)
-    monkeypatch.setattr(tracer, "AT_ONCE", 60)
+    monkeypatch.setattr(tracer, "GROUPS_PER_READ", 60)
     with collecting() as collector:
         monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
         said = notices(practise(project))
