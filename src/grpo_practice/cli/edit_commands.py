@@ -146,10 +146,10 @@ def edit(
 
 
 def _names(held: list[str] | None, command: str, *, all_: bool) -> list[str] | None:
-    """Return the names as typed; None means all.
+    """Return the names as typed; None means all texts.
 
     Raises:
-        ConfigError: There are neither names nor `--all`, or both.
+        ConfigError: Neither names nor `--all` were given, or both.
     """
     if bool(held) == all_:
         raise ConfigError(

@@ -126,10 +126,10 @@ def _show(
 
 
 def _check_only_shows(request: EvalRequest) -> None:
-    """Raise for options that evaluate if the command only shows a stored run.
+    """Raise ConfigError for options that evaluate if the command only shows a stored run.
 
     Raises:
-        ConfigError: There is such an option.
+        ConfigError: Such an option was given.
     """
     asked = (request.config, request.agent, request.model, request.base_url, request.dataset)
     if any((*asked, request.verify, *request.sets)):
@@ -141,10 +141,10 @@ def _check_only_shows(request: EvalRequest) -> None:
 
 
 def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
-    """Raise for options that require `--arms`, and for options that exclude it.
+    """Raise ConfigError for options that require `--arms`, and for options that exclude it.
 
     Raises:
-        ConfigError: There is such an option.
+        ConfigError: Such an option was given.
     """
     if arms is None and step is not None:
         raise ConfigError(

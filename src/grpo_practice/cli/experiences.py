@@ -112,7 +112,7 @@ def _show_one_held(report: "LibraryReport", name: str, *, json: bool) -> None:
     """Print one held text in full, with its sources.
 
     Raises:
-        ConfigError: The run holds no text of this name.
+        ConfigError: The run holds no text with this name.
     """
     found = [one for one in report.held if one.id == name]
     if not found:

@@ -19,7 +19,7 @@ from grpo_practice.reports.base import Report
 
 @dataclass(frozen=True, slots=True, repr=False)
 class FirstFiles(Report):
-    """Files that were written to a folder."""
+    """Files that were written to a folder for a first experiment."""
 
     schema: ClassVar = "grpo-practice.init/1"
 
@@ -54,8 +54,7 @@ def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
 
     Raises:
         ConfigError: `exp_id` is not a valid name, a file exists and `force` is not set, or the
-        folder
-            cannot be written.
+            folder cannot be written.
     """
     files = {folder / name: text for name, text in init_files(exp_id).items()}
     there = [path.name for path in files if path.exists() or path.is_symlink()]

@@ -38,22 +38,22 @@ _PLACES = {option: place for place, option in enumerate(GROUPS)}
 _NUMBER = re.compile(r"<(?:int|float)(?: range)?>")
 _TYPE = re.compile(r" <[\w\[\]]+>$")
 _COUNT = re.compile(r"\bx>=[01](?:; |(?=\]))")
-"""Pattern of the range of a count, which is obvious and not shown."""
+"""Pattern that matches the range of a count; the range is obvious, so it is not shown."""
 _FROM = re.compile(r"\bx>=(\d+)\b")
 
 
 class _Plain:
-    """Converter that asks Typer only for values that Typer may change or refuse.
+    """Converter that calls Typer only for values that Typer may change or refuse.
 
-    Typer imports pydantic to convert any option, even one that was not given, which takes half the
-    time of a read-only command.
+    Typer imports pydantic to convert any option, even one that was not given. The import takes half
+    the time of a read-only command.
     """
 
     def __init__(self, typers: Callable[[], Any]) -> None:
         self._typers = typers
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
-        """Return the value as the command's function gets it."""
+        """Return the value in the form in which the command's function receives it."""
         if value is None and param.nargs == 1 and not param.multiple:
             return None
         # Other texts may contain invalid Unicode, which pydantic refuses.
@@ -63,7 +63,7 @@ class _Plain:
 
 
 def _plainly(params: list[Any]) -> list[Any]:
-    """Make the options ask Typer only where necessary."""
+    """Make the options use Typer's conversion only if necessary."""
     for param in params:
         if not isinstance(param.get_runtime_param, partial):
             param.get_runtime_param = partial(_Plain, param.get_runtime_param)

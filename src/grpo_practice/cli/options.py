@@ -124,7 +124,7 @@ def workspace(db: Path | None) -> "Workspace":
 
 
 def trusting(files: list[Path] | None, hosts: list[str] | None) -> "Environment":
-    """Return the environment variables, with the user's trust from options and from before."""
+    """Return the environment variables, with the user's trust from options and earlier commands."""
     from grpo_practice.api.workspace import environment
 
     return environment(files or [], hosts or [])
@@ -134,7 +134,7 @@ _ON_DATABASE = re.compile(
     rf"{PROGRAM} (?:(?:config|data|db|experiences|rollouts|runs) [a-z]+"
     r"|doctor|eval|export-agent|export-data|practice|report|serve|train|view)\b(?!.* --db\b)"
 )
-"""Pattern of a command that accepts `--db` and does not have one yet."""
+"""Pattern that matches a command that accepts `--db` and does not have it yet."""
 
 
 def on_database(text: str) -> str:

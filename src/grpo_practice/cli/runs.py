@@ -152,7 +152,7 @@ def _in_room(names: "Sequence[str]", columns: Mapping[str, "Sequence[str]"]) -> 
     """Return the run names unbroken, so that they can be copied, if they fit.
 
     Columns in `LEAST` are omitted to make room. If the names still do not fit, they are broken into
-    lines.
+    several lines.
     """
     others = [[name, *cells] for name, cells in columns.items() if name not in LEAST]
     left = room() - sum(max(map(len, column)) + GAP for column in others)
@@ -245,7 +245,7 @@ def _asked(report: "RunReport") -> str:
 
 
 def _passed(report: "RunReport") -> list[tuple[str, str]]:
-    """Return k of an evaluation, and its Pass@k if the evaluation is complete."""
+    """Return the k of an evaluation, and its Pass@k if the evaluation is complete."""
     from grpo_practice.cli.terminal.reports_view import passed
 
     score = report.scores.get(report.run.name)
@@ -287,7 +287,7 @@ def _show_costs(costs: "Sequence[StageCost]") -> None:
 
 
 def _sum(known: int | None, uncounted: int) -> str:
-    """Format the tokens of some calls; mark the sum if some calls did not report theirs."""
+    """Format the total tokens of some calls; mark the total if some calls did not report theirs."""
     return tokens(known) + (" and more" if known is not None and uncounted else "")
 
 

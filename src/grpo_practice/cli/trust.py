@@ -1,4 +1,4 @@
-"""`trust`: record the user's trust in files and hosts of others."""
+"""`trust`: record the user's trust in files and hosts that come from other people."""
 
 from pathlib import Path
 from typing import Annotated

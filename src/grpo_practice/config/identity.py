@@ -1,7 +1,7 @@
 """Identity of a run: the config keys that a branch is bound to.
 
-The caller adds the parts that are not in a config: the verify file's hash, the start library, the
-format version and the planned samples.
+The caller adds the parts that do not come from a config: the verify file's hash, the start library,
+the format version and the planned samples.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from grpo_practice.config.schema.tools import what_answers
 def _effects(
     model: type[BaseModel], prefix: str = "", outer: Effect | None = None
 ) -> Iterator[tuple[str, Effect]]:
-    """Yield every key of the model with its effect: its own, or else its section's."""
+    """Yield every key of the model with its effect: its own effect, or else its section's."""
     for name, field in model.model_fields.items():
         own = next((m for m in field.metadata if isinstance(m, Effect)), None)
         inner = model_in(field.annotation)
@@ -59,7 +59,7 @@ def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]
 def identity_of(config: RunConfig) -> dict[str, Any]:
     """Return the keys that a branch is bound to, as the config's own YAML names them.
 
-    Values are JSON. `extra_args.timeout` is omitted because the waiting time does not change the
+    Values are JSON. `extra_args.timeout` is omitted because the timeout does not change the
     request. Addresses of the services behind tools are omitted too.
     """
     practice = config.kind == "practice"
@@ -101,6 +101,6 @@ def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
 
 
 def temperature_of(config: PracticeConfig) -> float:
-    """Return the sampling temperature of a training run: its own, or else that of practice."""
+    """Return the sampling temperature for a training run: its own, or else that of practice."""
     own = config.train.temperature if config.train else None
     return config.practice.rollout_temperature if own is None else own

@@ -11,8 +11,9 @@ from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig
 from grpo_practice.config.trust.word import user_trust
 
 ConfigInput = str | Path | Mapping[str, Any] | PracticeConfig | EvalConfig
-"""A file, a name of a file in ./configs, YAML text (several lines), a mapping, or a typed
-config."""
+"""A file, the name of a file in ./configs, YAML text (several lines), a mapping, or a typed
+config.
+"""
 
 
 def known(
@@ -22,7 +23,7 @@ def known(
 
     Args:
         env: The variables; None reads the process environment and the `.env` file.
-        files: Files of others that the user now trusts.
+        files: Third-party files that the user now trusts.
         hosts: Hosts that may now receive keys.
 
     Raises:

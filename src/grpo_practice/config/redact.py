@@ -1,4 +1,4 @@
-"""Hiding of secrets in config values, recognised by their key or as a part of a URL."""
+"""Hides secrets in config values; recognises a secret by its key or as part of a URL."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -53,7 +53,7 @@ def without_secrets(value: Any, key: Key = ()) -> Any:
 
 
 def only_names_variable(value: object) -> bool:
-    """Return whether the value is nothing but a reference to an environment variable."""
+    """Return whether the value is just a reference to an environment variable."""
     return _REFERENCE.fullmatch(str(value)) is not None
 
 
@@ -71,7 +71,7 @@ def leaves(values: Any, key: Key = ()) -> Iterator[tuple[Key, Any]]:
 
 
 def secrets_in(values: Any) -> Iterator[str]:
-    """Yield every secret in config values that `redact` would hide; variables are filled in."""
+    """Yield every secret in config values that `redact` would hide, with variables filled in."""
     for key, value in leaves(values):
         text = value.get_secret_value() if isinstance(value, SecretStr) else value
         if not isinstance(text, str):

@@ -1,4 +1,4 @@
-"""A mapping as YAML that every loader reads alike."""
+"""A mapping written as YAML that every loader reads in the same way."""
 
 import re
 from collections.abc import Mapping
@@ -26,7 +26,8 @@ def _spelt(char: str) -> str:
 class _Dumper(yaml.SafeDumper):
     """Dumper that writes words plain, multi-line texts as literal blocks, and the rest in quotes.
 
-    No text then depends on a YAML version's rules for numbers, dates or line breaks.
+    The meaning of a text then does not depend on a YAML version's rules for numbers, dates or line
+    breaks.
     """
 
     @override
@@ -35,7 +36,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
     def text(self, text: str) -> yaml.ScalarNode:
-        """Represent a text in the one style that all loaders read alike."""
+        """Represent a text in the only style that all loaders read in the same way."""
         style: str | None = '"'
         if _WORD.fullmatch(text):
             style = None

@@ -63,7 +63,7 @@ def useless_error(
         kind: Type of the error.
     """
     operations = _operations(distilled, merged)
-    # Reversed, so that the first example of each kind is kept.
+    # Iterate in reverse, so that the first example of each kind is kept.
     texts: dict[str, Operation] = {
         op.rule: op for op in reversed(operations) if op.rule and op.quarantined
     }

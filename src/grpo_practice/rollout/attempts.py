@@ -25,8 +25,8 @@ class SystemPrompt:
 
     text: str
     library: Library
-    """Library of the prompt; without an ID if it is not stored, so the rollout's row has no
-    library.
+    """Library of the prompt. A library that is not stored has no ID, and the rollout's row then
+    has no library.
     """
     left_out: tuple[str, ...] = ()
     """IDs of the library's experiences that are not in the text."""
@@ -36,12 +36,13 @@ class SystemPrompt:
 class SystemCheck:
     """Checks whether an agent's requests contain the experiences in its system prompt.
 
-    An agent that drops its system prompt learns nothing, whatever practice finds.
+    An agent that drops its system prompt learns nothing, whatever lessons practice finds.
     """
 
     emit: Emit
     drain: Drain | None = None
-    """Function that waits for requests in flight before the run pauses; None: only give a notice.
+    """Function that waits for requests in flight before the run pauses; None shows a notice
+    instead of pausing.
     """
     _without: int = 0
     """Number of rollouts with experiences whose requests contained no experience."""
@@ -129,7 +130,7 @@ class Attempts:
     async def score_again(
         self, key: AttemptKey, player: Player, rollout_id: int, rollout: Rollout
     ) -> Rollout:
-        """Score a rollout of another branch; save the verdict, or the reason for having no verdict.
+        """Score a rollout from another branch; save the verdict, or why there is no verdict.
 
         The rollout itself stays unchanged.
 
@@ -148,7 +149,7 @@ class Attempts:
         return scored
 
     def report_stored(self, step: int, rollout: Rollout, weight: float = 1.0) -> None:
-        """Emit the event of a rollout that an earlier command settled."""
+        """Emit the event for a rollout that an earlier command settled."""
         self._finished(step, rollout, stored=True, weight=weight)
 
     def _started(self, key: AttemptKey) -> RolloutStarted:

@@ -16,7 +16,7 @@ from grpo_practice.store.records import Branch, StepRow
 
 
 def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> list[PlannedStep]:
-    """Plan steps of `batch_size` questions in the dataset's order, with `attempts` for each."""
+    """Plan steps of `batch_size` questions in the dataset's order, with `attempts` per question."""
     return [
         PlannedStep(
             step, 0, step, tuple((i, attempts) for i in sample_ids[start : start + batch_size])
@@ -26,7 +26,7 @@ def plan_eval(sample_ids: Sequence[int], *, batch_size: int, attempts: int) -> l
 
 
 def unasked(plan: PlannedStep, samples: Collection[int]) -> PlannedStep:
-    """Return the step with 0 attempts for these samples; all slots keep their positions."""
+    """Return the step with 0 attempts at these samples; all slots keep their positions."""
     slots = tuple((i, 0 if i in samples else attempts) for i, attempts in plan.slots)
     return replace(plan, slots=slots)
 
@@ -55,7 +55,7 @@ class Evaluation:
 def unfinished(row: StepRow) -> bool:
     """Return True if the step was never closed, or was closed with failures to retry.
 
-    The same holds for a step of an older branch: all branches of a line have the same agent and
+    This also holds for a step of an older branch: all branches of a line have the same agent and
     verify function.
     """
     return not row.closed or bool(row.stats and row.stats.get("failed"))
@@ -66,8 +66,8 @@ async def evaluate(
 ) -> None:
     """Play and score every rollout that the evaluations plan, or save why it failed.
 
-    Settled rollouts are used as they are stored; failed ones are retried. Steps whose rollouts
-    belong to another branch are only scored. Several evaluations are interleaved question by
+    Settled rollouts are used as stored; failed rollouts are retried. If the rollouts of a step
+    belong to another branch, they are only scored. Several evaluations are interleaved question by
     question, so that a change at the endpoint affects all of them.
 
     Raises:
@@ -91,10 +91,10 @@ async def evaluate(
 
 
 def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, GroupJob]]":
-    """Yield the remaining groups step by step; each step is read when it is needed.
+    """Yield the remaining groups step by step; each step is read only when it is needed.
 
-    Groups of several evaluations are interleaved question by question. The order of the questions,
-    and of the evaluations at each question, is random but determined by the seed.
+    Groups from several evaluations are interleaved question by question. The order of the
+    questions, and of the evaluations for each question, is random but determined by the seed.
     """
     for step in sorted({step for work in works for step in work.rows}):
         left = [(work, group) for work in works for group in work.groups(step)]
@@ -171,7 +171,7 @@ class _Work:
             yield GroupJob(branch_id, step, epoch, slot, samples[slot], attempts, known)
 
     async def play(self, key: AttemptKey) -> Rollout:
-        """Play and score one attempt, or only score it if another branch played it."""
+        """Play and score one attempt; if another branch played it, only score it."""
         step, player = self.open[key.step], self.job.player
         if step.row.played_by is None:
             return await self.attempts.play(key, player, self.job.prompt(key))

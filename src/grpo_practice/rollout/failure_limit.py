@@ -1,4 +1,4 @@
-"""Stops a run whose rollouts keep failing, before it pays for more of them."""
+"""Stops a run whose rollouts keep failing, before it pays for more rollouts."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -9,7 +9,7 @@ from grpo_practice.core.text import similar
 from grpo_practice.core.types import Rollout
 
 Drain = Callable[[GrpoPracticeError], Awaitable[None]]
-"""Function that waits for requests in flight before an error ends them."""
+"""Function that waits for requests in flight before the given error ends them."""
 
 
 @dataclass(slots=True)
@@ -23,7 +23,7 @@ class FailureLimit:
     step: int = 0
     """Step at which a restart is possible; 0 for an evaluation."""
     _reasons: Counter[str] = field(default_factory=Counter)
-    """Kind of message → number of errors."""
+    """Kind of message → number of errors of this kind."""
     _first: dict[str, tuple[str | None, str]] = field(default_factory=dict)
     """Kind of message → reason and text of its first error."""
 

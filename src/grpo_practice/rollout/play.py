@@ -1,4 +1,4 @@
-"""Plays and scores groups of rollouts with limited concurrency. Knows nothing of experiences."""
+"""Plays and scores groups of rollouts with limited concurrency, independently of experiences."""
 
 import asyncio
 from collections.abc import (
@@ -30,12 +30,14 @@ from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.rollout.agents import Agent, RolloutContext, being_cancelled
 
 UNSCORED = ("verify", "judge")
-"""Reasons of errors raised after the answer: the answer exists and can be scored again."""
+"""Reasons of errors that occur after the answer was given: the answer can be scored again."""
 SAID_CHARS = 4_000
-"""Maximum length of a text by a verify function, a judge or an error, in characters."""
+"""Maximum length of a text from a verify function, a judge or an error, in characters."""
 
 Verify = Callable[[Sample, str, Chat], Awaitable[Verdict]]
-"""Function that scores a response; its chat asks a judge. Raises VerifyError, JudgeError."""
+"""Function that scores a response and may call a judge through the chat. Raises VerifyError,
+JudgeError.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +70,7 @@ class Player:
             played = Trajectory(
                 "error", reason="agent", error=cut(f"{type(e).__name__}: {e}", SAID_CHARS)
             )
-        # Counted only here, for our own deadline in a living process: a kill is not a strike.
+        # Count a strike only for our own deadline in a running process, not for a kill.
         strikes = key.strikes + (played.reason == "time")
         rollout = Rollout(key.slot, key.attempt, key.sample, played, strikes=strikes)
         return await self.score(rollout, scope)
@@ -76,8 +78,8 @@ class Player:
     async def score(self, rollout: Rollout, scope: Scope) -> Rollout:
         """Return the rollout with its verdict, or with the error that prevented a verdict.
 
-        The response is kept in both cases; if an earlier scoring ended in an error, it is scored
-        again.
+        The response is kept in both cases. If an earlier attempt at scoring failed, the response is
+        scored again.
         """
         played = rollout.played
         if played.outcome == "error" and played.reason in UNSCORED:
@@ -103,7 +105,7 @@ class Player:
 
     @contextmanager
     def _scoring(self, scope: Scope) -> Iterator[None]:
-        """Emit the start and the end of scoring around the block."""
+        """Emit an event when scoring starts, and another when the block ends."""
         self.emit(ScoringStarted(scope.address))
         try:
             yield
@@ -112,7 +114,7 @@ class Player:
 
 
 def _bounded(verdict: Verdict) -> Verdict:
-    """Shorten the texts of a verdict: foreign code may return megabytes."""
+    """Shorten the texts in a verdict: the user's code may return megabytes."""
     critique, extracted = verdict.critique, verdict.extracted
     return replace(
         verdict,
@@ -122,7 +124,7 @@ def _bounded(verdict: Verdict) -> Verdict:
 
 
 def own_failure(played: Trajectory) -> Verdict | None:
-    """Return reward 0 for a failure that is certainly the model's own; None for any other."""
+    """Return reward 0 for a failure that is certainly the model's own; otherwise None."""
     if played.outcome in OWN_FAILURES or played.outcome == "truncated":
         return Verdict(0.0, played.error or played.outcome)
     if played.outcome == "limit" and played.reason != "time":
@@ -153,7 +155,7 @@ class GroupJob:
     slot: int
     sample: Sample
     attempts: int
-    """Number of attempts. The job can be played again after this number has grown."""
+    """Number of attempts. The job can be played again after this number has been increased."""
     stored: Mapping[int, Rollout] = field(default_factory=dict)
     """Attempt → stored rollout; a rollout that is not settled is played again."""
     done: dict[int, Rollout] = field(default_factory=dict)
@@ -188,7 +190,7 @@ async def play_groups(
     """Play every attempt of every job, with `concurrency` workers that start them in order.
 
     `jobs` is consumed lazily, so it may be arbitrarily long. `on_group` is awaited once per job, in
-    the order in which the groups end. An error of `play` or `on_group` stops all workers.
+    the order in which the groups end. An error from `play` or `on_group` stops all workers.
     """
     feed = _attempts(jobs)
 
@@ -204,12 +206,14 @@ async def play_groups(
     async with task_group() as tasks:
         for started in range(concurrency):
             if started and started % ADMITTED_PER_TICK == 0:
-                await asyncio.sleep(0)  # thousands must not start in one turn of the loop
+                await asyncio.sleep(
+                    0
+                )  # thousands must not start in one iteration of the event loop
             tasks.create_task(worker())
 
 
 def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey | None]]:
-    """Yield each attempt to play with its job; a complete job is yielded once, with None."""
+    """Yield each attempt to play with its job; yield a complete job once, with None."""
     for job in jobs:
         # A list, since building it fills `done`, and an empty one means that the group has ended.
         keys = list(job.open_attempts())
@@ -221,7 +225,7 @@ def _attempts(jobs: Iterable[GroupJob]) -> Iterator[tuple[GroupJob, AttemptKey |
 
 @asynccontextmanager
 async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
-    """Open a TaskGroup and raise its first error unwrapped: that error cancelled the others."""
+    """Open a TaskGroup and raise its first error unwrapped: that error cancelled the rest."""
     try:
         async with asyncio.TaskGroup() as tasks:
             yield tasks
@@ -230,10 +234,10 @@ async def task_group() -> AsyncIterator[asyncio.TaskGroup]:
 
 
 def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """Return a new task of the group; if the group is ending because of an error, start nothing.
+    """Return a new task in the group; if an error is ending the group, start nothing.
 
     Raises:
-        RuntimeError: The group is ending; its own error is the relevant one.
+        RuntimeError: The group is ending; the relevant error is the group's own.
     """
     try:
         return tasks.create_task(work)
@@ -243,7 +247,7 @@ def begin(tasks: asyncio.TaskGroup, work: Coroutine[Any, Any, None]) -> asyncio.
 
 
 def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return the most informative error: one of our own errors, if there is one."""
+    """Return the most informative error: one of our own error types, if there is one."""
     flat = list[BaseException]()
     for error in group.exceptions:
         flat.append(first_error(error) if isinstance(error, BaseExceptionGroup) else error)

@@ -14,9 +14,9 @@ from grpo_practice.verify.notation import ascii_digits
 from grpo_practice.verify.stated import final_after, last_statement, unlabelled
 
 TAIL = 50_000
-"""Characters at the end of a response that are searched for its answer."""
+"""Number of characters at the end of a response that are searched for the answer."""
 BOXES = 8
-"""Most boxes that together can form one answer with several values."""
+"""Maximum number of boxes that together can form one answer with several values."""
 
 _BOX = r"(?<!\\)\\+(?:boxed|fbox)\s{0,9}\{"  # at the first backslash: one match attempt per run
 _BOX_OR_BRACE = re.compile(rf"{_BOX}|\\.|[{{}}]", re.DOTALL)
@@ -31,15 +31,16 @@ class StatedAnswer:
     boxes: tuple[str, ...] = ()
     """Contents of the last boxes, in order. Shape: [<= BOXES]."""
     lines: tuple[str, ...] = ()
-    """The stated line and sentence if they are prose and `text` is only a formula in them."""
+    """The line and the sentence that state the answer, if they are prose and `text` is only a
+    formula in them.
+    """
 
 
 def read_answer(response: str) -> StatedAnswer | str:
-    """Return the answer of a response, or the reason why it gives no answer.
+    """Return the answer in a response, or the reason why the response gives no answer.
 
     The answer is the last closed, non-empty box, unless a final answer is stated after it. Without
-    a
-    box it is the last statement ("Answer: (1, 2)"), otherwise the last formula or number.
+    a box, the answer is the last statement ("Answer: (1, 2)"), or else the last formula or number.
     """
     visible = strip_think(response)
     if visible is None:
@@ -87,7 +88,7 @@ def last_lines(response: str, n: int) -> str:
 
 
 def last_words(response: str) -> str | None:
-    """Return the last line if it may be an answer in words; None if another answer is given.
+    """Return the last line if it may be an answer in words; None if there is another answer.
 
     A box is another answer, and so is a plain statement; a sentence about the answer is not.
     """
@@ -98,7 +99,7 @@ def last_words(response: str) -> str | None:
 
 
 def gold_texts(answer: Answer) -> list[str]:
-    """Return the alternatives of the gold as text; [] if the sample has no gold.
+    """Return the alternatives of the gold answer as text; [] if the sample has no gold answer.
 
     Floats are written without an exponent, so that 1e-07 from JSON is read as a decimal.
     """
@@ -116,7 +117,7 @@ def gold_texts(answer: Answer) -> list[str]:
 def _boxes(text: str) -> tuple[list[tuple[int, int]], bool]:
     """Return the spans of the last outermost, non-empty boxes, and whether a box is unclosed.
 
-    The text before the first box cannot close one, so it is skipped.
+    The text before the first box is skipped, since no brace in it can close a box.
     """
     named = [at for at in (text.find("boxed"), text.find("fbox")) if at >= 0]
     if not named:
@@ -139,7 +140,7 @@ def _boxes(text: str) -> tuple[list[tuple[int, int]], bool]:
 
 
 def _innermost(box: str) -> str:
-    """Return the answer in nested boxes; leave a box unchanged if it is too long for an answer."""
+    """Return the answer inside nested boxes; leave a box unchanged if it is too long for one."""
     # Bounded, because each round scans the box again: nested boxes
     # would take quadratic time.
     while len(box) <= TAIL // BOXES and (inner := _boxes(box)[0]):

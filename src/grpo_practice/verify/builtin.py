@@ -24,9 +24,9 @@ _EMPHASIS = " \t*`"
 
 
 def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 if the last box or line equals the gold, ignoring case and extra spaces.
+    """Return 1.0 if the last box or line equals the gold answer, ignoring case and extra spaces.
 
-    A gold of several lines is compared with the same number of last lines.
+    A gold answer of several lines is compared with the same number of last lines.
     """
     read = last_box(response) or last_line(response) or ""
     said = read.strip(_DRESS)
@@ -42,10 +42,10 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
 
 
 def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> Verdict:
-    """Return 1.0 if the response contains the gold as whole words.
+    """Return 1.0 if the response contains the gold answer as whole words.
 
-    A gold of 4 is not found in 42, 4.2, -4 or 4,000; 北京 is found in 答案是北京, because Chinese
-    does not separate words by spaces.
+    The gold answer 4 is not found in 42, 4.2, -4 or 4,000; 北京 is found in 答案是北京,
+    because Chinese does not separate words by spaces.
     """
     visible = folded(strip_think(response) or "", case_sensitive)
     for gold in gold_texts(sample.answer):
@@ -68,13 +68,13 @@ def _standing(wanted: str) -> str:
 
 
 def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
-    """Return 1.0 if the last stated option is the gold's.
+    """Return 1.0 if the last stated option is the correct one.
 
     The options are the sample's `meta.options` or `meta.choices` (a list, or a mapping of letters
-    to texts); without them any letter is an option. The gold is a letter or the text of an option.
-    With `all`, or if the sample's `meta.select` is `all`, the last stated options must be exactly
-    the
-    gold's: a list, or a text such as `A, C`. Such a text always means all of its options.
+    to texts); without these, any letter is an option. The gold answer is a letter or the text of an
+    option. With `all`, or if the sample's `meta.select` is `all`, the last stated options must be
+    exactly the options in the gold answer: a list, or a text such as `A, C`. Such a text always
+    means all the options in it.
     """
     options = options_of(sample.meta)
     golds = [letters_of(gold, options) for gold in gold_texts(sample.answer)]
@@ -99,7 +99,7 @@ def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
 
 
 def regex(sample: Sample, response: str, *, pattern: str) -> Verdict:
-    """Return 1.0 if the text captured by the pattern's last match equals the gold, ignoring case.
+    """Return 1.0 if the text captured by the last match equals the gold answer, ignoring case.
 
     The captured text is the first group that took part in the match, otherwise the whole match.
     """
@@ -137,32 +137,34 @@ Runs = Literal["loop", "worker", "math", "judge"]
 
 @dataclass(frozen=True, slots=True)
 class BuiltIn:
-    """A built-in verify function. All code that lists, checks or calls built-ins uses this."""
+    """A built-in verify function, as used by all code that lists, checks or calls built-ins."""
 
     function: Callable[..., Any]
-    """The function, called as `function(sample, response, *, …) -> Verdict`, unless `runs` says
-    otherwise.
-    A config may set its keyword-only parameters (bool, str, int, float).
+    """The function, called as `function(sample, response, *, …) -> Verdict`, unless `runs`
+    specifies another call. A config may set its keyword-only parameters (bool, str, int,
+    float).
     """
     about: str
-    """Responses that get reward 1, described in one line."""
+    """Description, in one line, of the responses that get reward 1."""
     runs: Runs = "loop"
-    """Way of calling the function. `loop`: directly, for functions that take microseconds on any
-    input;
-    `worker`: in a process that is killed at the time limit; `math` and `judge`: special cases for
-    the
-    functions of these names.
+    """How the function is called. `loop`: directly, for functions that take microseconds on any
+    input; `worker`: in a process that is killed at the time limit; `math` and `judge`: special
+    cases for the functions with these names.
     """
     unusable_gold: Callable[[str, Mapping[str, Any]], str | None] = lambda gold, meta: None
-    """Returns why no answer can match this gold of a sample with this `meta`; None if one can."""
+    """Returns why no response can match this gold answer, given the sample's `meta`; None if one
+    can.
+    """
     unusable_params: Callable[..., str | None] = lambda **params: None
-    """Returns why these parameters, already of the right types, are unusable; None if they are
-    usable.
+    """Returns why these parameters, whose types are already correct, are unusable; None if they
+    are usable.
     """
     needs_answer: bool = True
-    """Whether a sample without a gold cannot be scored."""
+    """Whether a sample without a gold answer cannot be scored."""
     own_form: bool = False
-    """Whether the config determines the form of an answer, so that a bare gold may not be one."""
+    """Whether the config determines the form of an answer, so that a bare gold answer may not have
+    this form.
+    """
 
     @property
     def params(self) -> dict[str, "Param"]:

@@ -1,4 +1,4 @@
-"""Options that a response chooses: one option, or several if several are right."""
+"""Options that a response chooses: one option, or several if several are correct."""
 
 import re
 import string
@@ -16,9 +16,11 @@ _UNSPACED = (
 )
 """Scripts that do not separate words by spaces, or join endings to words, as Korean does."""
 LETTER = rf"[^\W{_UNSPACED}]"
-"""A character that continues a word; a letter next to one is not an option by itself."""
+"""A character that continues a word; a letter next to such a character is not an option by
+itself.
+"""
 _WIDE = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {ord("。"): ".", ord("、"): ","}
-"""Full-width characters → the ASCII characters in the patterns; ² and similar signs stay."""
+"""Full-width characters → the ASCII characters in the patterns; ² and similar signs are kept."""
 _ANSWER = "answer|respuesta|resposta|risposta|réponse|antwort|ответ|答案|正解|正答|答え|정답|답"
 _STATED = (
     rf"(?i:{_ANSWER}|option|choice|(?<!不)[选選])(?i:\s+(?:is|es|é|è|ist|est)\b|[是为為は은이项項])?"
@@ -45,7 +47,7 @@ def options_of(meta: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _letter(text: str, options: Mapping[str, str]) -> str | None:
-    """Return the option that equals the whole text: its letter, its text, or letter and text."""
+    """Return the option that equals the whole text: its letter, its text, or both."""
     bare = text.strip(_DRESS)
     if match := re.fullmatch(
         r"[(\[]?([A-Za-z])(?:[)\].:!?,]+(?:\s+(.+))?|\s+[-\u2013\u2014]\s+(.+))?", bare, re.DOTALL
@@ -81,7 +83,7 @@ def chosen_letter(response: str, options: Mapping[str, str]) -> str | None:
 
 
 def letters_of(gold: str, options: Mapping[str, str]) -> frozenset[str]:
-    """Return the options that a gold names: one, or several in a text such as `A, C`."""
+    """Return the options that a gold answer names: one, or several in a text such as `A, C`."""
     letter = _letter(gold, options)
     return frozenset({letter}) if letter else _listed(gold, options, whole=True)
 
@@ -138,6 +140,6 @@ def _marked(text: str, options: Mapping[str, str]) -> frozenset[str]:
 
 
 def folded(text: str, case_sensitive: bool) -> str:
-    """Normalise spaces and composed accents, and ignore case unless it matters."""
+    """Normalise spaces and composed accents, and fold case unless it matters."""
     text = unicodedata.normalize("NFC", " ".join(text.split()))
     return text if case_sensitive else text.casefold()

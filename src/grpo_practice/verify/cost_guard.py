@@ -6,7 +6,7 @@ from math import inf, lgamma, log, log10
 from grpo_practice.verify.notation import LONGEST
 
 DIGITS = 10_000
-"""Most digits of the value of a power or a factorial."""
+"""Maximum number of digits in the value of a power or a factorial."""
 
 _GROUPING = re.compile(r"\\left|\\right|\\[,;:! ]|[{}()\[\]\s]")
 _TOWER = re.compile(r"\d+!*(?:\^-?\d+!*)+|\d+!+")
@@ -14,9 +14,9 @@ _DEEP = 50
 
 
 def too_costly(text: str) -> str | None:
-    """Return why the text is not parsed as mathematics; None if it is cheap enough to try.
+    """Return why the text is too costly to parse as mathematics; None if it is cheap enough to try.
 
-    The guard detects towers of powers and factorials; the limits of the workers catch the rest.
+    The guard detects towers of powers and factorials; the workers' limits catch everything else.
     """
     if len(text) > LONGEST:
         return f"longer than {LONGEST:,} characters"

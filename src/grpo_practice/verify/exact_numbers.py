@@ -1,13 +1,13 @@
 """Exact comparison of plain decimals and fractions, without computer algebra.
 
-The comparison decides only if math-verify must agree: math-verify rounds decimals to six places
-and ignores differences below 1e-15, so close cases are left to it.
+A comparison is decided here only if math-verify would certainly agree: math-verify rounds decimals
+to six places and ignores differences below 1e-15, so close cases are left to it.
 """
 
 import re
 
 _FAR = 10_000
-"""Inverse of the difference from which two numbers are unequal in spite of any rounding."""
+"""Inverse of the difference above which two numbers are unequal in spite of any rounding."""
 _PLACES = 6
 """Number of decimal places that math-verify compares."""
 # Digits are bounded to keep comparisons fast; longer numbers are left to the worker.
@@ -20,7 +20,7 @@ _NUMBER = re.compile(
 
 _DECIMAL_COMMA = re.compile(r"(-?)([0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+),([0-9]+)")
 _SURELY_A_COMMA = re.compile(r"-?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]{4,}),[0-9]{1,2}")
-"""A gold that certainly uses a decimal comma; `3,5` may be two numbers."""
+"""A gold answer that certainly uses a decimal comma; `3,5` may be two numbers."""
 
 
 def with_point(text: str) -> str | None:
@@ -40,8 +40,8 @@ def is_number(text: str) -> bool:
 def equal(gold: str, said: str) -> bool | None:
     """Return whether two numbers are equal; None if either is not plain, or if they are too close.
 
-    Both must be normalised by `notation`. Reading a decimal comma can only make them equal, because
-    `3,5` may also be two numbers.
+    Both numbers must be normalised by `notation`. Treating a comma as a decimal comma can only make
+    the numbers equal, never unequal, because `3,5` may also be two numbers.
     """
     if _SURELY_A_COMMA.fullmatch(gold):
         return equal(with_point(gold) or "", with_point(said) or said) or None

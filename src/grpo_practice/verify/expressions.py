@@ -5,7 +5,7 @@ from collections import deque
 from itertools import pairwise
 
 _DOLLARS = 16
-"""Most single dollar signs, counted from the end of a text, that are examined."""
+"""Maximum number of single dollar signs, counted from the end of a text, that are examined."""
 _NAMED = re.compile(r"\\[A-Za-z]+|\{[^{}]*\}")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 _DIGITS = (
@@ -24,14 +24,14 @@ EXPRESSION = re.compile(
 
 
 def is_prose(text: str) -> bool:
-    """Return whether words stand outside formulas; a single word is an answer, not prose."""
+    """Return whether the text has words outside formulas; a single word is an answer, not prose."""
     if re.fullmatch(r"\W*[^\W\d_]+\W*", text):
         return False
     return bool(_WORD.search(_NAMED.sub(" ", text)))
 
 
 def last_expression(tail: str) -> str | None:
-    """Return the formula or number that ends last in the text."""
+    """Return the last formula or number in the text, judged by where it ends."""
     last = deque(EXPRESSION.finditer(tail), maxlen=1)
     number = last[0] if last else None
     formula = _last_formula(tail)

@@ -1,4 +1,4 @@
-"""The built-in `judge`: a model decides whether the answer means the same as the gold."""
+"""The built-in `judge`: a model decides whether the answer means the same as the gold answer."""
 
 import asyncio
 import re
@@ -24,7 +24,7 @@ from grpo_practice.verify.answers import gold_texts
 SLOTS = frozenset({"question", "answer", "response", "criteria"})
 TEMPLATE = FOLDER / "judge.md"
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
-"""Names of presets → criteria for known kinds of questions."""
+"""Name of a preset → file with the criteria for a known kind of question."""
 
 _QUOTES = r"\"'\u2018-\u201f\u2039\u203a\u00ab\u00bb\u300c-\u300f>|\uff1e\uff5c"
 # It starts the line or a sentence and is not quoted: a quoted grade belongs to the answer.
@@ -38,14 +38,14 @@ _QUOTED = re.compile(
     r'|[^"]*(?:"[^"]*"[^"]*)*"[^"]*$'
     r"|.*[\u201c\u00ab\u300c][^\u201d\u00bb\u300d]*$"
 )
-"""A quoting line: a quotation, a table row or indented text, or one with an unclosed quotation
-mark.
+"""A line that quotes: a quotation, a table row, indented text, or a line with an unclosed
+quotation mark.
 """
 _WRONG = re.compile(
     r"(?:^|[.!?\u3002])\W{0,9}(?:\\\w+\{)?GRADE\s*[:=\uff1a]\s*INCORRECT", re.IGNORECASE
 )
 _CRITIQUE = 2_000
-"""Most characters kept of the judge's reasons."""
+"""Maximum number of characters kept from the judge's reasons."""
 
 _MASTER_KEYS = frozenset(
     {
@@ -60,19 +60,19 @@ _MASTER_KEYS = frozenset(
         "respuesta",
     }
 )
-"""Empty openings that judges are known to accept as right answers (arXiv 2507.08794)."""
+"""Empty opening phrases that judges are known to accept as correct answers (arXiv 2507.08794)."""
 
 
 class JudgeClient:
-    """The judge's client for verify functions; it keeps a failure that the function may catch."""
+    """The judge's client for verify functions; it records a failure that the function may catch."""
 
     def __init__(self, chat: Chat) -> None:
         self._chat = chat
         self.failure: GrpoPracticeError | None = None
-        """First error of a call; afterwards the function's verdict is invalid."""
+        """First error raised by a call; once it is set, the function's verdict is invalid."""
 
     async def query_one(self, messages: str | list[Message]) -> str:
-        """Return the text of the model's reply; raise JudgeError if there is none."""
+        """Return the text of the model's reply; raise JudgeError if there is no reply."""
         asked = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         try:
             return text_of(await ask(self._chat, asked))
@@ -82,7 +82,7 @@ class JudgeClient:
 
 
 class BlockingJudge:
-    """The judge's client for a synchronous function, which runs on a thread of its own."""
+    """The judge's client for a synchronous function, which runs on its own thread."""
 
     def __init__(self, judge: JudgeClient) -> None:
         """Send requests through the running event loop."""
@@ -94,7 +94,7 @@ class BlockingJudge:
         """Wait for the model's reply and return its text.
 
         Raises:
-            JudgeError: The judge gave no answer, or the time for scoring is over.
+            JudgeError: The judge did not reply, or the time for scoring is over.
         """
         if self._loop is _running_loop():
             raise RuntimeError("a function that awaits must be defined with `async def`")
@@ -136,7 +136,7 @@ def text_of(reply: Reply) -> str:
 
 
 def load_template(path: Path | None) -> Prompt:
-    """Return the prompt of a judge's template file; None loads the shipped template.
+    """Return the prompt in a judge's template file; None loads the built-in template.
 
     Raises:
         ConfigError: The file is unreadable or not a template, has an unknown slot, or lacks the
@@ -151,7 +151,7 @@ def load_template(path: Path | None) -> Prompt:
 
 
 def template_from(text: str, *, where: str) -> Prompt:
-    """Return the prompt of a template's text, which must use the slot `response`."""
+    """Return a template's text as a prompt; the template must use the slot `response`."""
     used = template_slots(text)
     if used is not None and "response" not in used:
         raise ConfigError(
@@ -166,7 +166,7 @@ def template_from(text: str, *, where: str) -> Prompt:
 
 
 def criteria_of(preset: str | None, own: str | None) -> str | None:
-    """Return the criteria of a preset, followed by the user's own; None if there are none at all.
+    """Return the criteria of a preset, followed by the user's own; None if there are no criteria.
 
     Raises:
         ConfigError: The preset does not exist.
@@ -181,7 +181,7 @@ def criteria_of(preset: str | None, own: str | None) -> str | None:
 
 
 ASKS = 2
-"""Most requests per command and answer to a judge that replies without a grade."""
+"""Maximum number of requests, per command and answer, to a judge that replies without a grade."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class Rubric:
     prompt: Prompt
     criteria: str | None = None
     limit_s: float | None = None
-    """Most seconds for one request."""
+    """Maximum seconds for one request."""
 
 
 def rubric_of(
@@ -220,9 +220,9 @@ def rubric_of(
 async def judged(
     rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
 ) -> Verdict:
-    """Return 1.0 if the judge's last line grades CORRECT, 0.0 if it grades INCORRECT.
+    """Return 1.0 if the judge's last line grades the answer CORRECT, 0.0 if INCORRECT.
 
-    An answer without content gets 0.0 without a request.
+    An empty answer gets 0.0 without a request.
 
     Raises:
         JudgeError: The judge could not be reached, or gave no grade in two replies.
@@ -249,7 +249,7 @@ async def judged(
         if not reply.ended_early and (right := read_grade(text)) is not None:
             lines = [line for line in clean(text).splitlines() if not _GRADE.search(_visible(line))]
             return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
-        # Replies from earlier commands stay unusable; each command asks anew, up to ASKS times.
+        # Replies from earlier commands stay unusable; each command sends up to ASKS new requests.
         asked, r = asked + (not reply.replayed), r + 1
     end = "the last was cut off" if reply.ended_early else f"the last ended {text[-100:]!r}"
     raise JudgeError(f"the judge gave no grade in {ASKS} replies; {end}")
@@ -258,7 +258,8 @@ async def judged(
 def read_grade(text: str) -> bool | None:
     """Return True or False for the grade in the judge's last line; None without a grade.
 
-    CORRECT after a line that grades INCORRECT does not count: an answer may ask to be quoted last.
+    CORRECT is ignored if an earlier line grades INCORRECT, because an answer may ask the judge to
+    quote it last.
     """
     *before, last = _visible(text).strip().splitlines() or [""]
     grade = None if _QUOTED.match(last) else _GRADE.search(last)
@@ -269,7 +270,7 @@ def read_grade(text: str) -> bool | None:
 
 
 def empty_answer(text: str) -> bool:
-    """Return whether an answer is empty: without letters and digits, or only an opening phrase."""
+    """Return whether an answer has no content: no letters or digits, or only an opening phrase."""
     words = _visible(text).strip().strip(".:!# ").casefold().replace("\u2019", "'")
     return words in _MASTER_KEYS or not any(char.isalnum() for char in words)
 

@@ -1,9 +1,9 @@
-"""The built-in `math`: does the answer have the same mathematical value as the gold?
+"""The built-in `math`: does the answer have the same mathematical value as the gold answer?
 
 Identical texts and plain numbers are compared here in microseconds, everything else by math-verify
 in a worker. Both paths read the same notation, and math-verify reads `-?[0-9]+` as that integer, so
-they agree on every gold that math-verify can read; decimals and fractions are compared here only if
-they are clearly equal or clearly different.
+they agree on every gold answer that math-verify can read; decimals and fractions are compared here
+only if they are clearly equal or clearly different.
 """
 
 import re
@@ -36,9 +36,10 @@ class Comparison:
 
 
 def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> Verdict | Comparison:
-    """Return the verdict if no computer algebra is needed, otherwise the question for a worker.
+    """Return the verdict if no computer algebra is needed, otherwise the comparison for a worker.
 
-    The answer may match any of the golds; `fast_path=False` sends numbers to the worker as well.
+    The answer may match any of the gold answers; `fast_path=False` sends numbers to the worker as
+    well.
     """
     if last := _in_words(golds, response):
         return Verdict(1.0, extracted=last)
@@ -72,15 +73,16 @@ def at_once(golds: Sequence[str], response: str, *, fast_path: bool = True) -> V
 
 
 def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
-    """Return reward 1 for the first text that equals a gold; None if no text does."""
+    """Return reward 1 for the first text that equals a gold answer; None if no text does."""
     found = (text for text in texts if any(_alike(gold, text) for gold in golds))
     return next((Verdict(1.0, extracted=text) for text in found), None)
 
 
 def _in_words(golds: Sequence[str], response: str) -> str | None:
-    """Return the last line if the whole line equals a gold in words; otherwise None.
+    """Return the last line if the whole line equals a gold answer in words; otherwise None.
 
-    After "It has 3 letters a." the answer "Canberra" is neither a formula nor stated.
+    In a last line "Canberra" after a line "It has 3 letters a.", the answer is neither a formula
+    nor introduced by a statement.
     """
     wanted = [text for gold in golds if not _is_number(text := notation(gold))]
     if not wanted or (words := last_words(response)) is None or len(words) > LONGEST:
@@ -94,7 +96,7 @@ def _is_number(text: str) -> bool:
 
 
 def _alike(gold: str, text: str) -> bool:
-    """Return whether two texts are the same; the case of prose is ignored."""
+    """Return whether two texts are the same; in prose, case is ignored."""
     if gold == text or (_INTEGER.fullmatch(gold) and _INTEGER.fullmatch(text)):
         return gold == text != ""
     one, other = as_text(gold), as_text(text)
@@ -111,10 +113,10 @@ def _same_number(gold: str, said: str) -> bool | None:
 
 
 def _is_text(gold: str) -> bool:
-    """Return whether a gold is compared only as text: prose, a date, a ratio of several numbers.
+    """Return whether a gold answer is compared only as text: prose, a date, a multiple ratio.
 
-    Read as a product, "dog bites man" would equal "man bites dog"; as a fraction, 3:4:5 would equal
-    3:5:4; as a difference, 2021-05-03 would equal 2013.
+    Read as a product, "dog bites man" would equal "man bites dog"; read as a fraction, 3:4:5 would
+    equal 3:5:4; read as a difference, 2021-05-03 would equal 2013.
     """
     if _RATIO.fullmatch(gold) or _DATE.fullmatch(gold):
         return True
@@ -131,12 +133,12 @@ def wrong(golds: Sequence[str], reason: str, said: str | None = None) -> Verdict
 
 
 def differs(golds: Sequence[str], said: str) -> Verdict:
-    """Return reward 0 for an answer that differs from the gold."""
+    """Return reward 0 for an answer that differs from the gold answer."""
     return Verdict(0.0, f"expected {_either(golds)}, the answer was {said}", said)
 
 
 def unusable(gold: str) -> str | None:
-    """Return why no answer can equal this gold; None if one can, at least as text."""
+    """Return why no answer can equal this gold answer; None if one can, at least as text."""
     text = notation(gold)
     if not text:
         return "it is empty"

@@ -8,7 +8,7 @@ import unicodedata
 from functools import lru_cache
 
 LONGEST = 2_000
-"""Most characters of an answer that is read as mathematics."""
+"""Maximum length in characters of an answer that is read as mathematics."""
 
 _PLAIN = re.compile(r"0|-?[1-9][0-9]*")
 _NUMBER = (
@@ -35,7 +35,7 @@ _SEPARATOR = re.compile(r"\\[,;:! ]|\{,\}|,\\!|~| ")
 _TEXT = r"\\(?:text|textbf|textit|textrm|mathrm|mathbf|mbox|boldsymbol)"
 _WRAPPED = re.compile(rf"{_TEXT}\s?\{{([^{{}}]*)\}}")
 _UPRIGHT = re.compile(r"\\mathrm\s*(?:\{([dei])\}|([dei])(?![A-Za-z]))")
-"""Constants and the differential set in upright type, as typesetters do."""
+"""Constants and the differential set in upright type, as typesetters set them."""
 _WITH_UNIT = re.compile(
     rf"({_NUMBER})(?:\s|\\[,;: ]|~)*"
     rf"(?:{_TEXT}\s?\{{([^{{}}]*)\}}|([A-Za-z][A-Za-z./ ]*[A-Za-z]))(?:\^\{{?[23]\}}?)?\.?"
@@ -64,7 +64,7 @@ def ascii_digits(text: str) -> str:
 
 
 def notation(text: str) -> str:
-    """Return the text in one LaTeX notation; a mathematical value stays the same."""
+    """Return the text in one LaTeX notation; its mathematical value stays the same."""
     if _PLAIN.fullmatch(text):
         return text
     # Do not cache long texts: a thousand of them would stay in memory.
@@ -91,7 +91,7 @@ def _written(text: str) -> str:
 
 
 _kept = lru_cache(1_024)(_written)
-"""A cache for golds, which are normalised again for each answer to their question."""
+"""A cache for gold answers, each of which is normalised again for every answer to its question."""
 
 
 def _bare(text: str) -> str:

@@ -23,7 +23,7 @@ IN_PROCESS_TIMEOUT_S = 3_600.0
 """Time limit in seconds for a function in this process, which may have to wait for a model."""
 
 _FOLDERS = ("verify/", "utu/practice/verify/")
-"""Project folders with verify files; the second one is that of the reference implementation."""
+"""Project folders that contain verify files; the second is the reference implementation's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +31,20 @@ class VerifyFunction:
     """A built-in or a user's verify function with its parameters."""
 
     name: str
-    """Configured name; for a missing file of the reference, the equivalent built-in."""
+    """Configured name; if it is a file of the reference that is missing, the equivalent built-in's
+    name.
+    """
     kind: str
     """Name of the built-in, `custom` for a function in a file, or `function object`."""
     params: Mapping[str, Any]
     timeout_s: float | None = None
     """Time limit for one answer in seconds; None if only the judge's request limits apply."""
     timeout_score: float | None = None
-    """Reward of an answer that ran out of time, if the user set one."""
+    """Reward for an answer that ran out of time, if the user set one."""
     file: user_code.UserFunction | None = None
-    """File of the user's function, which the workers load; None for all other functions."""
+    """File that contains the user's function and that the workers load; None for all other
+    functions.
+    """
     source: str | None = field(default=None, repr=False)
     """Text of the user's file or function, or of the judge's template."""
     in_process: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
@@ -50,7 +54,7 @@ class VerifyFunction:
     rubric: judge.Rubric | None = field(default=None, compare=False, repr=False)
     """Prompt of the built-in judge."""
     note: str | None = field(default=None, compare=False)
-    """Sentence for the user if a different function than the named one is used."""
+    """Sentence for the user if a different function is used from the one named."""
 
     @property
     def is_judge(self) -> bool:
@@ -59,29 +63,29 @@ class VerifyFunction:
 
     @property
     def built_in(self) -> BuiltIn | None:
-        """The built-in function; None for a function of the user."""
+        """The built-in function; None for a user's function."""
         return BUILT_INS.get(self.kind)
 
     @property
     def runs(self) -> Runs | Literal["process"]:
-        """Way of calling the function: that of the built-in, or `process` (loop or thread)."""
+        """How to call the function: as the built-in specifies, or `process` (loop or thread)."""
         if self.built_in is not None:
             return self.built_in.runs
         return "worker" if self.in_process is None else "process"
 
     @property
     def needs_answer(self) -> bool:
-        """True if a sample without a gold cannot be scored."""
+        """True if a sample without a gold answer cannot be scored."""
         return self.built_in is not None and self.built_in.needs_answer
 
     @property
     def own_form(self) -> bool:
-        """True if the function may expect its own form of answer instead of a bare gold."""
+        """True if the function may expect its own form of answer, not a bare gold answer."""
         return self.built_in is None or self.built_in.own_form
 
     @property
     def spec(self) -> dict[str, Any]:
-        """Facts that determine a verdict, as JSON: name, parameters, hash of the file."""
+        """Facts that determine a verdict, as JSON: name, parameters, and hash of the file."""
         spec: dict[str, Any] = {"name": self.name, "params": dict(self.params)}
         if self.timeout_score is not None:
             spec["timeout_score"] = self.timeout_score
@@ -105,7 +109,7 @@ def resolve(
 ) -> VerifyFunction:
     """Return the verify function that a config names, or one that calls a Python function.
 
-    Relative paths are looked up in `base_dir`, the config's folder, then in the current one.
+    Relative paths are looked up in `base_dir`, the config's folder, then in the current folder.
     Without `load`, a file is read but not run, so the function cannot be called.
 
     Raises:
@@ -145,7 +149,7 @@ def resolve(
 
 
 def _taken_over(path: Path, func: str) -> str | None:
-    """Return a note if the file is the reference's and its imports are missing; else None."""
+    """Return a note if the file belongs to the reference and its imports are missing; else None."""
     if path.name not in REFERENCE_FILES or func != "verify_func":
         return None
     try:
@@ -167,16 +171,18 @@ def resolve_callable(
 ) -> VerifyFunction:
     """Return a verify function that calls a Python function in this process.
 
-    A synchronous function runs on a thread, so it may block; unlike a function in a file, it
-    cannot be killed. The source text is its identity: values captured by a closure do not count.
+    A synchronous function runs on a thread, so it may block; unlike a function in a file, it cannot
+    be killed. The function is identified by its source text: values captured by a closure are not
+    part of its identity.
 
     Args:
         function: Called as `function(sample, **params)`; sync or async. If it takes `llm`, it
-            receives a client for the judge model, to await or to call. The result is a number in
-            [0, 1], a bool, or `{"reward": number, "reasoning": text or None}`.
-        params: Parameters of the function; `timeout_score` is the reward of an answer that ran
+            receives a client for the judge model; async functions await the client's calls, and
+            sync functions call it directly. The result is a number in [0, 1], a bool, or
+            `{"reward": number, "reasoning": text or None}`.
+        params: Parameters of the function; `timeout_score` is the reward for an answer that ran
             out of time.
-        timeout_s: Seconds for one answer; None is an hour.
+        timeout_s: Seconds for one answer; None means one hour.
 
     Raises:
         ConfigError: The function cannot be called, its source is unavailable, or a parameter is
@@ -227,9 +233,9 @@ def check_defined(function: VerifyFunction) -> None:
 
 
 def check_gold(function: VerifyFunction, sample: Sample | Gold) -> str | None:
-    """Return why this sample's gold is unusable with this function; None if it is usable.
+    """Return why this function cannot use the sample's gold answer; None if it can.
 
-    Called before any request is paid for; the reason names the gold.
+    Called before any request is paid for; the reason names the gold answer.
     """
     golds = gold_texts(sample.answer)
     if not golds or not any(gold.strip() for gold in golds):

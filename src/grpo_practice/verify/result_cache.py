@@ -10,14 +10,14 @@ from weakref import WeakValueDictionary
 from grpo_practice.verify.math import Comparison
 
 KEPT = 1_024
-"""Most findings kept; the oldest is dropped first."""
+"""Maximum number of findings kept; the oldest is dropped first."""
 
 _Key = tuple[tuple[str, ...], str, tuple[str, ...]]
 _Finding = bool | str
 
 
 class _Turn:
-    """Lock for callers with the same question: one compares, the others wait."""
+    """Lock for callers with the same question: one caller compares, the others wait."""
 
     def __init__(self) -> None:
         self.lock, self.tried = asyncio.Lock(), False
@@ -28,7 +28,7 @@ class ResultCache:
 
     def __init__(self) -> None:
         self._findings: dict[_Key, _Finding] = {}
-        # Weak: a turn is dropped with the last caller that waits for it.
+        # Weak references: a turn is dropped with the last caller that waits for it.
         self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
 
     async def get(
@@ -36,9 +36,8 @@ class ResultCache:
     ) -> _Finding:
         """Return the finding of `compare` for this question, new or cached.
 
-        A question is compared by one caller at a time. A reason why the answer is wrong holds for
-        every
-        equal answer; an exception from `compare` holds only for this caller.
+        Only one caller at a time compares a question. A reason why the answer is wrong applies to
+        every equal answer; an exception from `compare` applies only to this caller.
         """
         key = (tuple(question.golds), question.said, tuple(question.boxes))
         turn = self._turns.setdefault(key, _Turn())

@@ -1,7 +1,7 @@
 r"""Comparison of texts that differ only in typesetting: `b > a` and `b>a`, `\text{No}` and `no`.
 
 Texts that computer algebra cannot read are compared only in this way: math-verify often keeps just
-a piece of such a text.
+a part of such a text.
 """
 
 import re
@@ -20,7 +20,7 @@ _SET_ALIKE = (
     (r"\\(le|ge|ne)(?:qslant|q)(?![A-Za-z])", r"\\\1"),
     (r"\\(?:mid|vert|lvert|rvert)(?![A-Za-z])", "|"),
     (r"\\(?:varnothing|oslash)(?![A-Za-z])", r"\\emptyset"),
-    # Only at the end of a number: `x^{1}2` is not `x^12`.
+    # Match only at the end of a number: `x^{1}2` is not `x^12`.
     (r"([\^_])\{(-?\d+)\}(?!\d)", r"\1\2"),
     (r"([\^_])\{(-?[^\W_]+)\}(?!\w)", r"\1\2"),
     (r"(\\[A-Za-z]+)\s+(?![A-Za-z\s])", r"\1"),
@@ -38,7 +38,7 @@ _COMMAND = re.compile(r"\\[A-Za-z]+")
 
 
 def as_text(notation: str) -> str:
-    """Return the canonical form of a text in the notation of `notation`.
+    """Return the canonical form of a text that is in the notation produced by `notation`.
 
     Equal texts have equal forms. Case is kept in formulas, where `E` is not `e`, and folded in
     prose.
@@ -63,7 +63,7 @@ def other_half(one: str, other: str) -> bool:
 
 
 def _spelled(text: str) -> str:
-    """Replace ₂ by `_{2}` and similar; NFKC normalisation would turn it into a plain digit."""
+    """Replace ₂ by `_{2}` and so on; NFKC normalisation would turn ₂ into a plain digit."""
     if not text.isascii():
         for sign, digits in _SCRIPTS.items():
             run = "[" + "".join(map(chr, digits)) + "]+"

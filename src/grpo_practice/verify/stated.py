@@ -29,9 +29,11 @@ _HEDGE = re.compile(r"(?:about|approximately|roughly|exactly|simply|just|only|eq
 _FORMULA = re.compile(r"\$\$[^$]+\$\$|\$[^$]+\$(?!\d)|\\\((?:[^\\]|\\(?!\)))+\\\)")
 _WORKED_OUT = re.compile(r"=|\b(?:times|plus|minus|divided|that is|so)\b", re.IGNORECASE)
 _NEAR = 2_000
-"""Characters that are read from a final answer on."""
+"""Number of characters read from the start of a final answer."""
 _SURE = 40
-"""Most characters of words after a final answer that still overrules a box."""
+"""Maximum number of characters in the words that follow a final answer if it is to overrule a
+box.
+"""
 
 
 def unlabelled(line: str) -> str:
@@ -43,10 +45,10 @@ def unlabelled(line: str) -> str:
 def last_statement(tail: str) -> tuple[str, ...]:
     """Return the text after the last "the answer is": its line, its sentence, and its answer.
 
-    A single short line counts as a statement. Return an empty tuple if nothing is stated.
+    A single short line counts as a statement. If nothing is stated, an empty tuple is returned.
     """
     lines = [line for line in tail.splitlines() if line.strip()]
-    # Backwards: most answers are in the last line, and then no other line is searched.
+    # Search backwards: most answers are in the last line, so no other line is searched.
     for at in range(len(lines) - 1, -1, -1):
         for match in reversed(deque(_LABEL.finditer(lines[at]), maxlen=4)):
             stated = _after(lines, at, match.end())
@@ -75,7 +77,7 @@ def final_after(tail: str, start: int) -> str | None:
 
 
 def _after(lines: Sequence[str], at: int, start: int) -> str:
-    """Return the rest of a line; if that is empty, the next line unless it is prose."""
+    """Return the rest of a line; if the rest is empty, return the next line unless it is prose."""
     rest = lines[at][start:]
     if rest.strip(" \t*_`:"):
         return _bare(rest)
@@ -86,8 +88,8 @@ def _after(lines: Sequence[str], at: int, start: int) -> str:
 def _read(stated: str) -> tuple[str, ...]:
     """Return the stated line and, if it is prose, its parts from the sentence inwards.
 
-    The words before a reason precede the whole sentence; the answer in the sentence is the last
-    part.
+    In the result, the words before a reason come before the whole sentence, and the answer inside
+    the sentence comes last.
     """
     if not is_prose(stated):
         return (stated,)

@@ -12,13 +12,13 @@ from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 
 SHORT, WORDS = 80, 5
-"""Most characters and words of an answer that a response repeats verbatim; a longer one is
-prose.
+"""Maximum number of characters and words of an answer that a response repeats verbatim; a longer
+answer is prose.
 """
 LEFT_OUT: float = PracticeSettings.model_fields["max_failed_share"].default
 """Largest share of answers that a run leaves out by default."""
 SAMPLED = 200
-"""Number of answers that a function is tried on before a next command proposes it."""
+"""Number of answers on which a function is tried before a next command proposes it."""
 _LETTERS = re.compile(r"\(?[A-Ja-j][).]?|[A-J](, [A-J])+")
 _SIGNS = re.compile(r"\\[A-Za-z]+|[\d=^_/*+<>|√π∞±\u00d7·≤≥{}]")
 _WORD = re.compile(r"(?<![\\A-Za-z])[A-Za-z]{3,}")
@@ -54,7 +54,7 @@ def _kind(answer: str) -> Literal["choice", "math", "text"]:
 
 
 def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
-    """Return a function that a run can use: `name` (default: the best suited), or another one.
+    """Return a function that a run can use: `name` (default: the best suited), or another function.
 
     A run leaves out a few unusable answers. Only about `SAMPLED` answers are tried, spread over the
     dataset.
@@ -69,12 +69,12 @@ def usable(golds: Sequence[Gold | Sample], name: str | None = None) -> str:
 
 
 def few(unusable: int, n: int) -> bool:
-    """Return whether a default run continues with this many unusable answers among n."""
+    """Return whether a default run continues if this many of n answers are unusable."""
     return unusable <= LEFT_OUT * n
 
 
 def spread(n: int) -> range:
-    """Return the positions of the tried rows among n rows."""
+    """Return the positions, among n rows, of the rows that are tried."""
     return range(0, n, max(1, n // SAMPLED))
 
 
@@ -84,7 +84,7 @@ def has_gold(gold: Gold | Sample) -> bool:
 
 
 def unusable_rows(golds: Iterable[Gold | Sample], name: str) -> dict[int, str]:
-    """Return row number, from 1, → reason why the function cannot use the answer."""
+    """Return row number, from 1, → reason why the function cannot use the row's answer."""
     function, found, last = by_name(name), dict[int, str](), ""
     for n, gold in enumerate(golds, 1):
         if reason := check_gold(function, gold):

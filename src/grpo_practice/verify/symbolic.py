@@ -1,7 +1,7 @@
 """Access to math-verify without its timeouts; importing this module takes half a second.
 
-Parsing hostile input may take long and use much memory, so only `worker` and the check of golds,
-which are trusted more, call these functions.
+Parsing hostile input may take long and use much memory, so these functions are called only by
+`worker` and by the check of gold answers, which are more trustworthy.
 """
 
 import logging
@@ -33,19 +33,19 @@ _RELATION = re.compile(r" +(?=[<>=])|(?<=[<>=]) +")
 _LAST_TERM = re.compile(
     r"(\\(?:[lg]e(?:q|qslant)?|neq?|cdot|times|div|pm|mp|equiv|approx))\s+([A-Za-z])\s*$"
 )
-"""A letter after an operator, which math-verify drops as a unit."""
+"""A letter after an operator; math-verify would drop it as a unit."""
 _LAST_FACTOR = re.compile(r"^((?:[^=\\]*[^=\\A-Za-z])?[A-Za-z](?![A-Za-z])[^=\\]*\d)([A-Za-z])$")
-"""A letter after a number in a text of variables: `x+2c`, but neither `2 m` nor `x=2m`."""
+"""A letter after a number in an expression with variables: `x+2c`, but neither `2 m` nor `x=2m`."""
 _SET_BUILDER = re.compile(
     r"\\\{\s*([a-z])\s*(?:\||:|\\mid\b)\s*([^|:,;{}]*(?:[<>]|\\[lg]eq?(?:slant)?\b)[^|:,;{}]*)\\\}"
 )
-"""A set defined by a relation; math-verify reads only the relation itself."""
+"""A set defined by a relation; math-verify reads only the relation."""
 
 
 class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library has no types
     """The library's parser with the cheaper of ANTLR's two prediction modes.
 
-    ANTLR guarantees the same tree as in the full mode, or an error.
+    ANTLR guarantees either the same tree as in the full mode or an error.
     """
 
     @override
@@ -56,7 +56,7 @@ class _Quick(latex2sympy2._Latex2Sympy):  # type: ignore[misc]  # the library ha
 
 
 def _latex2sympy(latex: str, *, is_real: bool, convert_degrees: bool, **given: Any) -> Any:
-    """Parse like the library, but sets in a fifth and relations in half of its time."""
+    """Parse like the library, but take a fifth of the time for sets and half for relations."""
     if not _POWER.search(latex):
         with suppress(Exception):  # the parser raises bare Exception
             return _Quick(None, is_real, convert_degrees).parse(latex)
@@ -92,11 +92,10 @@ def _is_mathematics(parts: list[Any]) -> bool:
 
 
 def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
-    """Return True if the answer equals the gold; None if the answer is not mathematics.
+    """Return True if the answer equals the gold answer; None if the answer is not mathematics.
 
-    A gold of n values also matches the last n boxes with one value each. A gold that is not
-    mathematics
-    is compared as text.
+    A gold answer with n values also matches the last n boxes with one value each. A gold answer
+    that is not mathematics is compared as text.
     """
     golds = _kept(gold)
     if not _is_mathematics(golds):
@@ -113,14 +112,14 @@ def matches(gold: str, said: str, boxes: Sequence[str]) -> bool | None:
 
 
 _kept = lru_cache(256)(read)
-"""A cache for golds, which are needed again for each answer to their question."""
+"""A cache for gold answers, each of which is needed again for every answer to its question."""
 
 
 def know(gold: str) -> None:
-    """Parse a gold now, so that later comparisons with it are fast."""
+    """Parse a gold answer now, so that later comparisons with it are fast."""
     _kept(gold)
 
 
 def _equal(golds: list[Any], answers: list[Any]) -> bool:
-    # Gold first: the library treats its two arguments differently.
+    # The gold answer comes first: the library treats its two arguments differently.
     return bool(verify(golds, answers, timeout_seconds=None))

@@ -1,4 +1,4 @@
-"""Trials of a verify function on golds that it may reject, and on answers of known worth."""
+"""Trials of a verify function on gold answers that it may reject and on known wrong answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,9 +14,9 @@ from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
 OTHER_FORMS = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-"""Hint for golds that a function rejects: it may expect its own form of answer."""
+"""Hint for gold answers that a function rejects: it may expect its own form of answer."""
 SHOWN = 5
-"""Most unusable golds that a message names."""
+"""Maximum number of unusable gold answers that a message names."""
 _RIGHT = 1 - 1e-9
 _GOLD = "a gold"
 _MISS = "a near miss"
@@ -35,16 +35,16 @@ HOSTILE: Mapping[str, str] = {
 
 
 class Trial:
-    """Tries answers on a verify function, and records errors and the slowest answer."""
+    """Tries answers with a verify function, and records errors and the slowest answer."""
 
     def __init__(self, verifier: Verifier) -> None:
         """Try the function of an open verifier, without a judge."""
         self._verify = verifier
         self._scored = False
         self.errors = dict[str, str]()
-        """Kind of answer → first error of the function."""
+        """Kind of answer → first error that the function raised for it."""
         self.slowest = (0.0, "")
-        """Seconds and kind of the slowest answer."""
+        """Seconds taken by the slowest answer, and the kind of that answer."""
 
     async def warm_up(self) -> None:
         """Start the workers, so that no answer is charged for their start."""
@@ -52,11 +52,11 @@ class Trial:
         self._scored, self.errors, self.slowest = False, {}, (0.0, "")
 
     async def takes_gold(self, sample: Sample) -> bool:
-        """Return whether the sample's own gold counts as right."""
+        """Return whether the function accepts the sample's own gold answer as correct."""
         return await self.accepts(sample, gold_of(sample), _GOLD)
 
     async def takes_any_gold(self, samples: Sequence[Sample]) -> bool:
-        """Return whether any sample's gold counts as right; stop after the first that does.
+        """Return whether the function accepts any sample's gold answer; stop after the first.
 
         Raises:
             ConfigError: The function raised for every answer.
@@ -68,18 +68,18 @@ class Trial:
         return False
 
     def check_scored(self) -> None:
-        """Raise ConfigError if the function raised for every gold that was tried."""
+        """Raise ConfigError if the function raised for every gold answer that was tried."""
         if not self._scored and _GOLD in self.errors:
             hint = "it raised for every gold: fix it; an answer that it cannot read must get 0"
             raise ConfigError(self.errors[_GOLD], hint=hint)
 
     async def accepts(self, sample: Sample, answer: str, kind: str) -> bool:
-        """Return whether the answer counts as right, bare or boxed."""
+        """Return whether the answer is scored as correct, bare or boxed."""
         bare = await self.is_right(sample, answer, kind)
         return bare or await self.is_right(sample, boxed(answer), kind)
 
     async def is_right(self, sample: Sample, response: str, kind: str) -> bool:
-        """Return whether the response gets the full reward; an error is recorded and means no."""
+        """Return whether the response gets the full reward; record an error and return False."""
         started = monotonic()
         try:
             verdict = await self._verify(sample, response, None)
@@ -106,10 +106,10 @@ def unusable_golds(
     Args:
         verify: Name of the function.
         dataset: Name of the dataset.
-        reasons: Position → reason; the first ones are named.
-        n: Number of all such questions.
+        reasons: Position → reason; the message names the first few.
+        n: Number of unscorable questions.
         asked: Number of questions asked.
-        max_share: Largest share of them that a run leaves out.
+        max_share: Maximum share of the questions that a run leaves out.
     """
     about = f"dataset {dataset}"
     named = "; ".join(f"row {at + 1}: {why}" for at, why in list(reasons.items())[:SHOWN])
@@ -126,7 +126,7 @@ def unusable_golds(
 
 
 def gold_of(sample: Sample) -> str:
-    """Return the first gold of a sample that has one."""
+    """Return the first gold answer of a sample that has one."""
     return gold_texts(sample.answer)[0]
 
 
@@ -136,7 +136,7 @@ def boxed(answer: str) -> str:
 
 
 async def tried(function: VerifyFunction, samples: Sequence[Sample]) -> list[Finding]:
-    """Try a function on golds, near misses and hostile answers, without a judge."""
+    """Try a function on gold answers, near misses and hostile answers, without a judge."""
     about = f"verify {function.name}"
     async with Verifier(function) as verifier:
         trial = Trial(verifier)
@@ -181,7 +181,7 @@ def _near_misses(n: int) -> str:
 
 
 def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: str) -> Finding:
-    """Return the finding on rejected golds: a warning if the function has a form of its own."""
+    """Return the finding on rejected gold answers: a warning if the function has its own form."""
     what = "does not count as a right answer" if refused == 1 else "do not count as right answers"
     text = f"{refused} of {count(n, 'gold')} {what}, such as {gold!r}"
     if function.own_form:
@@ -190,9 +190,10 @@ def _refused(about: str, function: VerifyFunction, refused: int, n: int, gold: s
 
 
 def near_misses(sample: Sample) -> list[str]:
-    """Return near misses of the gold: its last digit or letter changed, and one with a 7 added.
+    """Return near misses: the gold answer with its last character changed, and with a 7 added.
 
-    A decimal number with one more digit may still be right, so such a gold has one near miss only.
+    A decimal number with one more digit may still be correct, so such an answer has only one near
+    miss.
     """
     gold = gold_of(sample)
     spots = list(re.finditer(r"\d", gold)) or list(re.finditer(r"[A-Za-z]", gold))

@@ -1,4 +1,4 @@
-"""Calls of a user's verify function: the sample it receives, and the verdict from its result."""
+"""Calls a user's verify function: builds its sample, and reads the verdict from its result."""
 
 import linecache
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from grpo_practice.verify.answers import gold_texts
 
 
 def view(sample: Sample, response: str) -> EvaluationSample:
-    """Return the sample and response for a verify function; a list of golds stays a list."""
+    """Return the sample and response for a verify function; a list of gold answers stays a list."""
     golds = gold_texts(sample.answer)
     answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
     # Copy meta: the function may change it, and attempts share their sample.
@@ -52,9 +52,9 @@ def read_result(result: Any, where: str) -> Verdict:
 
 
 def raised(error: BaseException, where: str, file: str | None, text: str | None = None) -> str:
-    """Return a message on the error that a function raised, with the line of its file.
+    """Return a message about the error that a function raised, with the line in its file.
 
-    `text` is the file as it was run; None reads it from the disk.
+    `text` is the file's content when it was run; None reads the file from the disk.
     """
     line = user_code.line_of(error, file)
     shown = ""

@@ -22,12 +22,12 @@ from grpo_practice.verify.result_cache import ResultCache
 T = TypeVar("T")
 
 BY_CLOCK = 10
-"""Seconds of wall time that a worker has per second of processor time."""
+"""Maximum wall-clock seconds that a worker gets per second of processor time."""
 _WARMUP = "grpo_practice.verify.warmup"  # by name, because importing it takes a second
 
 
 class Verifier:
-    """Scores responses with one verify function; owns the workers it may need."""
+    """Scores responses with one verify function; owns the workers that this may need."""
 
     def __init__(self, function: VerifyFunction, fences: Fences | None = None) -> None:
         """Score with this function; a run passes the fences for its judge's prompts."""
@@ -44,7 +44,7 @@ class Verifier:
             preload=[worker.__name__] if file else [worker.__name__, _WARMUP],
         )
         self._starting: asyncio.Task[Any] | None = None
-        """Start of the workers, while answers are already being scored."""
+        """Task that starts the workers while answers are already being scored."""
         self._results = ResultCache()
         self._output = ExitStack()
 
@@ -63,8 +63,8 @@ class Verifier:
     async def start(self) -> None:
         """Start the workers if answers may need them; raise ConfigError if they cannot start.
 
-        Those of a built-in function, which is known to work, start in the background: that takes
-        as long as everything else before the first request.
+        Workers for a built-in function, which is known to work, start in the background, because
+        starting them takes as long as everything else before the first request.
         """
         if self.function.runs not in ("math", "worker"):
             return
@@ -80,8 +80,8 @@ class Verifier:
         """Score a response.
 
         Raises:
-            VerifyError: The function raised, was killed, or returned no reward; or the sample
-                has no gold and the function needs one.
+            VerifyError: The function raised, was killed, or returned no reward; or it needs a gold
+                answer and the sample has none.
             JudgeError: The judge could not be reached, or gave no grade.
             ConfigError: The function needs a judge, and none is configured.
         """
@@ -105,7 +105,7 @@ class Verifier:
                 return await self._in_process(sample, response, judge)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
-        """Compare as mathematics; an answer that takes too much time or memory is wrong.
+        """Compare mathematically; an answer that takes too much time or memory is wrong.
 
         Raises:
             VerifyError: The machine is too busy to compare, or the worker was killed from outside.
@@ -120,7 +120,7 @@ class Verifier:
         return Verdict(1.0, extracted=found.said) if equal else math.differs(golds, found.said)
 
     async def _compared(self, question: math.Comparison) -> bool | str:
-        """Return whether the answer equals a gold, or the reason why the answer itself fails."""
+        """Return whether the answer equals a gold answer, or why the answer itself fails."""
         limit_s = self.function.timeout_s or TIMEOUT_S
         try:
             return await self._run(worker.ask_math, question)
@@ -150,7 +150,7 @@ class Verifier:
             if waits is not None:
                 waits.close()
         if llm is not None and llm.failure is not None:
-            # Even if the function caught the judge's failure, its invented reward must not count.
+            # If the function caught the judge's failure, it made its reward up: do not count it.
             raise llm.failure
         if isinstance(outcome, BaseException):
             raise outcome
@@ -159,7 +159,7 @@ class Verifier:
     async def _call(
         self, view: user_code.EvaluationSample, llm: JudgeClient | BlockingJudge | None
     ) -> Verdict | GrpoPracticeError:
-        """Return the verdict, or the error that represents the function's exception."""
+        """Return the verdict, or an error that represents the function's exception."""
         function = self._own
         params = self._given if llm is None else {**self._given, "llm": llm}
         try:

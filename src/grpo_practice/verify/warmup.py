@@ -1,7 +1,8 @@
 """Importing this module compares one formula of each kind, so that later comparisons are fast.
 
-The process that all workers are forked from imports it: each worker then has the state that
-math-verify builds with its first formulas (0.7 s of work), even one that replaces a killed worker.
+The module is imported by the process that all workers are forked from. Each worker, even one that
+replaces a killed worker, then inherits the state that math-verify builds with its first formulas
+(0.7 s of work).
 """
 
 from contextlib import suppress

@@ -26,12 +26,12 @@ def start(secrets: frozenset[str], source: UserFunction | None) -> None:
         from grpo_practice.verify import builtin, symbolic, warmup  # noqa: F401
     else:
         _function, _source = source.load(), source
-    # Last: the limit adds to the memory in use by now, and imports need more than answers.
+    # Set it last: the limit adds to the memory in use now, and imports need more than answers.
     limit_memory()
 
 
 def ask_math(question: Comparison) -> bool | str:
-    """Return whether the answer equals a gold, or why the comparison failed."""
+    """Return whether the answer equals a gold answer, or why the comparison failed."""
     from grpo_practice.verify import symbolic
 
     read = False

@@ -71,7 +71,7 @@ def print_line(console: Console, line: str, style: str | None = None) -> None:
 
 
 def as_text(what: RenderableType, width: int | None) -> str:
-    """Render to text without styles, in so many columns (None: the terminal's width)."""
+    """Render to text without styles, in this many columns (None: the terminal's width)."""
     console = _Console(stderr=False)
     if width is not None:
         console.width = width

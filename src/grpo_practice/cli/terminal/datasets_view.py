@@ -132,7 +132,7 @@ def sample(found: "DatasetSample") -> None:
 
 
 def _next_eval(name: str, verify: str) -> None:
-    """Print the command that evaluates on a dataset, with the project's config if it names it."""
+    """Print the command that evaluates on a dataset, with the project's config if that names it."""
     from grpo_practice.config.reading.discover import is_divided, project_config
 
     if is_divided(name):

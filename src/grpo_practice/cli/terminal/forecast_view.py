@@ -84,9 +84,9 @@ def _standard_error(forecast: "Forecast") -> str:
 
 
 def goes_on(argv: Sequence[str], *, begun: bool) -> str:
-    """Return the command without `--dry-run` or `--pilot`, which does the forecast work.
+    """Return the command without `--dry-run` or `--pilot`: it does the work that was forecast.
 
-    If a pilot has `begun` a new run, `--again` is dropped too, so that the command resumes it.
+    If a pilot has `begun` a new run, `--again` is dropped too, so that the command resumes the run.
     """
     words, left = list[str](), iter(argv)
     dropped = ("--dry-run", "--again") if begun else ("--dry-run",)

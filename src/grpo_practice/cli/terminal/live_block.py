@@ -164,7 +164,7 @@ def _title(tally: Tally, run: RunStarted) -> list[Text]:
 
 
 def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
-    """Return the bar of all the command's rollouts, and the numbers to show next to or below it."""
+    """Return the bar for all of the command's rollouts, and the numbers next to or below it."""
     whole, (least, most) = tally.whole, BARS
     # Depends only on the width: otherwise the bar would shrink as its numbers grow.
     beside = min(width - BESIDE, most)
@@ -219,7 +219,7 @@ def _activity(tally: Tally) -> list[str]:
 
 
 def _state(tally: Tally) -> str:
-    """Return the state of a command without current activity."""
+    """Return the state of a command that has no current activity."""
     part, whole = tally.part, tally.whole
     played = part.done >= part.planned
     if tally.step is not None and tally.step_open:

@@ -36,8 +36,8 @@ QUIET_S = 2.0
 def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
     """Yield a sink that shows progress on stderr: live on a terminal, otherwise as lines.
 
-    With `json`, a program reads the output, so progress is printed as lines. A display that fails
-    is switched off; it never stops the run.
+    With `json`, a program reads the output, so progress is printed as lines. If the display fails,
+    it is switched off; it never stops the run.
     """
     tally, live = Tally(), not json and is_live(console)
     lines, over = Lines(tally, console, tenths=not live), threading.Event()
@@ -103,7 +103,7 @@ class Lines:
                 pass
 
     def tick(self) -> None:
-        """Print a line after a long time without replies, and the next after twice that time."""
+        """Print a line after a long time without replies; wait twice as long for the next."""
         quiet_s, calls = self._tally.silence()
         if quiet_s < SILENT_S:
             self._silent_s = SILENT_S

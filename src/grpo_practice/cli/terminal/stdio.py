@@ -1,4 +1,4 @@
-"""Handling of stdin, stdout and stderr if one is closed, full, or no longer read."""
+"""Handles a stdin, stdout or stderr that is closed, full, or no longer read."""
 
 import errno
 import io
@@ -27,7 +27,7 @@ def prepare() -> None:
 def is_theirs(error: Exception) -> bool:
     """Return whether an error comes from writing to stdout or stderr.
 
-    Errors of other files have a file name.
+    An OSError from any other file has its `filename` set.
     """
     return isinstance(error, OSError) and error.filename is None and error.errno in _UNWRITABLE
 

@@ -37,7 +37,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 def beside(label: str, width: int, text: str, *, style: str | None = None) -> None:
     """Print a text after its label, wrapped within its column on a terminal.
 
-    A text with a command stays on one line, so that it can be copied.
+    A text that contains a command stays on one line, so that it can be copied.
     """
     from rich.table import Table
 
@@ -110,7 +110,7 @@ def _print_lines(columns: Sequence[Sequence[str]], *, stderr: bool) -> None:
 
 
 def _narrow(columns: Sequence[Sequence[str]], most: int, right: Collection[str]) -> "Table":
-    """Return a table with cells of several lines, or whose columns do not fit without folding."""
+    """Return a table whose cells have several lines or whose columns do not fit without folding."""
     from rich.table import Table
 
     # Without fixed widths, rich narrows every column and breaks words in all of them.

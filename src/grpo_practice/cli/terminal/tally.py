@@ -279,7 +279,7 @@ class Tally:
             self._add(event.rollouts - known, event.done)
 
     def _add(self, planned: int, done: int) -> None:
-        """Add rollouts that no event announced, some of which may be done already."""
+        """Add rollouts that no event announced; some of them may already be done."""
         self.whole.planned += planned
         self.whole.done += done
 

@@ -82,7 +82,7 @@ def show_rollout_list(report: "RolloutsReport") -> None:
 
 
 def _in_cells(text: str, columns: int) -> str:
-    """Return the text on one line of so many columns; some characters take two columns."""
+    """Return the text on one line with the given number of columns; some characters take two."""
     from rich.cells import cell_len, set_cell_size
 
     line = brief(text, columns)
@@ -132,9 +132,9 @@ def show_transcripts(
     whole: bool = False,
     teacher: "Sequence[TeacherCall]" = (),
 ) -> int:
-    """Print every rollout of the first `limit` questions: its turns, the verdict, the gold.
+    """Print every rollout of the first `limit` questions: its turns, its verdict, the gold answer.
 
-    Turns that the previous attempt shares, such as the question, are not repeated.
+    Turns that a rollout shares with the previous attempt, such as the question, are not repeated.
 
     Args:
         rollouts: Rollouts to print.

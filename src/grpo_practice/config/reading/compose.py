@@ -52,7 +52,7 @@ def compose(path: Path, *, foreign: bool = False) -> Tree:
 
     Raises:
         ConfigError: A file is missing or unusable, an entry has an unsupported form, or a secret is
-            only the placeholder for a hidden one.
+            only the placeholder for a hidden secret.
     """
     tree = _compose(path, foreign, ())
     refuse_hidden(tree, str(path))
@@ -119,9 +119,10 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[Any, Positio
 def _folders(including: Path, foreign: bool) -> list[tuple[Path, Path]]:
     """Return the folders a file may include from, nearest first, each with its outermost folder.
 
-    These are the file's parents up to the nearest folder called `configs`, otherwise up to the
-    working folder, otherwise the file's own folder alone; then the project's `configs` folder and
-    the built-in one. A working folder that is or contains the user's home is not a project.
+    These are the file's parent folders up to the nearest folder called `configs`; if there is none,
+    the parents up to the working folder; otherwise only the file's own folder. The project's
+    `configs` folder and the built-in one come last. A working folder that is or contains the user's
+    home is not a project.
     """
     parents = including.resolve().parents
     configs = [folder for folder in parents if folder.name == CONFIGS]
@@ -159,7 +160,7 @@ def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> P
 
 
 def merge(under: Tree, over: Tree) -> Tree:
-    """Merge both trees deeply; the second wins if both have a key."""
+    """Merge both trees deeply; if both have a key, the second tree wins."""
     return Tree(_merge(under.data, over.data), {**under.places, **over.places})
 
 
@@ -204,9 +205,9 @@ Override = str | tuple[str, Any]
 def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> Tree:
     """Set each `a.b=c` in the tree, in order; values are parsed as YAML scalars.
 
-    A value in brackets, braces or quotes is parsed as YAML. `strip` is a first key that may be
-    omitted. Setting `verify` replaces `verify_filename` and `verify_func_name`. Setting a URL
-    removes the API key of the previous URL unless a key is set too.
+    A value in brackets, braces or quotes is parsed as YAML. `strip` is a first key that the
+    override may omit. Setting `verify` replaces `verify_filename` and `verify_func_name`. Setting a
+    URL removes the previous URL's API key unless a key is set too.
 
     Raises:
         ConfigError: An override is malformed, or a part of its key has a scalar value.

@@ -15,13 +15,15 @@ Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
 """Files of a new project: a commented config, environment variables, and initial questions."""
 UNNAMED = (TEMPLATES[0], "grpo-practice.yaml")
-"""Configs that a command finds in the current folder without `--config`, as `make` does."""
+"""Config files that a command finds in the current folder without `--config`, just as `make` finds
+its file.
+"""
 
 
 def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
-    """Find the file called NAME: the path as typed, then a file in ./configs, then a built-in one.
+    """Find the file called NAME: the path as typed, then a file in ./configs, then a built-in file.
 
-    In a configs folder, NAME and NAME.yaml are searched under `practice/` and `eval/` (the
+    In a configs folder, NAME and NAME.yaml are searched for under `practice/` and `eval/` (the
     command's own folder first) and at the top level.
 
     Raises:
@@ -42,7 +44,7 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
 
 
 def config_here(command: Command, cwd: Path | None = None) -> Path | None:
-    """Return the current folder's config that needs no `--config`, or None.
+    """Return the config in the current folder that needs no `--config`, or None.
 
     Raises:
         ConfigError: Two files qualify.

@@ -39,7 +39,7 @@ ConfigKind = Literal["eval", "practice"]
 
 @dataclass(frozen=True, slots=True)
 class ComposedConfig:
-    """A composed config and its source."""
+    """A composed config and the source that it was read from."""
 
     tree: Tree
     path: Path | None
@@ -99,7 +99,7 @@ class Draft:
         """Check the programs, files and hosts that a config with resolved endpoints names.
 
         Raises:
-            ConfigError: A config of others names a program, a file or a host for a key without the
+            ConfigError: A third-party config names a program, a file or a key's host without the
                 user's trust.
         """
         self.demands += programs_named(config)
@@ -129,9 +129,10 @@ class Draft:
 
     @property
     def has_key_of_others(self) -> bool:
-        """Whether a file of others supplies a key, or the host for one, that is hidden when stored.
+        """Whether a third-party file supplies a hidden key, or the host for such a key.
 
-        Reloaded as the user's own config, it would be sent a key from the environment instead.
+        If the config were reloaded as the user's own, that host would receive a key from the
+        environment instead.
         """
         return any(
             self.keys.of_others(key)
@@ -144,7 +145,7 @@ class Draft:
         return [key for key, _ in self._providers()]
 
     def refuse_secrets(self, config: BaseModel) -> None:
-        """Raise ConfigError if a text that is stored in clear contains a secret."""
+        """Raise ConfigError if a text that is stored in clear text contains a secret."""
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
                 reason = "it holds a secret (an API key, a header, a part of a URL)"
@@ -217,8 +218,8 @@ class Draft:
     def _from_here(self, name: str, *key: str) -> str:
         """Return `path.py[:func]` relative to the config's folder.
 
-        The name changes only if an included YAML file in another folder names it and the Python
-        file is next to that YAML file.
+        The name changes only if it comes from an included YAML file in another folder and the
+        Python file is next to that YAML file.
         """
         place, here = self.tree.place((*self.evaluation, *key)), self.source.base_dir
         file, colon, func = name.rpartition(":") if ":" in name else (name, "", "")
@@ -234,13 +235,14 @@ class Draft:
 _NAMES = frozenset(
     {"exp_id", "name", "model", "dataset", "practice_dataset_name", "select_dataset"}
 )
-"""Keys whose text is stored in clear as a name: of a database row, or of the model that
-answered."""
+"""Keys whose text is stored in clear text because it is the name of a database row or of the model
+that answered.
+"""
 _STORED_WITH = frozenset({"verify", "extra_body", "extra_args"})
 
 
 def _stored_in_clear(values: Any) -> Iterator[tuple[Key, str]]:
-    """Yield all texts that are stored in clear, with their keys.
+    """Yield all texts that are stored in clear text, with their keys.
 
     These are names, texts for models, parameters of verify functions, and values sent in request
     bodies.
@@ -253,7 +255,7 @@ def _stored_in_clear(values: Any) -> Iterator[tuple[Key, str]]:
 
 
 def _hidden_values(values: Any) -> Iterator[Problem]:
-    """Yield a problem for each secret that was hidden when stored and that nothing replaces."""
+    """Yield a problem for each secret that was hidden when stored and has no replacement."""
     for key, value in leaves(values):
         if isinstance(value, str) and (
             REDACTED in url_secrets(value)

@@ -1,4 +1,4 @@
-"""URL and API key of a model, taken from one source so that no key reaches a wrong host."""
+"""URL and API key of a model, taken from the same source so that no key reaches the wrong host."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class Tier:
     """A URL with the API key from the same source."""
 
     name: str
-    """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or the role whose model it is."""
+    """`UTU_LLM`, `JUDGE_LLM`, `OPENAI`, or the role that the model has."""
     url: str
     key: str | None
     origin: str
     """Source of the URL."""
     key_origin: str
-    """Source of the key, or the place to put one."""
+    """Source of the key, or the place where a key can be set."""
     variable: str | None = None
     """Variable that holds the key, if a variable does."""
     address: Address = NOWHERE
@@ -92,7 +92,7 @@ def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, t
 
 
 def _source(value: object, env: Environment, key: Key) -> str:
-    """Return the key of a value and the variables it was filled from, for display."""
+    """Return the key of a value and the variables that filled it, for display."""
     names = [f"{name} in {env.origin(name)}" for name in variables(value) if name in env]
     return ", from ".join([dotted(key), *names])
 

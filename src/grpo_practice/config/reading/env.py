@@ -10,7 +10,9 @@ from grpo_practice.core.redact import environment_secrets, redactor
 from grpo_practice.core.text import is_loopback, is_web_address
 
 PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "HF_")
-"""Prefixes of names that a `.env` file may set. A `PATH` or `LD_PRELOAD` in one is ignored."""
+"""Prefixes of the names that a `.env` file may set. A `PATH` or `LD_PRELOAD` in such a file is
+ignored.
+"""
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_PROJECT_NAME")
 """Names that a `.env` file may set only if Phoenix runs on this machine: traces contain
 questions."""
@@ -85,7 +87,7 @@ def read_environment(
 ) -> Environment:
     """Read the process's variables, and the known names from the project's nearest `.env` file.
 
-    All secrets among them are registered with the redactor, whether used or not.
+    All secrets among the variables are registered with the redactor, whether they are used or not.
 
     The search goes up from `cwd` and ends at the project's root: the nearest folder with `.git` or
     `pyproject.toml`, or `cwd` itself if no such folder exists. `trust` defaults to the trust of the

@@ -40,7 +40,7 @@ def variable(value: object) -> str | None:
 
 
 def escaped(text: str) -> str:
-    r"""Escape a literal text such that this tool and the reference implementation read it alike.
+    r"""Escape a literal text so that this tool and the reference implementation read it alike.
 
     The reference resolves a loaded file twice, and each time `\${` becomes `${`. Therefore, n
     backslashes before a `${` become 4n + 3 in the file.
@@ -54,7 +54,7 @@ def unescaped(text: str) -> str:
 
 
 def interpolate(value: Any, env: Mapping[str, str], problems: list[Problem], key: Key = ()) -> Any:
-    """Replace every `${oc.env:…}` in the value; add a problem for each one that has no value."""
+    """Replace every `${oc.env:…}` in the value; add a problem for each variable without a value."""
     match value:
         case dict():
             return {

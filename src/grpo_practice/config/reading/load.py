@@ -64,7 +64,7 @@ class Loaded(Generic[C]):
     asks: bool
     """Whether the config requests a program, a file or a key for a host, which requires trust."""
     vouched: bool = True
-    """Whether no file of others supplies both an address and a key that is hidden when stored."""
+    """Whether no third-party file supplies both an address and a key that is hidden when stored."""
     addresses: tuple[str, ...] = ()
     """Notices that only repeat settings of the user's own `.env` file next to the config."""
 
@@ -103,8 +103,8 @@ def load_practice(
     """Load a practice config and apply `a.b=c` overrides to it.
 
     Without a source, the overrides contain everything: texts as for `--set`, or keys with typed
-    values. The hidden key of a stored text is taken from `env`. With `trains`, the config must have
-    a `train:` section, and only a judge that is called needs an address.
+    values. If a stored text has a hidden key, `env` supplies that key. With `trains`, the config
+    must have a `train:` section, and only a judge that is called needs an address.
 
     Raises:
         ConfigError: The config is unusable; the message names each wrong key with file and line.
@@ -193,10 +193,10 @@ def _practice(
 
 
 def _asks_while_training(config: PracticeConfig, env: Environment) -> bool:
-    """Return whether training calls a judge, whose endpoint must then be resolved.
+    """Return whether training calls a judge, so that its endpoint must be resolved.
 
-    A user's verify function may or may not call the judge, and most do not, so for such a function
-    the judge is resolved only if a model is named.
+    Most user-defined verify functions do not call the judge, so for these the judge is resolved
+    only if a model is named.
     """
     evaluation = config.evaluation
     named = evaluation.student.model_provider.model or evaluation.judge.model_provider.model
@@ -248,7 +248,8 @@ def _eval(
 def _without_other_type(tree: Tree, own: Tree) -> Tree:
     """Return the config with its agent reduced to the model if the agent's file has another type.
 
-    The keys of one agent type mean nothing to another, so such agents cannot be merged.
+    The keys of one agent type mean nothing to another type, so agents of different types cannot be
+    merged.
     """
     under = tree.data.get("agent")
     if not isinstance(under, dict) or own.data.get("type") in (None, under.get("type", "simple")):

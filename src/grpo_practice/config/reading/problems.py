@@ -1,4 +1,4 @@
-"""All problems of a config in one message: file, line, key, value and a way out."""
+"""All problems of a config in one message: file, line, key, value and the remedy."""
 
 import difflib
 import math
@@ -18,7 +18,7 @@ from grpo_practice.core.text import brief, nearest
 SHOWN = 20
 """Maximum number of problems in one message."""
 KEY = 100
-"""Maximum number of characters of a key that are shown."""
+"""Maximum number of characters shown from a key."""
 _ABSENT = object()
 _BOOLS = {"yes": "true", "on": "true", "y": "true", "no": "false", "off": "false", "n": "false"}
 
@@ -152,7 +152,7 @@ def _wrong(kind: str, message: str, value: object) -> tuple[str, str | None]:
 
 
 def coercion_hint(kind: str, value: object) -> str | None:
-    """Return a hint on how to write a value of the wrong type; None if that is not clear."""
+    """Return a hint on how to write a value that has the wrong type; None if that is not clear."""
     if kind.startswith("string") and isinstance(value, bool | int | float):
         return "put it in quotes"
     if kind.startswith(("int", "float")) and isinstance(value, bool):
@@ -181,7 +181,7 @@ def _number_hint(text: str) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """Suggest the nearest known names, or list all of them if they are few."""
+    """Suggest the nearest known names, or list all of them if there are only a few."""
     known = sorted(set(known))
     everything = f"known here: {', '.join(known)}" if known else None
     return nearest(name, known) or everything

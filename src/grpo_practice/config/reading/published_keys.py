@@ -1,4 +1,4 @@
-"""Keys of the published schema that this program lacks: ignored, or refused with a way out.
+"""Keys in the published schema that this program lacks: ignored, or refused with a remedy.
 
 A key that is neither listed here nor a field of a model is unknown. Each table is grouped by kind
 of section; the last part of a key may end in `*`.
@@ -57,7 +57,7 @@ REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
         "customized_classname": _OWN_TOOLS,
     },
 }
-"""Keys that are refused if they request something and ignored otherwise, each with a way out."""
+"""Keys that are refused if they request something and ignored otherwise, each with a remedy."""
 REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
     "agent": {
         "type": (
@@ -79,7 +79,7 @@ REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
         ),
     },
 }
-"""Values, or types of values, that are refused, each with a way out."""
+"""Values, or types of values, that are refused, each with a remedy."""
 
 _OF_EVAL = {
     "": "evaluation",
@@ -126,7 +126,7 @@ def settle(
 
 
 def _unused(name: str, section: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the keys that other keys of their section make useless, each with the reason."""
+    """Return the keys that other keys in their section make useless, each with the reason."""
     match name:
         case "evaluation":
             data = section_at(section, ("data",))

@@ -1,4 +1,4 @@
-"""Endpoints and settings of a run's student, teacher and judge, and keys of its web services."""
+"""Endpoints and settings for a run's student, teacher and judge, and keys for its web services."""
 
 from collections.abc import Container, Sequence
 from dataclasses import replace
@@ -36,7 +36,7 @@ _CARRIED = (
 
 
 class Roles:
-    """Resolver for the models of one config; it adds missing settings to the problems of `keys`."""
+    """Resolver for the models in one config; it adds missing settings to the problems in `keys`."""
 
     def __init__(self, keys: Keys, hidden: Container[Key], notices: list[str]) -> None:
         """Resolve models of a config.
@@ -155,7 +155,7 @@ class Roles:
         *,
         named: Tier | None = None,
     ) -> ModelConfig:
-        """Resolve the endpoint of a section, and record its address and the key that it is sent.
+        """Resolve a section's endpoint, and record its address and the key sent to it.
 
         `tiers` may supply URL and key; `named` always does. If another role uses the student's key,
         the key goes to the student's host and is recorded there.

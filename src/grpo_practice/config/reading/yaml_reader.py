@@ -1,8 +1,8 @@
 """YAML text as plain values, with the position of each key.
 
-Stricter than YAML 1.1, which turns `no` into False, `010` into 8 and `12:30` into 750: only `true`,
-`false`, `null` and decimal numbers are converted. Everything else stays text, including numbers
-that are too large.
+This reader is stricter than YAML 1.1, which turns `no` into False, `010` into 8 and `12:30` into
+750: only `true`, `false`, `null` and decimal numbers are converted. Everything else stays text,
+including numbers that are too large.
 """
 
 import math
@@ -31,7 +31,9 @@ MAX_NODES = 20_000
 MAX_REPEATED = 1_000
 """Maximum number of nodes that aliases may add to a document."""
 MAX_DIGITS = 640
-"""Maximum length of an integer; Python's own limit for parsing one can be set as low as this."""
+"""Maximum length of an integer; Python's own limit for parsing an integer can be set as low as
+this.
+"""
 
 _SCALARS = {
     "tag:yaml.org,2002:null": re.compile(r"~|null|Null|NULL|"),
@@ -54,8 +56,9 @@ class Position:
     file: str
     line: int | None = None
     brought_by: Path | None = None
-    """File of others, such as an agent's, that supplied the value; None for the user's own
-    values."""
+    """Third-party file, such as an agent's, that supplied the value; None for the user's own
+    values.
+    """
     trusted: bool = True
     """Whether the value may name programs, files and variables, whatever its source."""
 
@@ -72,7 +75,7 @@ class Tree:
     data: dict[str, Any]
     places: Mapping[Key, Position] = field(default_factory=dict)
     prefix: tuple[str, ...] = ()
-    """Keys above `data` in the file, if the tree is a part of one."""
+    """Keys above `data` in the file, if the tree is only a part of the file."""
 
     def place(self, key: Key) -> Position | None:
         """Return the position of the key, or of its nearest parent."""

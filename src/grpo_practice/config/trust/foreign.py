@@ -1,6 +1,7 @@
-"""Files of others: loading, checking, and laying them over a user's config.
+"""Third-party files: loading them, checking them, and laying them over a user's config.
 
-Such a file is an agent's (`--agent`), or a config in a database, that the user does not trust.
+A third-party file is an agent's file (`--agent`), or a config in a database, that the user does not
+trust.
 """
 
 import shlex
@@ -50,7 +51,7 @@ def read_stored(text: str, base_dir: Path, database: Path, trust: Trust) -> Tree
 
 
 def _of_others(tree: Tree, file: Path, *, trusted: bool) -> Tree:
-    """Mark the tree as supplied by a file of others, except values from built-in configs."""
+    """Mark the tree as supplied by a third-party file, except values from built-in configs."""
     shipped = packaged_configs()
     places = {
         key: place
@@ -70,7 +71,8 @@ _OF_PROVIDER = {
 }
 """Suffixes of the variables that any `model_provider` may name, by key.
 
-The host that receives a key is checked with the key; the other three values are sent to any host.
+The host that receives a key is checked with the key; the other three values may be sent to any
+host.
 """
 
 
@@ -80,11 +82,11 @@ class Demand:
 
     key: Key
     text: str
-    """Action of the config, for display: `starts a program`."""
+    """What the config does with it, for display: `starts a program`."""
 
 
 def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:
-    """Return a problem for each demand that comes from an untrusted file of others."""
+    """Return a problem for each demand that comes from an untrusted third-party file."""
     found = dict[tuple[Key, str], Problem]()
     for demand in demands:
         place = tree.place(demand.key)
@@ -108,7 +110,7 @@ def variables_named(data: Any) -> Iterator[Demand]:
 
 
 def is_endpoint(key: Key, value: object) -> bool:
-    """Return whether the value is exactly one variable that any model's endpoint may name."""
+    """Return whether the value is just one variable that the endpoint of any model may name."""
     match key[1:] if key[:1] == ("evaluation",) else key:
         case (
             ("agent", "model", "model_provider", name, *_)
@@ -197,7 +199,7 @@ _ADDRESSES: Mapping[str, object] = {
 
 
 def lay_agent_over(under: Tree, over: Tree) -> Tree:
-    """Lay an agent's file over the agent of a config.
+    """Lay an agent's file over the agent in a config.
 
     If the file changes the address of a model or a toolkit, every secret that the config gives to
     it is removed, because the secret was meant for the previous address. A value that the file

@@ -20,7 +20,7 @@ from grpo_practice.config.trust.word import host_of, typed_host
 from grpo_practice.core.redact import REDACTED, redact_url
 
 LINE = 74
-"""Characters available for a route on a line of a narrow terminal, after `note: `."""
+"""Number of characters available for a route on one line of a narrow terminal, after `note: `."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Address:
     literal: bool = False
     """Whether the address, or a part of it, is literal text in a config."""
     foreign: bool = False
-    """Whether a file of others names the address."""
+    """Whether a third-party file names the address."""
 
 
 NOWHERE = Address()
@@ -117,22 +117,22 @@ class Keys:
         )
 
     def foreign(self, key: Key) -> bool:
-        """Return whether a file of others supplies the value at a key of the config."""
+        """Return whether a third-party file supplies the value at a key of the config."""
         place = self.tree.place(key)
         return place is not None and place.brought_by is not None
 
     def names_host(self, provider: Key) -> bool:
-        """Return whether the config itself names a host and sends it a key of the environment."""
+        """Return whether the config itself names a host that it sends an environment key."""
         api_key = section_at(self.data, provider).get("api_key")
         return self.address((*provider, "base_url")).literal and bool(self.held(api_key))
 
     def of_others(self, provider: Key) -> bool:
-        """Return whether a file of others supplies the host of a model, or a key for that host."""
+        """Return whether a third-party file supplies a model's host, or a key for it."""
         address = self.address((*provider, "base_url"))
         return address.literal and (address.foreign or self.foreign((*provider, "api_key")))
 
     def held(self, value: object) -> tuple[str, ...]:
-        """Return the variables that a value is filled from and that are set."""
+        """Return the variables that fill a value and that are set."""
         return tuple(name for name in variables(value) if self.env.get(name))
 
     def asked_by_dotenv(self) -> list[str]:
@@ -182,7 +182,7 @@ class Keys:
             self.problems.append(Problem(key, text, hint, private=True))
 
     def sends_values(self, values: Mapping[str, Any], config: RunConfig, folder: Path) -> None:
-        """Record the variables sent outside an endpoint's key: headers, queries and tool settings.
+        """Record variables sent outside an endpoint's key: headers, queries and tool settings.
 
         `values` is the config as it is stored, and `folder` is its folder.
         """

@@ -1,7 +1,7 @@
-"""The user's trust in files, folders and hosts of others.
+"""The user's trust in files, folders and hosts that come from other people.
 
 The trust is stored in the user's config folder, never in a project, because a project may come from
-others, too.
+other people too.
 """
 
 import json
@@ -22,7 +22,7 @@ from grpo_practice.core.text import is_loopback
 HOSTS = "GRPO_PRACTICE_TRUST_HOSTS"
 """Process variable with comma-separated hosts that may receive any key."""
 OWN = "a run of mine"
-"""Source recorded for the config of the user's own run or export."""
+"""Source recorded for the config of one of the user's own runs or exports."""
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -77,7 +77,7 @@ def typed_host(url: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Trust:
-    """Everything the user trusts: given with this command, and remembered from before."""
+    """Everything that the user trusts, from this command's options and from earlier commands."""
 
     kept: Path | None = None
     """File that stores the trust; None stores nothing."""
@@ -104,7 +104,7 @@ class Trust:
         return any(here.is_relative_to(r["folder"]) for r in self._records("folder"))
 
     def text(self, key: str, path: Path) -> bool:
-        """Return whether a config in this file is trusted; remember a file given by `--trust`."""
+        """Return whether the config in this file is trusted; remember a file given by `--trust`."""
         if any(r["sha256"] == key for r in self._records("sha256")) or self.folder_of(path):
             return True
         if path.resolve() not in self.files:
@@ -188,7 +188,7 @@ class Trust:
                 yield record
 
     def _add(self, records: Sequence[dict[str, str]]) -> None:
-        """Store records that are new; a text counts once, whichever file it was in."""
+        """Store records that are new; a text is stored only once, whichever file it was in."""
         known = [{**record, "of": ""} for record in self._records()]
         records = [record for record in records if {**record, "of": ""} not in known]
         if self.kept is None or not records:

@@ -16,9 +16,9 @@ class RolloutContext:
     chat: AgentChat
     """The agent's model."""
     scope: Scope
-    """Address of its calls."""
+    """Address of the rollout's calls."""
     limit_s: float
-    """Limit in seconds for its own model and tool calls."""
+    """Time limit in seconds for the rollout's own model and tool calls."""
 
 
 class Agent(Protocol):

@@ -7,10 +7,10 @@ from time import monotonic
 
 
 class Clock:
-    """A stopwatch of a program's own time, which starts immediately.
+    """A stopwatch for a program's own time, which starts immediately.
 
-    The clock is paused while requests are in flight. Each request then adds the seconds of its
-    answer; a stored answer adds the seconds it originally took. Simultaneous requests count once.
+    The clock is paused while requests are in flight. Each request then adds the duration of its
+    response; a stored response adds the time it originally took. Simultaneous requests count once.
     """
 
     def __init__(self, limit_s: float) -> None:
@@ -22,13 +22,13 @@ class Clock:
 
     @property
     def left_s(self) -> float:
-        """Seconds until the limit; negative beyond it."""
+        """Seconds left until the limit; negative once the limit is exceeded."""
         running = 0.0 if self._asking else monotonic() - self._since
         return self.limit_s - self._own - running
 
     @property
     def own_s(self) -> float:
-        """Seconds so far; negative if a stored answer took longer than the time that has passed."""
+        """Seconds so far; negative if a stored response took longer than the elapsed time."""
         return self.limit_s - self.left_s
 
     @contextmanager

@@ -26,7 +26,7 @@ from grpo_practice.rollout.agents.program_context import (
 )
 
 ENDING_S = 1.0
-"""Maximum wait in seconds for a command to end when told, and for the rest of its output."""
+"""Maximum seconds to wait for a command to end when asked to, and for the rest of its output."""
 
 
 class CommandProgram:
@@ -41,7 +41,7 @@ class CommandProgram:
         self._reaper = Reaper()
 
     def close(self) -> None:
-        """Stop the process that would end orphaned commands; no command is running now."""
+        """Stop the process that would end orphaned commands; no command is still running."""
         self._reaper.close()
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
@@ -58,7 +58,7 @@ class CommandProgram:
             await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)
         finally:
             # Wait for the start instead of cancelling it: asyncio would kill only the process,
-            # not its children, and then wait until nobody holds its pipes any more.
+            # not its children, and then wait until no process holds its pipes any more.
             try:
                 await asyncio.wait((starting,))
             finally:
@@ -77,7 +77,7 @@ class CommandProgram:
                 *self._command,
                 cwd=self._folder,
                 env=command_environment(context, os.environ),
-                # Its own process group, so that its children can be ended with it.
+                # Use a separate process group, so that the children can be ended with the process.
                 start_new_session=True,
             )
         except (OSError, ValueError) as e:
@@ -91,7 +91,7 @@ class CommandProgram:
         return transport
 
     async def _end(self, transport: asyncio.SubprocessTransport, talk: "_Talk") -> None:
-        """End the process and its process group, and read their remaining output."""
+        """End the process and its process group, and read the remaining output."""
         group = transport.get_pid()
         try:
             if not talk.exited.done():
@@ -145,7 +145,7 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @property
     def complaint(self) -> str:
-        """End of its stderr, to be appended to a sentence; '' if it printed nothing there."""
+        """End of the command's stderr, to be appended to a sentence; '' if stderr is empty."""
         # Redact before cutting: part of a key is not recognised.
         text = redactor.text(visible(self._err.decode(errors="replace")))[-SAID_CHARS:].strip()
         return f": {text}" if text else ""
@@ -168,7 +168,7 @@ class _Talk(asyncio.SubprocessProtocol):
 
     @override
     def connection_lost(self, exc: Exception | None) -> None:
-        """Record that all its output was read."""
+        """Record that all output was read."""
         self.closed.set_result(None)
 
 

@@ -29,28 +29,28 @@ from grpo_practice.rollout.chat_server.relay import Relay
 from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 
 GRACE_S = 5.0
-"""Maximum seconds to wait until a program ends after it was asked to."""
+"""Maximum seconds to wait for a program to end after it was asked to."""
 SHOWN = 60
-"""Number of characters of a setting's value in a notice."""
+"""Number of characters of a setting's value that a notice shows."""
 MOSTLY = 0.75
-"""Share of their time spent waiting above which a notice suggests more workers."""
+"""Share of the programs' time spent waiting above which a notice suggests more workers."""
 UNREACHED = (
     "it answered without its model, like all programs so far: can its node reach agent.proxy?"
 )
-"""Error for an answer given without any request, if programs run elsewhere."""
+"""Error for an answer given without any request, if programs run on other machines."""
 SILENT = 3
-"""Number of answers without a request that triggers a notice."""
+"""Number of answers without a request after which a notice is shown."""
 
 
 class Program(Protocol):
-    """The user's code, as it is called.
+    """The user's code as a callable.
 
     Raises:
         AgentError: The program failed. Every process it started has ended.
     """
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
-        """Return its answer, '' for no answer; end soon when cancelled."""
+        """Return the program's answer, '' for no answer; end soon after being cancelled."""
         ...
 
 
@@ -59,7 +59,7 @@ class Whereabouts:
     """The place where programs run."""
 
     workers: int | None = None
-    """Number of our worker processes, which the programs share."""
+    """Number of worker processes, which the programs share; None if there are no workers."""
     elsewhere: bool = False
     """Whether programs may run on a machine that cannot reach this one."""
     begins_within_s: float | None = None
@@ -84,11 +84,15 @@ class CustomAgent:
         self._program, self._proxy, self._notice = program, proxy, notice
         self._room, self._where = room or Room(), where or Whereabouts()
         self._doubted = self._where.elsewhere
-        """Whether no program on another machine has reached its address yet."""
+        """Whether programs may run on another machine and none of them has reached its address
+        yet.
+        """
         self._noticed = False
         self._answers = self._silent = 0
         self._played_s = self._own_s = 0.0
-        """Total seconds of all rollouts, and the part of them in which programs did not wait."""
+        """Total seconds of all rollouts, and the part of that time in which programs did not
+        wait.
+        """
         self._said_waits, self._rollouts = False, 0
         self._overridden = set[str]()
         """Keys set by the program that a notice has already mentioned."""
@@ -125,13 +129,13 @@ class CustomAgent:
             return game.failed(e)
         finally:
             game.run_clock()
-            # Only after the address is gone, so that the program can make no further request.
+            # Only after the address is closed, so that the program can send no further request.
             await relay.aclose()
             self._tell_overrides(relay)
             self._tell_waits(monotonic() - began, game.clock.own_s)
 
     def _tell_overrides(self, relay: Relay) -> None:
-        """Notify once for each configured key that the program overrides."""
+        """Notify the user once of each configured key that the program overrides."""
         new = {k: v for k, v in relay.overrides.items() if k not in self._overridden}
         if not new:
             return
@@ -146,7 +150,7 @@ class CustomAgent:
         )
 
     def _tell_waits(self, played_s: float, own_s: float) -> None:
-        """Notify once if waiting programs occupy the workers, so that more would help."""
+        """Notify the user once if waiting programs occupy the workers and more would help."""
         self._played_s += played_s
         self._own_s += own_s
         self._rollouts += 1
@@ -161,7 +165,7 @@ class CustomAgent:
         )
 
     def _count(self, played: Trajectory) -> None:
-        """Notify once if answers arrive without any request, so that costs go unrecorded."""
+        """Notify the user once if answers arrive without requests, so costs go unrecorded."""
         self._answers += played.outcome == "ok"
         self._silent += played.unasked
         if played.unasked and self._silent == SILENT:
@@ -171,7 +175,7 @@ class CustomAgent:
             )
 
     async def _run(self, program: Coroutine[Any, Any, str], game: "_Game") -> str:
-        """Return the program's answer. The program has ended, even if an error is raised."""
+        """Return the program's answer; the program has ended, even if an error is raised."""
         work = asyncio.create_task(program)
         over = asyncio.create_task(game.over())
         try:
@@ -211,7 +215,7 @@ class _Game:
         self.stopped = asyncio.get_running_loop().create_future()
         """Error that ended the play before the program finished."""
         self._lost: EndpointError | None = None
-        """Error of the last request; None if it was answered."""
+        """Error of the last request; None if the request was answered."""
 
     def begin(self) -> None:
         """Start the clock, because the program has reached its address."""
@@ -224,7 +228,7 @@ class _Game:
         self._waits.close()
 
     async def over(self) -> None:
-        """Wait until its time is over; raise AgentError if the program does not begin."""
+        """Wait until the rollout's time is over; raise AgentError if the program does not begin."""
         try:
             async with asyncio.timeout(self._begins_within_s):
                 await self._begun.wait()
@@ -235,7 +239,7 @@ class _Game:
         await self.clock.over()
 
     async def ask(self, request: ChatRequest) -> Reply:
-        """Answer a request of the program, or raise RequestError."""
+        """Answer a request from the program, or raise RequestError."""
         try:
             # Stop the clock for this wait as well: a wait for the turn to compute is not the
             # program's own time.
@@ -248,7 +252,7 @@ class _Game:
         except EndpointError as e:
             self._lost = e
             raise _request_error(e) from None
-        except Exception as e:  # noqa: BLE001 - whatever it is, the program is not to blame
+        except Exception as e:  # noqa: BLE001 - no such error is the program's fault
             if not self.stopped.done():
                 self.stopped.set_result(e)
             raise RequestError("the rollout has ended", status=503, kind="server_error") from None
@@ -281,7 +285,7 @@ class _Game:
 
 
 def _request_error(error: EndpointError) -> RequestError:
-    """Return the error answer in a form that the program's client library understands."""
+    """Return the error response in a form that the program's client library understands."""
     if isinstance(error, ContextOverflowError):
         return RequestError(str(error), param="messages", code="context_length_exceeded")
     if isinstance(error, ContentFilterError):

@@ -1,7 +1,7 @@
 """Runs a user's program on a node of a cluster.
 
 This module and its imports use only the standard library and `typing_extensions`, since nodes have
-no other package of ours.
+none of our other packages.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ class File:
 
 @dataclass(frozen=True, slots=True)
 class CommandSource:
-    """A command and the files that it names."""
+    """A command and the files that its command line names."""
 
     command: tuple[str, ...]
     files: tuple[File, ...]
@@ -70,7 +70,7 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
         _alone()
         try:
             function = worker.loaded(source)
-        except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+        except BaseException as e:  # noqa: BLE001 - the user's file may raise anything
             return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
         if why := _begin(context):
             return False, why
@@ -97,12 +97,12 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
         return program_endpoint.look(base_url, api_key, model), ""
     except AgentError as e:
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"
-    except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+    except BaseException as e:  # noqa: BLE001 - the user's file may raise anything
         return 0.0, f"it cannot load {source.name}: {type(e).__name__}: {e}"
 
 
 def _begin(context: ProgramContext) -> str:
-    """Report that the program begins; return why it cannot, or ''."""
+    """Report that the program begins; return why it cannot, or '' if it can."""
     try:
         program_endpoint.begin(context)
     except AgentError as e:
@@ -112,5 +112,5 @@ def _begin(context: ProgramContext) -> str:
 
 @cache
 def _alone() -> None:
-    """Make processes started by functions end with this process, which plays nothing else."""
+    """Make processes that functions start end together with this process."""
     end_together()

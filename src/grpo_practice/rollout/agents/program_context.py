@@ -13,9 +13,9 @@ from grpo_practice.core.hashing import clean
 from grpo_practice.core.text import cut
 
 MAX_OUTPUT = 2**20
-"""Limit in bytes of an answer, and of everything a program prints."""
+"""Maximum size in bytes of an answer, and of everything that a program prints."""
 SAID_CHARS = 2_000
-"""Number of characters kept of a program's own report of its failure."""
+"""Maximum number of characters kept from a program's own failure report."""
 PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR")
 """Variables of our environment that a program in its own process receives; these contain no
 keys.
@@ -34,10 +34,10 @@ _OURS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ProgramContext:
-    """The model, attempt and time limit; passed to a program after question and system prompt."""
+    """The model, attempt and time limit; the third argument of a program."""
 
     base_url: str
-    """OpenAI-compatible URL of its model, valid only for this rollout."""
+    """OpenAI-compatible URL of the program's model, valid only for this rollout."""
     api_key: str
     """Key of this rollout, which is also part of the URL."""
     model: str
@@ -74,7 +74,7 @@ def answer_text(value: Any, what: str) -> str:
 
 
 def exactly(text: str) -> str:
-    """Return the text as a plain `str`; a subclass would run its own code when read."""
+    """Return the text as a plain `str`; a subclass could run its own code when the text is read."""
     return str.__str__(text)
 
 
@@ -89,7 +89,7 @@ def raised(name: str, error: BaseException) -> AgentError:
 
 
 def ended(code: int) -> str:
-    """Describe how a process ended by its exit code; a negative code is a signal."""
+    """Describe how a process ended, from its exit code; a negative code is a signal."""
     if code >= 0:
         return f"ended with exit code {code}"
     names = {number.value: number.name for number in signal.Signals}
@@ -97,5 +97,5 @@ def ended(code: int) -> str:
 
 
 def agent_error(text: str) -> AgentError:
-    """Return the error of a program, shortened to a readable length."""
+    """Return an AgentError for a program, with its text shortened to a readable length."""
     return AgentError(cut(clean(text), SAID_CHARS + 500))

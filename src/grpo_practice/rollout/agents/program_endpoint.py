@@ -11,7 +11,7 @@ from grpo_practice.rollout.agents.program_context import ProgramContext
 
 _LIMIT_S = 10.0
 _direct = build_opener(ProxyHandler({}))
-"""Opener without the environment's proxies, which programs do not receive either."""
+"""Opener that ignores the environment's proxies, which programs do not receive either."""
 
 
 def begin(context: ProgramContext) -> None:
@@ -27,10 +27,10 @@ def begin(context: ProgramContext) -> None:
 
 
 def look(base_url: str, api_key: str, model: str) -> float:
-    """Return the seconds that one request to `models` took.
+    """Return the number of seconds that one request to `models` took.
 
     Raises:
-        AgentError: No server answers there, or a different one does.
+        AgentError: No server answers at the address, or a different server does.
     """
     start = perf_counter()
     request = Request(f"{base_url}/models", headers={"Authorization": f"Bearer {api_key}"})

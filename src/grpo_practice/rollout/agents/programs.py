@@ -23,16 +23,16 @@ from grpo_practice.rollout.agents.program_context import (
 from grpo_practice.rollout.agents.worker import FunctionSource
 
 LOADING_S = 5 * user_code.LOAD_S
-"""Seconds that a worker may take to load the file, with many workers loading simultaneously."""
+"""Maximum seconds for a worker to load the file while many other workers load it too."""
 ENDING_S = 0.2
-"""Seconds that a thread gets to end by itself after its rollout."""
+"""Seconds that a thread has to end by itself after its rollout."""
 
 
 class FunctionProgram:
     """A `Program` that calls `function(question, system, context)`.
 
     An async function runs on the event loop and is cancelled. Any other function runs in its own
-    thread, which cannot be stopped: it is abandoned, and `notice` reports this once.
+    thread, which cannot be stopped: the thread is abandoned, and `notice` reports this once.
     """
 
     def __init__(
@@ -85,8 +85,8 @@ class FunctionProgram:
 class WorkerProgram:
     """A `Program` that calls a function in one of several worker processes.
 
-    If the rollout is over first, the process ends together with every process it started. The
-    environment is that of a command.
+    If the rollout ends first, the process is killed together with every process it started. The
+    function has the same environment variables as a command.
     """
 
     def __init__(self, source: FunctionSource, workers: int) -> None:
@@ -98,12 +98,12 @@ class WorkerProgram:
             workers=workers,
             timeout_s=None,  # the rollout's own clock cancels it
             preload=[worker.__name__],
-            # A proxy of the environment must not receive requests to our own address.
+            # A proxy set in the environment must not receive requests to our own address.
             environment=kept | {"NO_PROXY": LOOPBACK, "no_proxy": LOOPBACK},
         )
 
     async def start(self) -> None:
-        """Start the workers; raise ConfigError if the function cannot be loaded in one."""
+        """Start the workers; raise ConfigError if a worker cannot load the function."""
         hint = "agent.workers: 0 calls it in this process"
         try:
             async with asyncio.timeout(LOADING_S):

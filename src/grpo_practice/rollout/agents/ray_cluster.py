@@ -1,4 +1,4 @@
-"""A connection to a Ray cluster, existing or local; a process can have only one."""
+"""A connection to a Ray cluster, existing or local; a process can have only one connection."""
 
 import asyncio
 import importlib.util
@@ -23,10 +23,12 @@ from grpo_practice.rollout.agents.program_context import PASSED
 
 LOCAL = "local"
 CONNECT_S = 45.0
-"""Maximum wait for a cluster; Ray itself would try for 200 s and then end the process."""
+"""Maximum seconds to wait for a cluster; Ray itself would try for 200 s and then end the
+process.
+"""
 _PORT_S = 5.0
 _SAID = 6
-"""Number of lines kept of a Ray error; a version mismatch needs this many to name all four
+"""Number of lines kept from a Ray error; a version mismatch needs this many lines to name all four
 versions.
 """
 
@@ -38,19 +40,19 @@ class Node:
     id: str
     address: str
     capacity: int
-    """Number of programs it can run simultaneously."""
+    """Number of programs that the node can run simultaneously."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSettings:
-    """A cluster, and the resources that each program takes on it."""
+    """A cluster, and the resources that each program uses on it."""
 
     address: str
-    """`host:port`; `local` starts a cluster here and ends it afterwards."""
+    """`host:port`; `local` starts a cluster on this machine and ends it afterwards."""
     num_cpus: float = 1.0
-    """CPU cores reserved for a program."""
+    """CPU cores reserved for each program."""
     resources: Mapping[str, float] = field(default_factory=dict)
-    """Custom resources reserved for a program."""
+    """Custom resources reserved for each program."""
     runtime_env: Mapping[str, Any] = field(default_factory=dict)
     """Environment that Ray creates on a node before it runs programs."""
 
@@ -62,12 +64,12 @@ class RayCluster:
         self._settings: ClusterSettings | None = None
         self._users = 0
         self._changing = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]()
-        """Lock per event loop, because a lock can serve only one."""
+        """Lock per event loop, because a lock can serve only one loop."""
         self._over, self._ended = Event(), Event()
         self._ended.set()
 
     async def enter(self, settings: ClusterSettings, local_cores: int) -> None:
-        """Connect, unless already connected; raise ConfigError if this is impossible."""
+        """Connect, unless already connected; raise ConfigError if connecting is impossible."""
         async with self._lock():
             if self._users and settings != self._settings:
                 raise ConfigError("agent.ray: all agents of a process must share one cluster")
@@ -77,7 +79,7 @@ class RayCluster:
             self._users += 1
 
     async def leave(self) -> None:
-        """Close the connection, unless others still use it."""
+        """Close the connection, unless other agents still use it."""
         async with self._lock():
             self._users -= 1
             if not self._users:

@@ -1,4 +1,4 @@
-"""`executor: ray`: runs a user's program on the nodes of a Ray cluster; the rest runs here."""
+"""`executor: ray`: runs a user's program on the nodes of a Ray cluster; all else runs here."""
 
 import asyncio
 from functools import partial
@@ -14,11 +14,13 @@ from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, Node, node
 from grpo_practice.rollout.chat_server.proxy import Invitation
 
 LOOK_S = 120.0
-"""Maximum wait for a node's first message, which may come after it has set up its environment."""
+"""Maximum seconds to wait for a node's first message; the node may have to set up its environment
+first.
+"""
 
 
 class RayProgram:
-    """A `Program` that plays on a node: each rollout is a task that is never retried."""
+    """A `Program` that runs on a node: each rollout is a task that is never retried."""
 
     def __init__(self, source: Source, settings: ClusterSettings) -> None:
         self._source, self._settings = source, settings

@@ -15,7 +15,7 @@ from grpo_practice.rollout.agents import RolloutContext
 
 
 async def play_simple(question: str, system: str, context: RolloutContext) -> Trajectory:
-    """Ask once; after an empty answer, ask once more, as a deliberate resample."""
+    """Send one request; if the answer is empty, send one more, as a deliberate resample."""
     messages, replies = opening_messages(question, system), list[Reply]()
     try:
         replies.append(await context.chat(messages, limit_s=context.limit_s))
@@ -63,7 +63,7 @@ def trajectory(
     reason: str | None = None,
     error: str | None = None,
 ) -> Trajectory:
-    """Return the finished trajectory, with the text of the last reply if that is an answer."""
+    """Return the finished trajectory; if the last reply is an answer, its text is the answer."""
     last = [replies[-1].message] if replies else []
     answered = outcome in ("ok", "truncated", "content_filter")
     return Trajectory(
@@ -79,7 +79,7 @@ def trajectory(
 
 
 def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
-    """Return the outcome of a reply, and the reason if it is not a normal answer."""
+    """Return the outcome of a reply, and the reason if the reply is not a normal answer."""
     refusal = reply.message.get("refusal")
     if isinstance(refusal, str) and refusal.strip():
         return "refused", refusal

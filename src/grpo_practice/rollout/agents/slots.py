@@ -1,4 +1,4 @@
-"""Limits the user's programs: how many run simultaneously, and how many of these compute."""
+"""Limits the user's programs: how many run simultaneously, and how many of them compute."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,14 +6,14 @@ from contextlib import asynccontextmanager, nullcontext
 from time import monotonic
 
 STUCK_S = 60.0
-"""Seconds without any program yielding its turn to a waiting one after which a notice is shown."""
+"""Seconds after which a notice is shown if no program yields its turn to a waiting program."""
 
 
 class Room:
-    """Limits how many programs may run, and how many of these may compute.
+    """Limits how many programs may run, and how many of them may compute.
 
-    A program computes unless it waits for its model. More computing programs than cores would only
-    delay each other.
+    A program computes unless it is waiting for its model. If more programs than cores computed,
+    they would only delay each other.
     """
 
     def __init__(
@@ -29,7 +29,7 @@ class Room:
 
     @asynccontextmanager
     async def place(self) -> AsyncIterator["Place"]:
-        """Wait for a place, in which a program may compute, and hold it during the block."""
+        """Wait for a place, in which a program may compute, and hold it while the block runs."""
         async with self._places or nullcontext():
             place = Place(self)
             try:
@@ -41,9 +41,9 @@ class Room:
     async def take(self, *, again: bool) -> None:
         """Wait for a turn to compute.
 
-        A notice is shown once if no program yields its turn for a long time to one that wants to
-        continue. The running programs may then be waiting for something the others hold, such as a
-        place in a queue or a lock, so that none of them can proceed.
+        A notice is shown once if for a long time no program yields its turn to a program that wants
+        to continue. The running programs may then be waiting for something that the waiting
+        programs hold, such as a place in a queue or a lock, so that none of them can proceed.
         """
         if self._computing is None:
             return
@@ -76,7 +76,7 @@ class Room:
 
 
 class Place:
-    """The place of one program, which lets others compute while it waits."""
+    """The place of one program, which lets other programs compute while it waits."""
 
     def __init__(self, room: Room) -> None:
         self._room, self._computes, self._ended = room, False, False
@@ -84,12 +84,12 @@ class Place:
 
     async def take(self, *, again: bool = False) -> None:
         """Wait until the program may compute, for the first time or after a wait."""
-        async with self._taking:  # of several simultaneous replies, only the first one waits
+        async with self._taking:  # only the first of several simultaneous replies waits
             if self._computes or self._ended:
                 return
             await self._room.take(again=again)
             self._computes = True
-            # A late request of a program that has ended may have got here.
+            # A late request from a program that has ended may arrive here.
             if self._ended:
                 self.leave()
 
@@ -106,7 +106,7 @@ class Place:
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
-        """Let others compute during a request; afterwards, wait until this program may again."""
+        """Let other programs compute during a request; then wait for this program's turn."""
         self.leave()
         try:
             yield

@@ -29,7 +29,7 @@ class ToolAgent:
 
     All tool calls of a turn run concurrently, and each has exactly one result, in the order of the
     calls. After `max_turns`, the model is asked once for its answer, without tools, and the outcome
-    is `limit`. If a tool is named in `stop_at`, its result is the answer.
+    is `limit`. If `stop_at` names a called tool, that tool's result is the answer.
     """
 
     def __init__(self, tools: Open, *, max_turns: int, stop_at: Collection[str] = ()) -> None:
@@ -60,21 +60,21 @@ class _Game:
         self.messages = messages
         """Messages of the next request."""
         self._answered = 0
-        """Number of messages that the last reply answers; these and the reply are the
-        transcript.
+        """Number of messages that the last reply responds to; together with the reply, they are
+        the transcript.
         """
         self.replies = list[Reply]()
         self._results = list[ToolResult]()
         self._turns = 0
         self._tools_s = 0.0
-        """Seconds of tool calls; simultaneous ones count once."""
+        """Seconds spent in tool calls; simultaneous calls count once."""
 
     @property
     def _left_s(self) -> float:
         return self._context.limit_s - sum(r.seconds for r in self.replies) - self._tools_s
 
     async def ask(self) -> bool:
-        """Ask the model, again if the reply is empty; return True if it calls tools."""
+        """Send a request, again if the reply is empty; return True if the model calls tools."""
         # `r` gives the second request another seed; an identical one would return the stored
         # reply.
         for r in range(2):
@@ -90,7 +90,7 @@ class _Game:
         return False
 
     async def call(self) -> list[tuple[str, ToolResult]]:
-        """Call the tools of the last reply; return names and results, which the model will read."""
+        """Call the tools in the last reply; return names and results, which the model will read."""
         self._turns += 1
         message, calls = with_call_ids(self.replies[-1].message)
         functions = [f if isinstance(f := call.get("function"), dict) else {} for call in calls]

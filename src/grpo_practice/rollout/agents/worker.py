@@ -31,7 +31,7 @@ _source: "FunctionSource | None" = None
 
 @dataclass(frozen=True, slots=True)
 class FunctionSource:
-    """A function as sent to a worker: a file's content when read, or a module."""
+    """A function in the form sent to a worker: a module, or a file's content when it was read."""
 
     name: str
     """Name of the function in the config."""
@@ -39,7 +39,7 @@ class FunctionSource:
     module: str
     attribute: str
     folder: Path
-    """Folder whose modules it may import."""
+    """Folder that the function may import modules from."""
 
     def load(self) -> Callable[..., Any]:
         """Return the function; errors raised by its file are passed on."""
@@ -60,11 +60,11 @@ def start(secrets: frozenset[str], source: FunctionSource) -> None:
 
 
 def load() -> str:
-    """Load the function, unless already loaded; return why it cannot be loaded, or ''."""
+    """Load the function, unless it is already loaded; return why it cannot be loaded, or ''."""
     assert _source is not None, "start() knows it"
     try:
         loaded(_source)
-    except BaseException as e:  # noqa: BLE001 - whatever the user's file raises
+    except BaseException as e:  # noqa: BLE001 - the user's file may raise anything
         return exactly(f"{type(e).__name__}: {e}")
     return ""
 
@@ -91,7 +91,7 @@ def call(
 ) -> tuple[bool, str]:
     """Call a function in this process, which plays nothing else; the result is as for `play`."""
     process = os.getpid()
-    # On each call, because every rollout has its own URL and key.
+    # Set on each call, because every rollout has its own URL and key.
     os.environ.update(command_environment(context, os.environ))
     try:
         with _limited_output(name):
@@ -119,7 +119,7 @@ class _Limited:
         self._name, self._behind, self._left = name, behind, MAX_OUTPUT
 
     def write(self, text: str) -> int:
-        """Write the text; raise AgentError beyond the limit."""
+        """Write the text; raise AgentError if the output exceeds the limit."""
         self._left -= len(text)
         if self._left < 0:
             raise AgentError(f"{self._name} printed more than {MAX_OUTPUT // 1024:,} KiB")

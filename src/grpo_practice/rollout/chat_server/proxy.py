@@ -19,7 +19,7 @@ from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 
 ROOT = "/r/{token}/v1"
 FREE_GUESSES = 20
-"""Number of unknown tokens that a client may try before each further one is delayed."""
+"""Number of unknown tokens that a client may try before each further attempt is delayed."""
 GUESS_S = 1.0
 _MOST_ADDRESSES = 10_000
 """Maximum number of clients whose guesses are counted."""
@@ -38,25 +38,27 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class Invitation:
-    """Access to one guest's model, which ends with its rollout."""
+    """Access to one guest's model, which ends with the rollout."""
 
     base_url: str
     token: str
-    """Key that is part of the address; sent as a bearer token, it also opens plain `/v1`."""
+    """Key that is part of the address; sent as a bearer token, it also gives access to plain
+    `/v1`.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """The interface and port a proxy listens on, and the URL under which programs reach it."""
+    """The interface and port that a proxy listens on, and the URL that programs use to reach it."""
 
     host: str = LOOPBACK
     port: int = 0
     url: str | None = None
-    """URL of a server in front of it; None if programs reach it directly."""
+    """URL of a server in front of the proxy; None if programs reach the proxy directly."""
     tls: SSLContext | None = None
 
     def url_at(self, port: int) -> str:
-        """Return the URL under which programs reach it once it listens on that port."""
+        """Return the URL that programs use to reach the proxy once it listens on that port."""
         if self.url is not None:
             return self.url.rstrip("/")
         host = f"[{self.host}]" if ":" in self.host else self.host
@@ -66,7 +68,8 @@ class Listening:
 class Proxy:
     """The server that gives the programs of a run access to their models.
 
-    Each rollout has an address that nobody can guess and that stops answering once it has ended.
+    Each rollout has an address that nobody can guess. The address stops working once the rollout
+    has ended.
     """
 
     def __init__(self, listening: Listening | None = None) -> None:
@@ -75,11 +78,11 @@ class Proxy:
         self._guesses = Counter[str]()
         self._url = ""
         self.port = 0
-        """Port it listens on."""
+        """Port that the proxy listens on."""
 
     @asynccontextmanager
     async def served(self) -> AsyncIterator[None]:
-        """Serve during the block; raise OSError if the port is taken."""
+        """Serve while the block runs; raise OSError if the port is taken."""
         place = self._listening
         app = server.application(
             *(web.post(f"{root}/chat/completions", self._chat) for root in (ROOT, "/v1")),
@@ -92,7 +95,7 @@ class Proxy:
 
     @contextmanager
     def address(self, guest: Guest) -> Iterator[Invitation]:
-        """Accept requests of the guest's program during the block."""
+        """Accept requests from the guest's program while the block runs."""
         token = ROLLOUT_TOKEN + secrets.token_urlsafe(32)
         self._guests[token] = guest
         try:
@@ -114,9 +117,9 @@ class Proxy:
         return guest
 
     async def _delay(self, asker: str) -> None:
-        """Wait before answering a client that has tried many unknown tokens."""
+        """Delay the response to a client that has tried many unknown tokens."""
         if len(self._guesses) >= _MOST_ADDRESSES and asker not in self._guesses:
-            # Bounds the memory: a client may have many addresses.
+            # Limit the memory used: a client may have many addresses.
             self._guesses.clear()
         self._guesses[asker] += 1
         if self._guesses[asker] > FREE_GUESSES:

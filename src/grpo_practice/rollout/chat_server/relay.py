@@ -21,20 +21,20 @@ from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError, 
 
 @dataclass(slots=True)
 class _Repeats:
-    """The samples of identical requests."""
+    """The samples drawn for identical requests."""
 
     taken: set[int] = field(default_factory=set)
-    """Numbers of the resamples that are answered or in flight."""
+    """Numbers of the resamples that have been answered or are in flight."""
     abandoned: dict[int, asyncio.Task[Reply]] = field(default_factory=dict)
-    """Resamples in flight whose caller is gone."""
+    """Resamples in flight whose caller has left."""
 
 
 class Relay:
     """The requests that a program makes in one play of a scope.
 
     The program's settings override the configured ones, but the seed is always the scope's. A
-    repeated request gets another sample. If a program abandons a request and repeats it, this is
-    the same request and is paid for once.
+    repeated request gets another sample. If a program abandons a request and sends it again, both
+    count as the same request, which is paid for once.
     """
 
     def __init__(self, chat: AgentChat) -> None:
@@ -44,10 +44,10 @@ class Relay:
         self.replies = list[Reply]()
         """Replies in the order of their arrival."""
         self.overrides = dict[str, tuple[object, object]]()
-        """Key that the program overrides → its first value, and the configured one."""
+        """Key that the program overrides → the program's first value, and the configured value."""
 
     async def __call__(self, request: ChatRequest, *, limit_s: float | None = None) -> Reply:
-        """Return the stored reply, or request a new one and commit it.
+        """Return the stored reply, or send a new request and commit its reply.
 
         If the caller is cancelled, the request continues and its reply is kept.
 
@@ -87,7 +87,7 @@ class Relay:
             # A caller that leaves must not cancel a request that may be billed.
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            # Even if it has just ended: the next caller gets its reply.
+            # Keep it even if it has just ended: the next caller gets its reply.
             if not task.cancelled():
                 repeats.abandoned[r] = task
             raise
@@ -119,7 +119,7 @@ class Relay:
 
     @property
     def transcript(self) -> list[Message]:
-        """All messages, as they would be loaded from the store."""
+        """All messages, in the form in which the store would load them."""
         stored = canon(conversations(self._play.turns)).decode()
         messages: list[Message] = json.loads(redactor.text(stored))
         return messages
@@ -135,11 +135,11 @@ class Relay:
 
 
 def program_mark(before: bytes, message: Message) -> bytes:
-    """Return the mark after a message; equal for conversations with equal content.
+    """Return the mark after a message; conversations with equal content have equal marks.
 
-    Programs send replies back in their own form: without keys they do not know, without the
-    reasoning, with other settings. This is still the same conversation, so only the text and calls
-    of an assistant are compared.
+    Programs send replies back in their own form: without keys that they do not know, without the
+    reasoning, with other settings. The conversation is still the same, so only the text and the
+    calls of an assistant message are compared.
     """
     if message.get("role") != "assistant":
         return hashlib.sha256(before + canon(hashable(message))).digest()

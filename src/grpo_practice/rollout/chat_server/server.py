@@ -24,16 +24,16 @@ from grpo_practice.rollout.chat_server import unfinished
 MAX_BODY = 64 * 2**20
 """Maximum size of a request in bytes."""
 PIECE = 256
-"""Length of a streamed piece, in characters."""
+"""Length of a chunk in a streamed reply, in characters."""
 DONE = b"data: [DONE]\n\n"
 SHUTDOWN_S = 1.0
-"""Maximum wait in seconds for clients still connected when a server ends."""
+"""Maximum seconds to wait for clients that are still connected when a server ends."""
 
 _SPOKEN = "only POST chat/completions and GET models are supported here"
 
 
 class RequestError(Exception):
-    """An error answer in the form of the OpenAI API.
+    """An error response in the form of the OpenAI API.
 
     Secrets in the message are redacted; `kind` is sent as `type`, and `param` names the invalid
     body key.
@@ -58,7 +58,7 @@ class RequestError(Exception):
         return {"error": error}
 
     def response(self) -> web.Response:
-        """Return the HTTP answer, which tells the client library not to retry."""
+        """Return the HTTP response, which tells the client library not to retry."""
         return web.json_response(self.body, status=self.status, headers={"x-should-retry": "false"})
 
 
@@ -71,19 +71,19 @@ class ChatRequest:
     messages: Sequence[Message]
     tools: Sequence[Mapping[str, Any]]
     settings: Mapping[str, Any]
-    """Other keys of the body, without null values."""
+    """Other keys in the body, without null values."""
     stream: bool = False
     stream_usage: bool = False
     """Whether the stream ends with a chunk that contains the usage."""
 
 
 def read_request(raw: bytes) -> ChatRequest:
-    """Parse the body of a chat completion; see `read_body` and `chat_request`."""
+    """Parse the body of a chat completion request; see `read_body` and `chat_request`."""
     return chat_request(read_body(raw))
 
 
 def chat_request(given: Mapping[str, Any]) -> ChatRequest:
-    """Convert the body of a chat completion; raise RequestError naming an invalid key."""
+    """Convert the body of a chat completion request; raise RequestError for an invalid key."""
     body = dict(given)
     stream, options = body.pop("stream", None), body.pop("stream_options", None) or {}
     if not isinstance(stream, bool | None):
@@ -110,7 +110,8 @@ def one_reply(request: ChatRequest) -> ChatRequest:
     """Return the request without `n` and `logprobs` if it asks for one plain reply.
 
     Raises:
-        RequestError: It asks for several choices, or for log-probabilities, which are not stored.
+        RequestError: The request asks for several choices, or for log-probabilities, which are not
+            stored.
     """
     n = request.settings.get("n", 1)
     if n != 1 or isinstance(n, bool):
@@ -172,7 +173,7 @@ def event(value: Mapping[str, Any]) -> bytes:
 
 
 def usage_json(usage: Usage) -> dict[str, Any] | None:
-    """Return the token counts in the form of the API; None if they are unknown."""
+    """Return the token counts in the form that the API uses; None if they are unknown."""
     if usage.tokens_in is None and usage.tokens_out is None:
         return None
     tokens_in, tokens_out = usage.tokens_in or 0, usage.tokens_out or 0
@@ -232,9 +233,9 @@ def application(
 ) -> web.Application:
     """Return an application with these routes; errors are returned as JSON.
 
-    Only callers on this machine, or that address the server by one of `names`, are accepted.
+    A caller is accepted only from this machine, or if it addresses the server by one of `names`.
     Handlers may raise `RequestError`; any other error is passed to `unexpected`, and the program
-    gets a 500.
+    receives a 500.
     """
 
     @web.middleware
@@ -260,10 +261,10 @@ def application(
 
 
 def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> None:
-    """Raise RequestError unless the request addresses this server, by one of its names.
+    """Raise RequestError unless the request addresses this server by one of its names.
 
-    A page in a browser can reach any local port, even under its own name if that resolves to this
-    machine; `Host` and `Origin` reveal it.
+    A page in a browser can reach any local port, even under the page's own domain name if that name
+    resolves to this machine; the `Host` and `Origin` headers reveal it.
     """
     host, origin = headers.get("Host", ""), headers.get("Origin")
     called = _HOST.fullmatch(host)

@@ -20,8 +20,7 @@ async def serve(
 
     `GET /stats` returns the number of answered chat requests, in total and by stage.
 
-    Port 0 selects any free port; `on_ready` is called once with the port, and each chat request
-    takes
+    Port 0 selects any free port. `on_ready` is called once with the port. Each chat request takes
     `latency_s`.
 
     Raises:

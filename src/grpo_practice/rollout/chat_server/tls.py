@@ -6,20 +6,20 @@ from pathlib import Path
 from grpo_practice.core.errors import ConfigError
 
 _MOST_TURNS = 20
-"""Limit of exchanges, twice as many as a handshake in memory needs."""
+"""Maximum number of message exchanges, twice as many as a handshake in memory needs."""
 
 
 def server_context(cert: Path, key: Path, name: str | None) -> ssl.SSLContext:
     """Return the TLS context of a server with that certificate.
 
     Args:
-        cert: The certificate, followed by those leading to its authority (PEM).
-        key: Its key (PEM).
-        name: Host name that clients use; None if a server in front owns it.
+        cert: The certificate, followed by the chain that leads to its authority (PEM).
+        key: The certificate's private key (PEM).
+        name: Host name that clients use; None if a server in front handles it.
 
     Raises:
         ConfigError: The files cannot be used, or clients would reject the certificate no matter who
-            signed it: it has expired or is for another name.
+            signed it: it has expired or was issued for another name.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     for what, path in (("tls_cert", cert), ("tls_key", key)):
@@ -55,7 +55,7 @@ def _client_of(cert: Path, name: str | None) -> ssl.SSLContext:
 
 
 def _shake_hands(server: ssl.SSLContext, client: ssl.SSLContext, name: str | None) -> None:
-    """Connect both in memory; raise SSLError if the client rejects the certificate."""
+    """Connect server and client in memory; raise SSLError if the client rejects the certificate."""
     up, down = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         client.wrap_bio(down, up, server_hostname=name),

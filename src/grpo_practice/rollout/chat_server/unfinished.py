@@ -1,6 +1,6 @@
-"""Closes connections whose request does not end within a time limit, which is shorter in a crowd.
+"""Closes connections whose request stays incomplete for too long; in a crowd, the limit is shorter.
 
-aiohttp waits indefinitely for the rest of a request, and each connection costs an open file.
+aiohttp waits indefinitely for the rest of a request, and each connection uses an open file.
 """
 
 import asyncio
@@ -11,13 +11,13 @@ from aiohttp import web
 from typing_extensions import override
 
 RECEIVE_S = 300.0
-"""Seconds within which a request must arrive completely; a slow client may use them all."""
+"""Seconds within which a request must arrive completely; a slow client may use all of them."""
 CROWD = 256
-"""Number of unfinished requests beyond which the oldest get only `CROWDED_S`."""
+"""Number of unfinished requests above which the oldest have only `CROWDED_S` to finish."""
 CROWDED_S = 10.0
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 IDLE_S = 300.0
-"""Seconds for which a connection is kept open after an answer."""
+"""Seconds for which a connection is kept open after a response."""
 _TIMEOUT = b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -32,7 +32,7 @@ class Unfinished:
         return len(self._since)
 
     def add(self, connection: "Connection") -> None:
-        """Start the connection's time, unless already started."""
+        """Start the connection's time limit, unless it has already started."""
         if connection not in self._since:
             self._since[connection] = asyncio.get_running_loop().time()
             if len(self) in (1, CROWD + 1):
@@ -63,7 +63,7 @@ class Unfinished:
 
 
 class Connection(asyncio.Protocol):
-    """A client's connection, observed from outside, as aiohttp does not report incoming bytes."""
+    """A client's connection, observed from outside: aiohttp does not report incoming bytes."""
 
     def __init__(self, http: asyncio.Protocol, unfinished: Unfinished) -> None:
         self._http, self._unfinished = http, unfinished
@@ -72,7 +72,7 @@ class Connection(asyncio.Protocol):
 
     @contextmanager
     def answering(self) -> Iterator[None]:
-        """Suspend the time limit during the block: the request has arrived completely."""
+        """Suspend the time limit while the block runs: the request has arrived completely."""
         self._unfinished.discard(self)
         self._answering = True
         try:
@@ -81,7 +81,7 @@ class Connection(asyncio.Protocol):
             self._answering = False
 
     def close(self) -> None:
-        """Tell the client that its time is over, and close."""
+        """Tell the client that its time is over, and close the connection."""
         assert self._transport is not None, "lost connections are forgotten"
         self._transport.write(_TIMEOUT)
         self._transport.close()
@@ -101,7 +101,7 @@ class Connection(asyncio.Protocol):
 
     @override
     def data_received(self, data: bytes) -> None:
-        # Data that arrives before the answer is not a new request: aiohttp buffers it while
+        # Data that arrives before the response is not a new request: aiohttp buffers it while
         # idle.
         if not self._answering:
             self._unfinished.add(self)
@@ -122,7 +122,7 @@ class Connection(asyncio.Protocol):
 
 @web.middleware
 async def whole_requests(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Read the whole body within the connection's time limit, then answer."""
+    """Read the whole body within the connection's time limit, then call the handler."""
     await request.read()
     connection = request.transport.get_protocol() if request.transport is not None else None
     if not isinstance(connection, Connection):

@@ -1,4 +1,4 @@
-"""Which groups teach: those with a better and a worse attempt to compare."""
+"""Decides which groups teach: groups with a better and a worse attempt to compare."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -14,8 +14,8 @@ def status_of(group: Group, *, truth: bool) -> Status:
     """Return `scored` if the group is informative, otherwise why it is not.
 
     With `truth`, the advantages must not all be zero (the paper's groups with clear winners and
-    losers); without, the answers must differ. An attempt that was cut off before it answered has
-    reward 0, and an answer that differs from all others.
+    losers); without `truth`, the answers must differ. An attempt that was cut off before it
+    answered has reward 0, and its answer counts as different from all others.
     """
     teachable = group.teachable
     if len(teachable) < 2:
@@ -28,12 +28,12 @@ def status_of(group: Group, *, truth: bool) -> Status:
 
 
 def group_advantages(rollouts: Sequence[Rollout]) -> list[float]:
-    """Return each rollout's advantage over its group, by which attempts are ranked and compared."""
+    """Return each rollout's advantage within its group; attempts are ranked by advantage."""
     return advantages([rollout.reward or 0.0 for rollout in rollouts])
 
 
 def answer_given(rollout: Rollout) -> str:
-    """Return a rollout's answer: as the verify function extracted it, else its last box or line."""
+    """Return a rollout's answer as the verify function extracted it, else its last box or line."""
     text = rollout.verdict.extracted if rollout.verdict else None
     if text is None:
         response = rollout.played.response

@@ -1,4 +1,4 @@
-"""Which samples each step plays: a pure function, run and stored before the first call."""
+"""Determines the samples of each step: a pure function, run and stored before the first call."""
 
 import random
 from collections.abc import Sequence
@@ -17,8 +17,8 @@ def plan_practice(
 ) -> list[PlannedStep]:
     """Plan every step of every epoch, numbered from 0 across epochs.
 
-    Each epoch plays each sample once, in its own order that follows from `seed` (None keeps the
-    dataset's order). The last batch of an epoch may be smaller, unless `drop_last`.
+    Each epoch plays each sample once, in a new order determined by `seed` (None keeps the dataset's
+    order). The last batch of an epoch may be smaller; `drop_last` drops such a batch.
     """
     steps = list[PlannedStep]()
     for epoch in range(epochs):

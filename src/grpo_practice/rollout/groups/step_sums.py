@@ -30,7 +30,7 @@ def group_row(
 
 
 def step_stats(groups: Sequence[Group], rows: Sequence[GroupRow]) -> dict[str, object]:
-    """Return the sums over everything played in a step, for lists and summaries."""
+    """Return the sums over all groups played in a step, for lists and summaries."""
     rollouts = [r for group in groups for r in group.rollouts]
     rewards = _rewards(rollouts)
     ends = [(r.played.outcome, r.played.reason) for r in rollouts]

@@ -28,14 +28,14 @@ class Output:
 
 
 Run = Callable[[Mapping[str, Any], Scope], Awaitable[Output]]
-"""Runs the tool with arguments that are not validated yet, at a rollout's scope of stage `tool`.
+"""Runs the tool with arguments that are not validated yet, at a rollout's scope for stage `tool`.
 
 Raises:
-    ToolError: The tool failed; the model reads why. The same holds for any other error.
+    ToolError: The tool failed; the model reads why. Any other error is treated in the same way.
     EndpointRefusedError: The service behind the tool refuses all requests; the run stops.
 """
 ToolSession = Callable[[], AbstractAsyncContextManager[Callable[[str, Mapping[str, Any]], Any]]]
-"""Opens a separate state for one rollout; yields a coroutine function of tool name and
+"""Opens a separate state for one rollout; yields a coroutine function that takes a tool's name and
 arguments.
 """
 
@@ -49,8 +49,8 @@ class Tool:
     parameters: Schema
     run: Run
     version: str = "1"
-    """Version that changes whenever the same arguments may give another result; part of a call's
-    identity.
+    """Version that changes whenever the same arguments may give a different result; part of a
+    call's identity.
     """
     runs_in: str = "grpo-practice"
     """Backend that ran the call, stored with the result: `monty 1.4.0`, `google.serper.dev`."""
@@ -58,16 +58,15 @@ class Tool:
     """Limit on concurrent calls; the wait for a slot does not count against the rollout's time."""
     session: ToolSession | None = None
     """Session used instead of `run` if results depend on earlier calls; tools with a common state
-    share
-    one session.
+    share one session.
 
     A resumed rollout repeats its stored calls in order and checks that the results are the same.
     """
     unlike: str = "its answers depend on more than the calls of a rollout"
-    """Explanation and remedy shown if repeated calls give other results."""
+    """Explanation and remedy shown if repeated calls give different results."""
 
     @property
     def schema(self) -> dict[str, Any]:
-        """The tool as an entry of `tools` in a chat completion request."""
+        """The tool in the form of an entry in `tools` in a chat completion request."""
         about = {"name": self.name, "description": self.description}
         return {"type": "function", "function": about | {"parameters": dict(self.parameters)}}

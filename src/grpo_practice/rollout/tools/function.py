@@ -14,8 +14,9 @@ from grpo_practice.rollout.tools import Output, Tool, ToolError
 def tool_of(function: Callable[..., Awaitable[str | Output]], **more: Any) -> Tool:
     """Return the function as a tool with the same name.
 
-    The model reads the docstrings of the function and its arguments. A parameter annotated `Scope`
-    receives the rollout's scope and is hidden from the model. `more`: further fields of the tool.
+    The model reads the function's docstring, including the descriptions of its arguments. A
+    parameter annotated `Scope` receives the rollout's scope and is hidden from the model. `more`
+    contains further fields of the tool.
     """
     hints = get_type_hints(function)
     scope = next((name for name, hint in hints.items() if hint is Scope), None)
@@ -52,7 +53,7 @@ def schema_of(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the validated arguments; raise ToolError that names every invalid one."""
+    """Return the validated arguments; raise a ToolError that names every invalid argument."""
     unknown = sorted(arguments.keys() - model.model_fields.keys())
     if unknown:
         known = ", ".join(model.model_fields)

@@ -1,6 +1,6 @@
 """The tools of a run, called through the ledger: looked up first, committed before they are read.
 
-A tool's error is a result like any other: it may have cost money, and the model has read it.
+The error from a tool is a result like any other: it may have cost money, and the model has read it.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from grpo_practice.llm.ledgered import Play
 from grpo_practice.rollout.tools import Output, Tool, ToolError, ToolSession
 
 OUTPUT_BYTES = 16 * 1024
-"""Most bytes (UTF-8) of a result that a model reads; the rest is cut, with a note."""
+"""Maximum size (UTF-8 bytes) of a result that a model reads; the rest is cut, with a note."""
 FAILED = "error"
 """Value of `finish` in a stored result that is an error."""
 
@@ -40,7 +40,7 @@ class Toolbox:
 
     @asynccontextmanager
     async def open(self, scope: Scope) -> "AsyncIterator[RolloutTools]":
-        """Yield the tools for one play of a rollout; their sessions end with the block."""
+        """Yield the tools for one play of a rollout; end their sessions after the block."""
         at = replace(scope, address=replace(scope.address, stage="tool"))
         async with AsyncExitStack() as stack:
             yield RolloutTools(self, at, stack)
@@ -58,7 +58,7 @@ def check_names(tools: Sequence[Tool]) -> None:
 
 @dataclass(slots=True)
 class _State:
-    """The session of one rollout, and the stored calls not repeated in it yet."""
+    """The session of one rollout, and its stored calls that have not been repeated yet."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     unseen: list[tuple[str, Mapping[str, Any], str]] = field(default_factory=list)
@@ -109,7 +109,7 @@ class RolloutTools:
                 state = self._states.setdefault(tool.session, _State())
                 state.unseen.append((tool.name, given, result.text))
         else:
-            # Only for a real call: a stored result must not wait for a slot.
+            # Wait only before a real call: a stored result must not wait for a slot.
             async with tool.slots or nullcontext():
                 result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
@@ -134,7 +134,7 @@ class RolloutTools:
         if limit_s is not None and limit_s <= 0:
             raise TimeoutError("no time left for a tool")
         async with self._ready(tool) as call:
-            # Only now: the calls that the session repeats do not count as this call's time.
+            # Start the time only now: repeated calls of the session must not count.
             start = monotonic()
             deadline, failed = asyncio.timeout(limit_s), False
             try:
@@ -142,7 +142,7 @@ class RolloutTools:
                     output: Output = await call(given)
             except Exception as e:
                 about_this_call = isinstance(e, ToolError) or not isinstance(e, GrpoPracticeError)
-                # The tool's own TimeoutError is its answer; ours ends the rollout.
+                # A TimeoutError from the tool is its result; our own ends the rollout.
                 if deadline.expired() or not about_this_call:
                     raise
                 output, failed = Output(_error_text(e)), True
@@ -179,7 +179,7 @@ def _parsed(arguments: str) -> dict[str, Any]:
     """Return the arguments that the model wrote; an empty string means no arguments.
 
     Raises:
-        ValueError: They are not a JSON object; the message continues "The arguments are".
+        ValueError: The text is not a JSON object; the message continues "The arguments are".
     """
     try:
         value = (
@@ -219,7 +219,7 @@ def _reply(tool: Tool, result: ToolResult) -> Reply:
     return Reply(
         message={"role": "tool", "content": result.text},
         finish=FAILED if result.failed else None,
-        usage=Usage(0, 0, 0, 0, result.cost_micro),  # no model was asked
+        usage=Usage(0, 0, 0, 0, result.cost_micro),  # no model was called
         tries=0,
         answered_by=tool.runs_in,
         price=None if result.cost_micro is None else "tool",

@@ -1,4 +1,4 @@
-"""Tools of servers that speak the Model Context Protocol."""
+"""Tools from servers that speak the Model Context Protocol."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -14,7 +14,7 @@ from grpo_practice.core.reaper import Reaper
 from grpo_practice.rollout.tools import Output, Tool
 
 if TYPE_CHECKING:
-    # Not at run time: workers that check results import this, and the config schema takes 0.2 s.
+    # Not at run time: workers import this module, and importing the schema takes 0.2 s.
     from grpo_practice.config.schema.tools import McpToolkit
     from grpo_practice.rollout.tools.mcp.result_check import ResultChecker
 
@@ -27,12 +27,9 @@ async def open_mcp(toolkit: "McpToolkit", folder: Path) -> AsyncIterator[list[To
     """Start the server or connect to it, and yield the tools it lists.
 
     All rollouts share one connection, which is reopened when it is lost. With `stateful`, each
-    rollout
-    has its own server process, or its own session if the server is remote; if that is lost the
-    rollout
-    fails, because the state of its earlier calls is lost too. The program runs in `folder`, or in
-    the
-    config's `cwd`, which is relative to it.
+    rollout has its own server process, or its own session if the server is remote. If that process
+    or session is lost, the rollout fails, because the state from its earlier calls is lost too. The
+    program runs in `folder`, or in the config's `cwd`, which is relative to `folder`.
 
     Raises:
         ConfigError: The server cannot be reached, or its tools cannot be used.
@@ -112,7 +109,7 @@ async def _opened(
 
 
 def _unlike(toolkit: "McpToolkit") -> str:
-    """Return why a new server may answer stored calls differently, with the remedy."""
+    """Return why a new server may give different results for stored calls, with the remedy."""
     if toolkit.mcp_transport == "stdio" and toolkit.config.workdir is None:
         return (
             "its server keeps state beyond the rollout, such as a file that rollouts share;"

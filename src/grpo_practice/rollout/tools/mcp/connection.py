@@ -18,11 +18,13 @@ from grpo_practice.rollout.tools.mcp.results import output_of
 from grpo_practice.rollout.tools.mcp.transport import Notes, Reach
 
 START_S = 60.0
-"""Seconds for a server to start and list its tools; one that first installs itself is slow."""
+"""Maximum seconds for a server to start and list its tools; a server that first installs itself is
+slow.
+"""
 _LEAVE_S = 2.0
-"""Seconds to tell a server that the session has ended."""
+"""Maximum seconds to tell a server that the session has ended."""
 _HTTP_FAILED = "Server returned an error response"
-"""Message of the library for an HTTP error status without further details."""
+"""The library's message for an HTTP error status without further details."""
 
 
 class UnreachableError(GrpoPracticeError):
@@ -30,9 +32,9 @@ class UnreachableError(GrpoPracticeError):
 
 
 class LostError(ToolError):
-    """The server gave no answer and will give none on this connection: it died or lost the session.
+    """The server did not answer and no longer can on this connection: it died or lost the session.
 
-    `unheard`: whether the server certainly never began the call.
+    `unheard` is True if the server certainly never began the call.
     """
 
     def __init__(self, message: str, *, unheard: bool) -> None:
@@ -45,7 +47,7 @@ class SlowError(ToolError):
 
 
 class Connection:
-    """A connection to a running server, made by `open`; any task may call it, also concurrently."""
+    """A connection to a running server, created by `open`; tasks may call it concurrently."""
 
     def __init__(self, name: str, reach: Reach, timeout_s: float, checker: ResultChecker) -> None:
         self.name, self._timeout_s, self._checker = name, timeout_s, checker
@@ -84,7 +86,7 @@ class Connection:
 
     @property
     def client(self) -> Client:
-        """Client session of the library."""
+        """The library's client session."""
         return self._ready.result()
 
     async def _live(self) -> None:
@@ -129,7 +131,7 @@ class Connection:
             self._ready.cancel()
             self._scope.cancel()
         try:
-            # Not a direct await: a cancellation must not reach the task
+            # Do not await the task directly: a cancellation must not reach it
             # while it closes its resources.
             await asyncio.wait({self._task})
         except asyncio.CancelledError:
@@ -144,7 +146,7 @@ class Connection:
             LostError: The server has died or lost the session.
             SlowError: The server did not answer in time.
         """
-        # Before the call: if the server ended earlier, the call never began and may be repeated.
+        # Check before the call: if the server ended earlier, the call may be repeated.
         over = self._task.done() or self.notes.ended
         try:
             async with asyncio.timeout(self._timeout_s + 1.0):  # covers all rounds of a call
@@ -209,7 +211,7 @@ class Connection:
 
 
 async def _leave_to_checker(name: str, result: CallToolResult) -> None:
-    """Accept every result."""
+    """Accept every result, because a worker checks it later."""
 
 
 def _first(error: Exception) -> Exception:

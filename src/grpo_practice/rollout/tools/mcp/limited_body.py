@@ -1,4 +1,4 @@
-"""Size limit for the body of an HTTP response; the library would read a body of any size."""
+"""Size limit for the body of an HTTP response; the library itself would read a body of any size."""
 
 import asyncio
 import zlib
@@ -10,15 +10,15 @@ from typing_extensions import override
 from grpo_practice.llm.size_limit import MEBIBYTE, LimitedChunks, OversizeError
 
 MOST = 16 * MEBIBYTE
-"""Most bytes of one message or response; a model reads only a small part of a result."""
+"""Maximum size of one message or response in bytes; a model reads only a small part of a result."""
 _CHUNK = 64 * 1024
 
 
 class UnreadableError(httpx2.StreamError, httpx2.SSEError):
-    """A body that is too large or wrongly compressed.
+    """A body that is too large or incorrectly compressed.
 
     The library turns errors of either base class into an error of the call; any other error would
-    end its task.
+    end the library's task.
     """
 
     def __init__(self, message: str) -> None:
@@ -32,7 +32,7 @@ class LimitedBody(httpx2.AsyncByteStream):
     def __init__(self, body: httpx2.AsyncByteStream, encoding: str) -> None:
         self._body, self._encoding = body, encoding
         self._came = 0
-        """Bytes received, before decompression."""
+        """Number of bytes received, before decompression."""
 
     @override
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -62,12 +62,12 @@ class LimitedBody(httpx2.AsyncByteStream):
 
     @override
     async def aclose(self) -> None:
-        """Close the body, and with it the connection."""
+        """Close the body and, with it, the connection."""
         await self._body.aclose()
 
 
 async def limit_body(response: httpx2.Response) -> None:
-    """Replace the body of a response by a limited one, as a hook called before it is read."""
+    """Replace the body of a response with a limited body, as a hook called before it is read."""
     await asyncio.sleep(0)
     assert isinstance(response.stream, httpx2.AsyncByteStream)
     # Remove the header: with it, the client would decompress whole chunks by itself.

@@ -12,7 +12,7 @@ from grpo_practice.core.hashing import canon, clean, clean_json, text_sha
 
 MOST_PAGES, MOST_TOOLS = 100, 1_000
 SCHEMA_BYTES = 64 * 1024
-"""Most bytes of a tool's schema and description, which are sent with every request."""
+"""Maximum size in bytes of a tool's schema and description, which are sent with every request."""
 _NAME_LENGTH = 64
 
 
@@ -31,7 +31,7 @@ async def every_tool(client: Client) -> list[ServerTool]:
 
 
 def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:
-    """Return the usable tools by the names that models use; excluded ones may be unusable.
+    """Return the usable tools by the names that models use; an excluded tool need not be usable.
 
     Raises:
         ConfigError: The server lists no tools, or an included tool cannot be used.
@@ -57,11 +57,11 @@ def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, Server
 
 
 def fitting(name: str) -> str:
-    """Return the name as endpoints accept it: letters, digits, `_` and `-`, at most 64."""
+    """Return the name in a form that endpoints accept: at most 64 letters, digits, `_` and `-`."""
     plain = re.sub(r"[^a-zA-Z0-9_-]", "_", name) or "_"
     if len(plain) <= _NAME_LENGTH:
         return plain
-    # Two long names may start alike.
+    # Two long names may start with the same characters.
     mark = text_sha(clean(name)).hex()[:8]
     return f"{plain[: _NAME_LENGTH - len(mark) - 1]}_{mark}"
 

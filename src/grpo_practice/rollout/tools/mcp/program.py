@@ -1,4 +1,4 @@
-"""A server program that exchanges lines: the library's `stdio_client` with limited lines."""
+"""A server program that exchanges lines: the library's `stdio_client` with a line limit."""
 
 import asyncio
 import os
@@ -20,9 +20,9 @@ from grpo_practice.rollout.tools.mcp.limited_body import MOST
 Received = SessionMessage | Exception
 _CHUNK = 64 * 1024
 _FLUSH_S = 0.5
-"""Seconds to write the messages that were already accepted."""
+"""Maximum seconds to write the messages that were already accepted."""
 _GRACE_S = 2.0
-"""Seconds to end after stdin is closed, and again after each signal."""
+"""Seconds that the program has to end after its stdin is closed, and again after each signal."""
 
 
 @asynccontextmanager
@@ -37,10 +37,10 @@ async def open_program(
 ) -> AsyncIterator[
     tuple[MemoryObjectReceiveStream[Received], MemoryObjectSendStream[SessionMessage]]
 ]:
-    """Start a program in its own process group; yield the messages from it and a way to send.
+    """Start a program in its own process group; yield streams for receiving and sending messages.
 
-    A line of more than `MOST` bytes kills the program: `on_oversize` is called, and the messages
-    end.
+    A program that writes a line of more than `MOST` bytes is killed: `on_oversize` is called, and
+    the stream of messages ends.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -87,11 +87,11 @@ async def _receive(
                     await to_client.send(_message(await stdout.readuntil()))
             except asyncio.LimitOverrunError:
                 on_oversize()
-                # Immediately: the program may write for as long as somebody reads.
+                # Kill it immediately: the program may write for as long as its output is read.
                 _signal(process, signal.SIGKILL)
             except (asyncio.IncompleteReadError, OSError):
                 pass
-    # A program whose pipe is full blocks in a write and does not react to a closed stdin.
+    # A program whose pipe is full blocks on write and does not react to a closed stdin.
     with anyio.CancelScope(shield=True), suppress(OSError):
         while await stdout.read(_CHUNK):
             pass
@@ -112,7 +112,7 @@ async def _send(
                 process.stdin.write(line.encode(errors="replace"))
                 await process.stdin.drain()
     except OSError:
-        # The program may live on: without this, calls would wait for answers that cannot come.
+        # The program may still be running: without this, calls would wait for ever.
         await to_client.aclose()
     finally:
         written.set()

@@ -1,9 +1,8 @@
 """Validation of a tool's structured result against the schema that its server lists.
 
 Server and schema are untrusted, and a few bytes of schema can keep a validator busy forever
-(`^(a+)+$`, a `$ref` to itself, `anyOf` in `anyOf`): each check runs in a process that is killed
-when
-the time limit is reached or the call is cancelled.
+(`^(a+)+$`, a `$ref` to itself, `anyOf` in `anyOf`), so each check runs in a process that is killed
+when the time limit is reached or the call is cancelled.
 """
 
 from typing import Any
@@ -18,14 +17,14 @@ from grpo_practice.core.processes import (
 )
 
 CHECK_S = 5.0
-"""Most seconds for one check; 100 KB take a few milliseconds."""
+"""Maximum seconds for one check; 100 KB take a few milliseconds."""
 WORKERS = 2
 _LONGEST_COMPLAINT = 300
-"""Most characters of the message about an invalid result."""
+"""Maximum length of the message about an invalid result, in characters."""
 
 
 class UnfitError(Exception):
-    """The result does not fit the schema, or cannot be checked."""
+    """The result does not match the schema, or cannot be checked."""
 
 
 class ResultChecker:
@@ -37,7 +36,7 @@ class ResultChecker:
         )
 
     async def check(self, content: object, schema: dict[str, Any]) -> None:
-        """Raise UnfitError if the content does not fit the schema or cannot be checked."""
+        """Raise UnfitError if the content does not match the schema or cannot be checked."""
         try:
             complaint = await self._pool.run(complaint_about, content, schema)
         except TimedOutError as e:
@@ -63,7 +62,7 @@ def start_worker(secrets: frozenset[str]) -> None:
 
 
 def complaint_about(content: object, schema: dict[str, Any]) -> str | None:
-    """Return the error in the content or in the schema; None if the content fits."""
+    """Return the error in the content or in the schema; None if the content matches."""
     from jsonschema import SchemaError
     from jsonschema.exceptions import best_match
     from jsonschema.validators import validator_for

@@ -1,4 +1,4 @@
-"""A tool's result as the model reads it: text, with placeholders for other content."""
+"""A tool's result in the form the model reads: text, with placeholders for other content."""
 
 import json
 

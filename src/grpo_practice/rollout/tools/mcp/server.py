@@ -17,15 +17,14 @@ from grpo_practice.rollout.tools.mcp.connection import (
 WAITS_S = (0.0, 1.0, 4.0)
 """Seconds to wait before each attempt to reconnect."""
 IN_A_ROW = 5
-"""Consecutive connections without any answered call after which reconnecting is given up."""
+"""Number of consecutive connections without any answered call after which no more are opened."""
 
 
 class Server:
     """A server whose concurrent calls share one connection.
 
-    A connection that was lost, or on which a call timed out, gets no new calls and is closed once
-    its
-    last call has ended.
+    A connection that was lost, or on which a call timed out, receives no new calls and is closed
+    once its last call has ended.
     """
 
     def __init__(self, first: Connection, connect: Callable[[], Awaitable[Connection]]) -> None:
@@ -35,7 +34,7 @@ class Server:
         self._closing = set[asyncio.Task[None]]()
         self._lock = asyncio.Lock()
         self._silent = 0
-        """Consecutive connections that answered no call."""
+        """Number of consecutive connections that answered no call."""
 
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Output:
         """Return the result of a tool; retry once if the call certainly never began.
@@ -94,7 +93,7 @@ class Server:
             self._spare(connection)
 
     def _spare(self, connection: Connection) -> None:
-        """Close a connection that is no longer current once no call uses it."""
+        """Close a connection that is no longer current, once no call uses it."""
         if connection is not self._now and not connection.users:
             # Not awaited: the last call already has its answer and need not wait.
             task = asyncio.create_task(connection.close())

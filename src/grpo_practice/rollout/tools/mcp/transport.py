@@ -34,7 +34,7 @@ from grpo_practice.rollout.tools.mcp.program import open_program
 
 CONNECT_S = 30.0
 _TAIL = 2_000
-"""Most bytes of the server's stderr that are kept."""
+"""Maximum number of bytes kept from the end of the server's stderr."""
 INHERITED = ("PATH", "HOME")
 WORKDIR = "{workdir}"
 """Placeholder for the rollout's own folder in arguments and variables."""
@@ -51,12 +51,12 @@ for name in set(os.environ) - set(names.split(",")):
     del os.environ[name]
 os.execvp(command[0], command)
 """
-"""Program that executes the server with only the named variables and ends when its parent ends."""
+"""Program that runs the server with only the named variables and ends when its parent ends."""
 
 
 @dataclass(slots=True)
 class Notes:
-    """Observations about a server, apart from its answers, for error messages."""
+    """Observations about a server, other than its answers, for error messages."""
 
     tail: bytes = b""
     """Last bytes that the server wrote to stderr."""
@@ -86,7 +86,7 @@ class Notes:
         return "; ".join(said)
 
     async def record(self, message: object) -> None:
-        """Count an invalid message; other messages outside of calls are ignored."""
+        """Count an invalid message; ignore other messages outside of calls."""
         await asyncio.sleep(0)
         if isinstance(message, Exception):
             self.garbage += 1
@@ -105,10 +105,13 @@ class Notes:
 
     @contextmanager
     def stderr(self) -> Iterator[TextIO]:
-        """Yield a file for a program's stderr, without a size limit, for the block."""
+        """For the duration of the block, provide a file that receives a program's stderr.
+
+        The amount that the program may write is not limited.
+        """
         loop = asyncio.get_running_loop()
         read, write = os.pipe()
-        # The loop reads it: a program whose pipe is full blocks in a write.
+        # The event loop drains the pipe, because a program blocks on write once its pipe is full.
         os.set_blocking(read, False)
 
         def ready() -> None:
@@ -116,7 +119,7 @@ class Notes:
             self.tail = (self.tail + data)[-_TAIL:]
             if not data:
                 self.ended = True
-                # A pipe at its end is always readable: the loop would call this forever.
+                # A closed pipe is always readable, so the event loop would call this forever.
                 loop.remove_reader(read)
 
         loop.add_reader(read, ready)
@@ -129,11 +132,11 @@ class Notes:
 
 
 Reach = Callable[[Notes], AbstractAsyncContextManager[Client]]
-"""Opens a client of the server for a block."""
+"""Opens a client of the server for the duration of a block."""
 
 
 def reaching(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
-    """Return the transport to the server; raise ConfigError without its program or folder.
+    """Return the transport to the server; raise ConfigError if its program or folder is missing.
 
     The reaper ends programs and removes folders if this process is killed.
     """
@@ -191,7 +194,7 @@ def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
 
 @asynccontextmanager
 async def _folder_of_its_own(reaper: Reaper) -> AsyncIterator[Path]:
-    """Yield an empty folder that is removed with its contents after the block."""
+    """Yield an empty folder; remove it with its contents after the block."""
     folder = Path(tempfile.gettempdir(), f"grpo-practice-{token_hex(8)}")
     reaper.add(folder)  # first: a kill after mkdir would leave the folder
     try:

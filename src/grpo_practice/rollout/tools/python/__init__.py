@@ -30,7 +30,7 @@ async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[
     The path of an interpreter is relative to `folder`.
 
     Raises:
-        ConfigError: The backend does not work here; it is never replaced by another one.
+        ConfigError: The backend does not work here; no other backend ever replaces it.
     """
     at_once = config.at_once or os.cpu_count() or 1
     async with AsyncExitStack() as stack:
@@ -78,7 +78,7 @@ async def _opened(
 
 
 def unfenced(code: str) -> str:
-    """Strip the Markdown fence that a model may put around the whole code."""
+    """Strip the Markdown fence that a model may put around all of its code."""
     lines = code.strip().split("\n")
     if len(lines) > 2 and lines[0].strip() in _FENCES and lines[-1].strip() == "```":
         return "\n".join(lines[1:-1])

@@ -1,4 +1,4 @@
-"""The interface of a backend, and the error if a backend is unavailable."""
+"""The interface of a backend, and the error for an unavailable backend."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from grpo_practice.core.errors import ConfigError
 
 Run = Callable[[str, float], Awaitable[str]]
-"""Runs code for at most this many seconds, and returns its output, the value of its last
-expression, or its traceback. All processes it started are killed when this returns, raises or is
-cancelled.
+"""Runs code for at most the given number of seconds, and returns its output and the value of its
+last expression, or its traceback. All processes that the code started are killed when this call
+returns, raises or is cancelled.
 
 Raises:
     ToolError: The code could not be run.
@@ -17,7 +17,7 @@ Raises:
 
 @dataclass(frozen=True, slots=True)
 class Backend:
-    """An environment in which code runs, already tried."""
+    """An environment in which code runs; it has passed a trial run."""
 
     run: Run
     runs_in: str
@@ -35,7 +35,7 @@ _OTHERS = {
 
 
 def refused(name: str, why: str, hint: str | None = None) -> ConfigError:
-    """Return the error that a backend does not work here; no other backend replaces it."""
+    """Return the error for a backend that does not work here; no other backend replaces it."""
     others = "; ".join(f"{other} {what}" for other, what in _OTHERS.items() if other != name)
     choice = f"another config.backend: {others}"
     return ConfigError(

@@ -39,9 +39,9 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
 
     Args:
         python: The interpreter; None for the one that runs this program.
-        folder: Folder that its path is relative to. That folder, the current one and the projects
-            that contain them are hidden from the code.
-        memory_mb: Most memory of one process.
+        folder: Folder that the interpreter's path is relative to. This folder, the current one, and
+            the projects that contain them are hidden from the code.
+        memory_mb: Maximum memory of one process.
 
     Raises:
         ConfigError: The backend does not work here, or project and interpreter share a folder.
@@ -87,7 +87,7 @@ class Sandbox:
         bwrap: The program.
         python: The interpreter. Only its folders and the system's are visible on the disk.
         version: Version of bwrap.
-        root: True when this process runs as root. The kernel does not limit the processes of root,
+        root: True when this process runs as root. The kernel limits the processes neither of root
             nor of a user who is root outside the user namespace: so no user namespace is created,
             and the code runs as another user.
         private: Resolved folders that appear empty if they lie inside a visible folder.
@@ -123,7 +123,7 @@ class Sandbox:
             *("--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"),
             *("--remount-ro", "/dev"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
-            *self._interpreter(),  # last: it may lie in /tmp
+            *self._interpreter(),  # last, because the interpreter may lie in /tmp
             *("--remount-ro", "/", "--chdir", "/tmp"),
             *("--", self.python.path, *python_arguments()),
         ]
@@ -140,7 +140,7 @@ class Sandbox:
         return ("--unshare-all", "--unshare-user", *nested, "--uid", _NOBODY, "--gid", _NOBODY)
 
     def _seen(self) -> list[tuple[Path, Path]]:
-        """Return all visible folders of the disk, each with its place inside the sandbox."""
+        """Return all visible folders of the disk, each with its path inside the sandbox."""
         system = [(Path(path).resolve(), Path(path)) for path in _SYSTEM]
         return [*system, *self.python.mounts(_SYSTEM, self.private)]
 

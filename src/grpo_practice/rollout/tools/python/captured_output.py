@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 MOST = 10 * 2**20
-"""Most bytes that an execution may write; it is stopped beyond them."""
+"""Maximum number of bytes that an execution may write; an execution that writes more is stopped."""
 HEAD, TAIL = 8 * 1024, 4 * 1024
 """Bytes kept from the beginning and from the end of the output."""
 STARTED = b"\x06"

@@ -18,9 +18,11 @@ from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.python.captured_output import STARTED, Written, joined, out_of_time
 
 PROCESSES = 64
-"""Most processes and threads of one execution."""
+"""Maximum number of processes and threads in one execution."""
 FILE_MB = 64
-"""Most MiB of each file written, and of all files together if they are kept in memory."""
+"""Maximum size in MiB of each file written, and of all files together if they are kept in
+memory.
+"""
 GRACE_S = 2.0
 """Seconds that an execution has to end by itself."""
 ENVIRONMENT = {
@@ -30,7 +32,7 @@ ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-"""All environment variables of the code, apart from HOME."""
+"""All environment variables that the code receives, apart from HOME."""
 
 
 @cache
@@ -68,9 +70,9 @@ class Launch:
 
 
 async def execute(start: Launch, code: str, *, limit_s: float, memory_mb: int) -> str:
-    """Return the output of the code, its last value or its error, as a model reads it.
+    """Return the output of the code, its last value or its error, in the form a model reads.
 
-    All processes it started are killed when this returns, raises or is cancelled.
+    All processes that the code started are killed when this call returns, raises or is cancelled.
 
     Raises:
         ToolError: The code could not be started; the message contains the output of the starter.
@@ -85,7 +87,7 @@ async def execute(start: Launch, code: str, *, limit_s: float, memory_mb: int) -
     assert process.stdout is not None
     try:
         async with asyncio.timeout(limit_s):
-            # Left open: the program inside ends when its stdin closes.
+            # Keep stdin open: the program inside ends when its stdin closes.
             process.stdin.write(json.dumps(job).encode() + b"\n")
             # Until the program inside reports that it runs, the output is an
             # error message of the starter.
@@ -117,7 +119,7 @@ async def _spawned(start: Launch, command: Sequence[str], passed: Sequence[int])
             stderr=STDOUT,
             env=None if start.env is None else dict(start.env),
             cwd=start.cwd,
-            # A separate group: Ctrl-C reaches only us, and killpg() reaches all of it.
+            # Use a separate group: Ctrl-C reaches only us, and killpg() reaches the whole group.
             start_new_session=True,
             pass_fds=passed,
         )
@@ -127,7 +129,7 @@ async def _spawned(start: Launch, command: Sequence[str], passed: Sequence[int])
 
 @contextlib.contextmanager
 def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
-    """Yield bwrap's arguments for a filter, and the descriptor it is read from, for one start."""
+    """Yield bwrap's arguments for a filter and the descriptor to read it from, for one start."""
     if not program:
         yield (), ()
         return

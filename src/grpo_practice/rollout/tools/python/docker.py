@@ -19,11 +19,9 @@ from grpo_practice.rollout.tools.python.probe import try_backend
 
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 _ANSWER_S = 20.0
-"""Seconds for an engine to report its version."""
+"""Maximum seconds to wait until an engine reports its version."""
 _BESIDE_MB = 64
-"""MiB that a container has in addition to one process's limit, for the program that supervises
-it.
-"""
+"""MiB that a container has in addition to one process's limit, for the supervising program."""
 
 
 async def open_docker(image: str, memory_mb: int) -> Backend:
@@ -50,9 +48,8 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
 def container(docker: str, image: str, memory_mb: int) -> Launch:
     """Return the description of one execution in a container that is removed when it ends.
 
-    The container's first process ends when its stdin closes, so it ends with the client, however
-    that
-    ends.
+    The container's first process ends when its stdin closes, so the container ends with the client,
+    no matter how the client ends.
     """
     name = f"grpo-practice-{secrets.token_hex(8)}"
     memory = f"{memory_mb + _BESIDE_MB}m"
@@ -74,7 +71,7 @@ def container(docker: str, image: str, memory_mb: int) -> Launch:
 
 
 async def _engine(docker: str) -> str:
-    """Return the version of the engine; raise ConfigError if no engine answers."""
+    """Return the version of the engine; raise ConfigError if no engine responds."""
     process = await asyncio.create_subprocess_exec(
         docker, "version", "--format", "{{.Server.Version}}", stdout=PIPE, stderr=STDOUT
     )

@@ -27,7 +27,7 @@ class Interpreter:
     def mounts(
         self, system: Sequence[str], private: Sequence[Path] = ()
     ) -> Iterator[tuple[Path, Path]]:
-        """Yield source and place of folders and links to mount in addition to `system`.
+        """Yield source and destination of folders and links to mount in addition to `system`.
 
         Folders inside a `private` folder are included, because private folders are hidden.
         """
@@ -52,9 +52,8 @@ def _links(path: Path) -> Iterator[Path]:
 def installed(python: str | None, folder: Path) -> Interpreter:
     """Return the configured interpreter for a sandbox; None for the one that runs this program.
 
-    The folders are derived from nearby files without running anything: a config may name any
-    program,
-    and only the sandbox may run it.
+    The interpreter's folders are derived from nearby files without running anything: a config may
+    name any program, and only the sandbox may run it.
 
     Raises:
         ConfigError: There is no such interpreter, or its folders contain the user's home.

@@ -26,7 +26,7 @@ ABOUT = (
     f" network; the modules are {', '.join(MODULES)}; it does not know {', '.join(MISSING)}"
 )
 _AFTER_S = 1.0
-"""Seconds after the time limit when a worker that ignores the limit is killed."""
+"""Seconds after the time limit at which a worker that ignores the limit is killed."""
 
 
 @asynccontextmanager
@@ -96,7 +96,7 @@ async def _run(pool: "AsyncMonty", code: str, limit_s: float, memory_mb: int) ->
 
 
 def _with_model_lines(text: str, moved: int) -> str:
-    """Return a traceback with the line numbers of the model's code."""
+    """Return a traceback whose line numbers refer to the code that the model wrote."""
 
     def place(found: re.Match[str]) -> str:
         line = int(found[1])
@@ -108,9 +108,8 @@ def _with_model_lines(text: str, moved: int) -> str:
 def showing(code: str) -> tuple[str, int]:
     """Make code print the value of its last expression; return it with the expression's line.
 
-    Printing inside the interpreter keeps large values out of this process. The expression moves
-    down
-    by one line.
+    Printing inside the interpreter keeps large values out of this process. The added code moves the
+    expression down by one line.
     """
     # `ast` ends lines at \r as well, and its line numbers must match the split below.
     code = code.replace("\r\n", "\n").replace("\r", "\n")

@@ -26,14 +26,16 @@ def reached():
 found = [name for name in PACKAGES if importlib.util.find_spec(name)]
 print(json.dumps([6 * 7, platform.python_version(), found, reached()]))
 """
-"""Code of the trial. `connect` on a datagram socket sends nothing and only checks for a route."""
+"""Code that the trial runs. `connect` on a datagram socket sends nothing and only checks for a
+route.
+"""
 
 
 async def try_backend(name: str, run: Run, *, closed: bool) -> tuple[str, str]:
     """Return the backend's Python version and the packages that code can import.
 
-    With `closed`, the code must reach neither a listening port on this machine nor a route to any
-    address.
+    With `closed`, the code must be able to reach neither a listening port on this machine nor a
+    route to any address.
 
     Raises:
         ConfigError: The code did not run, or it reached a network.

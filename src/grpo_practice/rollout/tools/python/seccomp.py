@@ -23,7 +23,9 @@ FAMILIES = (1, 2, 10, 16)
 """Allowed socket families: UNIX, IPv4, IPv6, netlink. Each belongs to a network namespace."""
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENT = 0, 4, 16
-"""Offsets in the data that the filter sees; for the first argument, its lower half."""
+"""Offsets in the data that the filter sees; for the first argument, the offset of its lower
+half.
+"""
 _ALLOW, _ERROR = 0x7FFF_0000, 0x0005_0000
 NEWEST = 467
 """Newest system call that was reviewed; later ones are reported as nonexistent."""
@@ -41,18 +43,18 @@ _NEW = (*range(428, 434), 438, 440, 442, 443, 447, 450, 467)
 """
 REFUSED = MappingProxyType(
     {
-        # Keys of the host's user: no namespace holds them apart.
+        # Keys of the host's user: no namespace isolates them.
         "add_key": (248, 217),
         "request_key": (249, 218),
         "keyctl": (250, 219),
-        # Other namespaces, and other places in the tree of files.
+        # Access to other namespaces and to other parts of the file tree.
         "setns": (308, 268),
         "mount": (165, 40),
         "umount2": (166, 39),
         "pivot_root": (155, 41),
         "chroot": (161, 51),
         "open_by_handle_at": (304, 265),
-        # Memory that counts for no process, and so has no limit.
+        # Memory that is charged to no process and therefore has no limit.
         "shmget": (29, 194),
         "memfd_create": (319, 279),
         "msgget": (68, 186),
@@ -62,7 +64,7 @@ REFUSED = MappingProxyType(
         "process_vm_readv": (310, 270),
         "process_vm_writev": (311, 271),
         "kcmp": (312, 272),
-        # Parts of the kernel that few programs need and that often had holes.
+        # Parts of the kernel that few programs need and that have often been vulnerable.
         "bpf": (321, 280),
         "perf_event_open": (298, 241),
         "userfaultfd": (323, 282),
@@ -78,7 +80,7 @@ REFUSED = MappingProxyType(
         "ustat": (136, None),
         "sysfs": (139, None),
         "_sysctl": (156, None),
-        # The machine itself.
+        # Control of the machine itself.
         "syslog": (103, 116),
         "acct": (163, 89),
         "quotactl": (179, 60),
@@ -123,7 +125,7 @@ class Machine:
 
 
 def _refused(machine: int) -> tuple[int, ...]:
-    """Return the numbers of all denied calls for a machine, given its position in `REFUSED`."""
+    """Return the numbers of all denied calls on a machine, given its position in `REFUSED`."""
     old = (numbers[machine] for numbers in REFUSED.values())
     return (*(number for number in old if number is not None), *_NEW)
 
@@ -152,7 +154,7 @@ def program(machine: Machine) -> bytes:
 
     steps = chain(
         [_step(_LOAD, _ARCHITECTURE), _step(_EQUAL, machine.architecture, 1, 0), _error(EPERM)],
-        # Newer calls, and on x86_64 the numbers from 0x4000_0000 of another kind of program.
+        # Newer calls and, on x86_64, numbers from 0x4000_0000, which belong to the x32 ABI.
         [_step(_LOAD, _NUMBER), _step(_AT_LEAST, NEWEST + 1, 0, 1), _error(ENOSYS)],
         *(_when(number, _error(EPERM)) for number in machine.refused),
         *(_when(number, _error(ENOSYS)) for number in _ABSENT),
@@ -168,7 +170,7 @@ def program(machine: Machine) -> bytes:
 
 
 def _step(operation: int, value: int, then: int = 0, other: int = 0) -> bytes:
-    """Encode one instruction; `then` and `other` are the jumps if it is true and if it is false."""
+    """Encode one instruction; `then` and `other` are the jumps for a true and a false result."""
     return struct.pack("=HBBI", operation, then, other, value)
 
 
@@ -177,5 +179,5 @@ def _error(number: int) -> bytes:
 
 
 def _when(number: int, *steps: bytes) -> list[bytes]:
-    """Return the steps guarded by one system call's number; they must end with a return."""
+    """Return the steps guarded by the number of one system call; they must end with a return."""
     return [_step(_EQUAL, number, 0, len(steps)), *steps]

@@ -15,7 +15,7 @@ _CHUNK = 16 * 1024
 
 @asynccontextmanager
 async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
-    """Yield a session that leaves bodies compressed for `body_of`, without cookies or limits.
+    """Yield a session without cookies or limits that leaves decompression to `body_of`.
 
     Proxies are passed with each request; the session ignores the environment.
     """
@@ -42,7 +42,8 @@ async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
 async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     """Return the first `most` bytes of the body, and whether the body is complete.
 
-    The body is decompressed as it arrives and no further than needed, so a bomb is never expanded.
+    The body is decompressed as it arrives and no further than needed, so a decompression bomb is
+    never expanded.
 
     Raises:
         ToolError: The encoding is not supported, or the body is damaged.
@@ -51,7 +52,7 @@ async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
     out, wire = bytearray(), 0
     async for chunk in response.content.iter_chunked(_CHUNK):
         wire += len(chunk)
-        # Never more than the remaining bytes, plus one that shows that there are more.
+        # Read one byte more than needed, which shows whether the body is longer.
         out += unpack(chunk, most + 1 - len(out))
         # Count both: a large compressed body may decompress to nothing.
         if len(out) > most or wire > most:

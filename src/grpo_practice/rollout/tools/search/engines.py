@@ -88,7 +88,7 @@ class JinaReader:
     headers: Mapping[str, Any]
     banned: Banned
     chars: int
-    """Most characters of a page's text."""
+    """Maximum length of a page's text, in characters."""
     cost_micro: int | None
 
     async def read(self, url: str) -> WebPage:
@@ -113,7 +113,7 @@ class JinaReader:
 
 
 def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:
-    """Return the results with an address that can be read as a page."""
+    """Return the results whose address can be read as a page."""
     found = []
     for result in results if isinstance(results, list) else ():
         values = result if isinstance(result, dict) else {}

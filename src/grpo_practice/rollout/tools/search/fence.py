@@ -23,10 +23,9 @@ _HIDDEN = re.compile(
 def neutral(text: str) -> str:
     """Defuse text that imitates the structure of a prompt, and drop hidden characters.
 
-    `<system>`, `</tool_result>`, `<|im_start|>` and fence marks keep their letters, with quotation
-    marks for `<` and `>` (a `<` before a space or a digit stays, since it is a comparison);
-    `[INST]`
-    gets other brackets.
+    In `<system>`, `</tool_result>`, `<|im_start|>` and fence marks, `<` and `>` are replaced with
+    quotation marks, and the letters are kept (a `<` before a space or a digit is a comparison and
+    stays). In `[INST]`, the brackets are replaced.
     """
     text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
     text = _TAG.sub(lambda m: (_OPEN if m[0][0] == "<" else _CLOSE) * len(m[0]), text)

@@ -1,7 +1,7 @@
 """Restricts this program's own page requests to the public internet.
 
-A name is looked up once per connection, and only the addresses found are connected to; the last
-check is made on the address itself, after all lookups, when the socket is opened.
+A name is looked up once per connection, and only the addresses found are connected to. The last
+check is made after all lookups, on the address itself, when the socket is opened.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from grpo_practice.rollout.tools.search.page import (
 )
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
-"""Returns the addresses of a name at a port.
+"""Returns the addresses of a name, for a port.
 
 Raises:
     OSError: The name has no address.
@@ -39,7 +39,7 @@ async def lookup(name: str, port: int) -> list[str]:
 
 
 class Guard(AbstractResolver):
-    """Permits connections only to public addresses, at the web's ports.
+    """Permits connections only to public addresses, on the web's ports.
 
     `allow` lists further pairs of address and port, for servers in tests.
     """
@@ -66,7 +66,8 @@ class Guard(AbstractResolver):
         """Return the addresses of a name, all of them public.
 
         Raises:
-            RefusedError: The name has no address, or one is not public; then none is trusted.
+            RefusedError: The name has no address, or an address that is not public: then none is
+                trusted.
         """
         try:
             found = await self._lookup(host, port)
@@ -74,7 +75,7 @@ class Guard(AbstractResolver):
             found = []
         if not found:
             raise RefusedError("there is no such site on the internet", host)
-        # All or none: the connection may go to any of them.
+        # All addresses must be public: the connection may go to any of them.
         return [self._checked(host, text, port) for text in found]
 
     def _checked(self, host: str, text: str, port: int) -> ResolveResult:
@@ -95,7 +96,7 @@ class Guard(AbstractResolver):
             RefusedError: Connecting to the address is not allowed.
         """
         family, kind, proto, _, at = info
-        # Check the address itself again: a URL may contain one, and then no name is looked up.
+        # Check the address again: if the URL contains an address, no name is looked up.
         self._let_through(at[0], at[1], at[0])
         return socket.socket(family, kind, proto)
 

@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
 
 MOST_BYTES = 2 * 1024 * 1024
-"""Most bytes of a page, decompressed; the rest is not read."""
+"""Maximum size of a decompressed page in bytes; the rest is not read."""
 LONGEST_TYPE = 200
-"""Most characters of a Content-Type header."""
+"""Maximum length of a Content-Type header, in characters."""
 TOTAL_S = 20.0
-"""Most seconds to fetch a page, including redirects and name lookups."""
+"""Maximum seconds to fetch a page, including redirects and name lookups."""
 READ_S = 10.0
-"""Most seconds to convert a page to text; 2 MB take 2."""
+"""Maximum seconds to convert a page to text; 2 MB take 2 seconds."""
 WORKERS = 2
 REDIRECTS = 5
 _MARKUP = ("text/html", "application/xhtml+xml", "application/xml", "text/xml")
@@ -50,7 +50,7 @@ class _Body:
     url: str
     data: bytes
     charset: str | None
-    """Charset of the header, not validated."""
+    """Charset given in the header, not validated."""
     whole: bool
     is_markup: bool
 
@@ -64,7 +64,7 @@ class LocalReader:
     banned: Banned
     workers: Pool
     chars: int
-    """Most characters of a page's text."""
+    """Maximum length of a page's text, in characters."""
     total_s: float = TOTAL_S
     cost_micro: int | None = 0
 
@@ -87,7 +87,7 @@ class LocalReader:
             raise ToolError(f"the page cannot be read: {why}") from e
         given = (body.data, body.charset, body.url, self.chars, body.is_markup)
         try:  # outside the page's time limit: the first page waits for the workers
-            # All parsing of the bytes: on a thread, no limit could stop it.
+            # Parse in a worker process: no time limit could stop a thread.
             text, complete = await self.workers.run(page_text, *given)
         except (TimedOutError, WorkerDiedError, MemoryError, RecursionError) as e:
             raise ToolError("the page is too hard to read") from e
@@ -159,7 +159,7 @@ async def open_local(
         socket_factory=guard.socket,
     ) as session:
         try:
-            await workers.start()  # not with the first page, when rollouts have already cost money
+            await workers.start()  # start now: by the first page, rollouts have already cost money
         except CannotStartError as e:
             raise ConfigError(f"the workers that read pages cannot start: {e}", hint=e.hint) from e
         try:

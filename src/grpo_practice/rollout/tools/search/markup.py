@@ -1,8 +1,8 @@
 """Conversion of a page's bytes to text for a model.
 
-Pages are hostile input. Tags are parsed by a library that makes a single pass; the standard
-library's parser takes quadratic time (52 s for 40 KB of `<a `), and so do libraries that build a
-tree, for deeply nested elements.
+Pages are hostile input. A library that makes a single pass parses the tags; the standard library's
+parser takes quadratic time (52 s for 40 KB of `<a `), and so do libraries that build a tree, for
+deeply nested elements.
 """
 
 import re
@@ -52,7 +52,7 @@ input.
 
 
 def decoded(data: bytes, charset: str | None) -> str:
-    """Decode by the byte order mark, the header, the page's own declaration, or as UTF-8."""
+    """Decode by the byte order mark, the header or the page's own declaration, else as UTF-8."""
     for mark, name in (
         (b"\xef\xbb\xbf", "utf-8"),
         (b"\xff\xfe", "utf-16"),
@@ -73,7 +73,7 @@ def decoded(data: bytes, charset: str | None) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as e:
-        # The size limit may have cut the body inside a character: the rest is UTF-8 then.
+        # The size limit may have cut the body inside a character; the text before it is UTF-8.
         cut_in_a_character = e.start >= len(data) - 3
         return data.decode("utf-8" if cut_in_a_character else "cp1252", "replace")
 

@@ -18,7 +18,7 @@ _OWN = ("localhost", "local", "internal", "home.arpa", "lan")
 
 
 class RefusedError(ToolError):
-    """A refused page. `reason` is our own wording; `what` is the address or name of the page."""
+    """An error for a refused page. `reason` is our wording; `what` is its address or name."""
 
     def __init__(self, reason: str, what: str) -> None:
         super().__init__(f"{reason}: {what}")
@@ -79,7 +79,7 @@ def page_url(text: str) -> URL:
 def _refuse_own(name: str, shown: str) -> None:
     """Raise RefusedError unless a name, or an address in the usual notation, may be public.
 
-    Programs disagree about other notations of addresses, so these are refused.
+    Addresses in other notations are refused, because programs interpret them differently.
     """
     # Some programs read names that end in a number as addresses: 2130706433, 0x7f.1, 127.1.
     if ":" in name or _NUMBER.fullmatch(name.rpartition(".")[2]):
@@ -95,7 +95,9 @@ def _refuse_own(name: str, shown: str) -> None:
 
 WebAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _V6 = ipaddress.IPv6Network("2000::/3")
-"""All addresses ever assigned; loopback, link-local, private, mapped and NAT64 lie outside."""
+"""All addresses ever assigned; loopback, link-local, private, mapped and NAT64 addresses lie
+outside this network.
+"""
 _SPECIAL = tuple(
     ipaddress.ip_network(text)
     for text in (
@@ -104,15 +106,17 @@ _SPECIAL = tuple(
         "2001::/23",
         "2002::/16",
         "3fff::/20",
-        # A public address, but the host of an Azure virtual machine answers it with metadata.
+        # A public address, but on an Azure virtual machine it serves the host's metadata.
         "168.63.129.16",
     )
 )
-"""Networks that some Python versions call global, but that carry or stand for other addresses."""
+"""Networks that some Python versions call global, but whose addresses contain or represent other
+addresses.
+"""
 
 
 def is_public(address: WebAddress) -> bool:
-    """Return whether the address is one public machine and cannot stand for another address."""
+    """Return whether the address belongs to one public machine and cannot represent another."""
     if not address.is_global or address.is_multicast or address.is_reserved:
         return False
     if address.version == 6 and address not in _V6:
@@ -126,7 +130,7 @@ def domain_of(url: URL) -> str:
 
 
 def found_at(text: str) -> URL | None:
-    """Return the URL of a search result; None if its page could not be read."""
+    """Return the URL of a search result; None if its page cannot be read."""
     try:
         return page_url(text)
     except RefusedError:
@@ -136,7 +140,7 @@ def found_at(text: str) -> URL | None:
 class Banned:
     """Sites to leave out: each domain with all its subdomains.
 
-    Sites are domains or URLs, in any case and script.
+    Sites are given as domains or URLs, in any case and script.
 
     Raises:
         ValueError: A site is not a domain.

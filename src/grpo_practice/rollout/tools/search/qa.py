@@ -1,4 +1,4 @@
-"""The two tools that a model calls, and the web text it reads."""
+"""The two tools that a model calls, and the web text in their results."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,7 +23,7 @@ from grpo_practice.rollout.tools.search.page import Banned, SearchHit, WebPage, 
 SLOTS = ("url", "query", "page", "label", "cut")
 MOST_RESULTS = 20
 _SIZE = 15 * 1024
-"""Most bytes of a result; below the toolbox's limit, so that a fence is never cut."""
+"""Maximum size of a result in bytes; below the toolbox's limit, so that a fence is never cut."""
 
 
 def search_tool(
@@ -97,7 +97,7 @@ async def _read_with_model(chat: Chat, messages: list[Message]) -> Reply:
     """Return the reading model's reply.
 
     Raises:
-        ToolError: There is no reply, for a reason that is not the agent's fault.
+        ToolError: The model did not reply, for a reason that is not the agent's fault.
     """
     try:
         return await chat(messages)

@@ -1,4 +1,4 @@
-"""A paid web service: one call retries until it has an answer, or explains why there is none."""
+"""A paid web service: each call is retried until the service answers or explains why not."""
 
 import asyncio
 import json
@@ -23,17 +23,19 @@ if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 TRIES = 4
-"""Attempts per request, including the first."""
+"""Maximum attempts per request, including the first."""
 REFUSALS = 3
-"""Consecutive refusals about the key or the account that stop the run."""
+"""Number of consecutive refusals concerning the key or the account that stop the run."""
 UNREACHED = 10
-"""Consecutive requests without a connection, each after all attempts, that stop the run."""
+"""Number of consecutive requests that could not connect, each after all attempts, that stop the
+run.
+"""
 _MOST_BYTES = 16 * 1024 * 1024
 _LONGEST_WAIT_S = 30.0
 _ACCOUNT = re.compile(
     r"credit|balance|quota|unauthori[sz]ed|api[ _-]?key|authenticat", re.IGNORECASE
 )
-"""Words in a 400 or 403 response that is about the account, not about the request."""
+"""Words in a 400 or 403 response that show that it concerns the account, not the request."""
 
 
 class _AgainError(Exception):
@@ -54,7 +56,7 @@ class Service:
     headers: Mapping[str, str]
     """Headers of every request, including the key."""
     hint: str
-    """Hint for the error when the service refuses all requests."""
+    """Hint for the error raised when the service refuses all requests."""
     timeout_s: float
     """Time limit of one attempt in seconds."""
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
@@ -104,7 +106,7 @@ class Service:
     async def _once(self, method: str, url: str, **what: Any) -> dict[str, Any]:
         from aiohttp import ClientConnectorError, ClientError
 
-        # Before each attempt: other requests may have been refused while this one waited.
+        # Check before each attempt: other requests may have been refused during the wait.
         self._stop_where_refused()
         try:
             async with (
@@ -150,7 +152,7 @@ class Service:
 
 
 def _wait_s(state: Any) -> float:
-    """Return the wait before the next attempt: full jitter, but at least as long as requested."""
+    """Return the wait before the next attempt: full jitter, but at least the requested wait."""
     from tenacity import wait_random_exponential
 
     error = state.outcome.exception()
@@ -167,7 +169,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
 
 
 def _error_text(body: dict[str, Any] | None) -> str:
-    """Return the message in the body of an error, formatted to follow the status."""
+    """Return the message in an error body, formatted to follow the status."""
     for name in ("readableMessage", "message", "error", "name"):
         text = (body or {}).get(name)
         if isinstance(text, str) and text:

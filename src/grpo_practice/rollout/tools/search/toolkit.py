@@ -1,7 +1,7 @@
 """The search toolkit: the engine, the page reader, and the tools that models call.
 
-This module is separate because workers that read pages import the package, and start half a second
-faster without it.
+This module is not part of the package's `__init__`, because the workers that read pages import the
+package and start half a second faster without it.
 """
 
 import asyncio
@@ -40,13 +40,14 @@ _SEARCH_S, _READ_S = 30.0, 60.0
 async def open_search(
     config: SearchConfig, ask: Callable[[Scope], Chat], fences: Fences, guard: Guard | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """Yield the two tools; their connections are closed with the block.
+    """Yield the two tools; close their connections after the block.
 
     Requests to the model that answers questions from pages go through the ledger. The guard decides
-    which addresses the local reader may connect to; tests pass one that permits their own server.
+    which addresses the local reader may connect to; tests pass a guard that permits their own
+    server.
 
     Raises:
-        ConfigError: A banned site is not a domain, or the proxy of a service is not supported.
+        ConfigError: A banned site is not a domain, or a service's proxy is not supported.
     """
     try:
         banned = Banned(config.search_banned_sites)
