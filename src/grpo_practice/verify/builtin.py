@@ -201,19 +201,21 @@ class Param:
 
 BUILT_INS: Mapping[str, BuiltIn] = {
     "choice": BuiltIn(
-        choice, "the last stated option is the gold's letter", unusable_gold=_unusable_choice
+        choice, "the last stated option is the correct one", unusable_gold=_unusable_choice
     ),
     "math": BuiltIn(
         math.at_once,
-        "the last box, number or expression is the gold, compared as mathematics",
+        "the last box, number or expression equals the gold answer, compared mathematically",
         runs="math",
         unusable_gold=lambda gold, meta: math.unusable(gold),
     ),
-    "exact": BuiltIn(exact, "the last box or line is the gold, ignoring case and spaces"),
-    "contains": BuiltIn(contains, "the response contains the gold"),
+    "exact": BuiltIn(
+        exact, "the last box or line equals the gold answer, ignoring case and spaces"
+    ),
+    "contains": BuiltIn(contains, "the response contains the gold answer"),
     "regex": BuiltIn(
         regex,
-        "the text captured by a pattern is the gold",
+        "the text captured by a pattern equals the gold answer",
         runs="worker",
         unusable_params=_unusable_pattern,
         own_form=True,

@@ -68,10 +68,10 @@ class Room:
         if not self._told:
             self._told = True
             self._notice(
-                "programs of the agent have their model's reply and wait for a turn to compute;"
-                f" for {STUCK_S:g} s no computing program has sent a request or ended. If these"
-                " wait for the others (in a queue such as srun's, or for a lock), play no more at"
-                " once than can run: --concurrency, practice.rollout_concurrency"
+                "agent programs have their model's reply and are waiting for a turn to compute;"
+                f" no running program has sent a request or finished for {STUCK_S:g} s. If the"
+                " running programs wait for the others (in a queue such as srun's, or for a"
+                " lock), play fewer at once: --concurrency, practice.rollout_concurrency"
             )
 
 

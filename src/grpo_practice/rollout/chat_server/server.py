@@ -273,7 +273,7 @@ def check_caller(headers: Mapping[str, str], names: Collection[str] = ()) -> Non
         raise RequestError("the Host header does not name this server", status=403)
     foreign = origin is not None and origin.lower().partition("://")[2] != host.lower()
     if foreign or headers.get("Sec-Fetch-Site") == "cross-site":
-        raise RequestError("a page of another origin may not send requests here", status=403)
+        raise RequestError("requests from pages of other origins are not allowed", status=403)
 
 
 # Not urlsplit, which parses the host `::1` out of `[::1].evil.example`.
