@@ -27,7 +27,7 @@ def trust(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Remember that you trust files or folders of others; without arguments, list them.
+    """Remember that you trust files or folders from other people; without arguments, list them.
 
     Read them first: a trusted file may run programs. Hosts for your keys need a separate decision:
     --host with --key. A file is trusted until its text changes, a folder with all its present and

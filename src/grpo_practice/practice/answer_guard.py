@@ -72,11 +72,11 @@ _DICTATED = Quarantine("dictates_answer", "it dictates an answer")
 
 
 class AnswerGuard:
-    """Decides which answers of a run's dataset are labels and which must not be revealed.
+    """Decides which answers in a run's dataset are labels and which must not be revealed.
 
     Args:
-        answers: Answers of the whole dataset, each with the number of questions that have it.
-        told: Text that the agent receives anyway; a label in this text is no secret.
+        answers: Answers in the whole dataset, each with the number of questions that have it.
+        told: Text that the agent receives anyway; a label in this text is not a secret.
     """
 
     def __init__(self, answers: Iterable[tuple[Answer, int]], told: str = "") -> None:

@@ -166,9 +166,10 @@ def read_operations(
 ) -> tuple[Operation, ...]:
     """Return the operations in order, marking unacceptable ones as `refused` with the reason.
 
-    An UPDATE of an unknown experience becomes an ADD, since its text is complete. A DELETE of an
-    unknown experience is refused, and a NONE about one confirms nothing. Operations beyond `limit`
-    are refused. `from` may name up to `proposals` proposals (`P1` …).
+    An UPDATE to an unknown experience becomes an ADD, since the operation contains the full text. A
+    DELETE of an unknown experience is refused, and a NONE about an unknown experience confirms
+    nothing. Operations beyond `limit` are refused. `from` may name up to `proposals` proposals
+    (`P1` …).
 
     Raises:
         ReplyError: The reply cannot be parsed.

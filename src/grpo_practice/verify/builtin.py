@@ -30,7 +30,7 @@ def exact(sample: Sample, response: str, *, case_sensitive: bool = False) -> Ver
     """
     read = last_box(response) or last_line(response) or ""
     said = read.strip(_DRESS)
-    # Quotes, underscores or "Answer:" may belong to the gold: `__init__`, "'tis", `"x"`.
+    # Quotes, underscores or "Answer:" may belong to the gold answer: `__init__`, "'tis", `"x"`.
     texts = {read, said, said.rstrip("."), read.strip(_EMPHASIS), read.strip(_EMPHASIS + "_")}
     for gold in gold_texts(sample.answer):
         height = sum(1 for line in gold.splitlines() if line.strip())

@@ -81,8 +81,8 @@ def _same(golds: Sequence[str], texts: Sequence[str]) -> Verdict | None:
 def _in_words(golds: Sequence[str], response: str) -> str | None:
     """Return the last line if the whole line equals a gold answer in words; otherwise None.
 
-    In a last line "Canberra" after a line "It has 3 letters a.", the answer is neither a formula
-    nor introduced by a statement.
+    For example, if "Canberra" is the last line after "It has 3 letters a.", the answer is neither a
+    formula nor introduced by a phrase such as "the answer is".
     """
     wanted = [text for gold in golds if not _is_number(text := notation(gold))]
     if not wanted or (words := last_words(response)) is None or len(words) > LONGEST:

@@ -79,7 +79,7 @@ class Trial:
         return bare or await self.is_right(sample, boxed(answer), kind)
 
     async def is_right(self, sample: Sample, response: str, kind: str) -> bool:
-        """Return whether the response gets the full reward; record an error and return False."""
+        """Return whether the response gets the full reward; record any error and return False."""
         started = monotonic()
         try:
             verdict = await self._verify(sample, response, None)

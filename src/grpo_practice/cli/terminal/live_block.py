@@ -84,7 +84,7 @@ class LiveBlock(Live):
 
     @override
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        """Replace the block by the renderables, with the block below them."""
+        """Replace the block with the renderables, and draw the block again below them."""
         drawn = super().process_renderables(renderables)
         # If the terminal became narrower, the lines drawn last now take more rows.
         extra = sum((width - 1) // self.console.width for width in self._widths if width)

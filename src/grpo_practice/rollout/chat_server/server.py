@@ -305,7 +305,11 @@ _SILENT.propagate = False
 async def listening(
     app: web.Application, port: int = 0, host: str = LOOPBACK, tls: SSLContext | None = None
 ) -> AsyncIterator[int]:
-    """Serve the application during the block and yield the port; raise OSError if it is taken."""
+    """Serve the application while the block runs, and yield the port.
+
+    Raises:
+        OSError: The port is taken.
+    """
     runner = web.AppRunner(
         app,
         access_log=None,

@@ -31,7 +31,7 @@ _AFTER_S = 1.0
 
 @asynccontextmanager
 async def open_monty(memory_mb: int, at_once: int) -> AsyncIterator[Backend]:
-    """Yield the backend after a trial run; its workers end with the block.
+    """Yield the backend after a trial run; end its workers after the block.
 
     Raises:
         ConfigError: The backend does not work here.
