@@ -82,7 +82,7 @@ class Demand:
 
     key: Key
     text: str
-    """What the config does with it, for display: `starts a program`."""
+    """How the config uses the named thing, for display: `starts a program`."""
 
 
 def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:

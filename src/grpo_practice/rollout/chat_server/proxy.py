@@ -117,7 +117,7 @@ class Proxy:
         return guest
 
     async def _delay(self, asker: str) -> None:
-        """Delay the response to a client that has tried many unknown tokens."""
+        """Wait before responding to a client that has tried many unknown tokens."""
         if len(self._guesses) >= _MOST_ADDRESSES and asker not in self._guesses:
             # Limit the memory used: a client may have many addresses.
             self._guesses.clear()

@@ -105,10 +105,7 @@ class Notes:
 
     @contextmanager
     def stderr(self) -> Iterator[TextIO]:
-        """For the duration of the block, provide a file that receives a program's stderr.
-
-        The amount that the program may write is not limited.
-        """
+        """Yield a file of unlimited size that receives a program's stderr while the block runs."""
         loop = asyncio.get_running_loop()
         read, write = os.pipe()
         # The event loop drains the pipe, because a program blocks on write once its pipe is full.
