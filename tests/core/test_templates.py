@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.prompts.fault import TemplateFault
 from grpo_practice.core.prompts.files import (
     DIVIDER,
     FOLDER,
@@ -21,7 +22,6 @@ from grpo_practice.core.prompts.files import (
     load_prompts,
     prompts_from,
 )
-from grpo_practice.core.prompts.template import TemplateFault
 from grpo_practice.core.stages import STAGES
 from tests.fakes import FENCES
 from tests.hostile_templates import EXPLODES, GROWS, RUNS, SHOWS

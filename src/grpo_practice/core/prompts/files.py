@@ -7,14 +7,18 @@ values are never parsed as templates, and text from outside is put in a fence th
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from grpo_practice.core.calls import Message
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.fences import Fences
-from grpo_practice.core.prompts.template import Template, TemplateEnvironment, TemplateFault
+from grpo_practice.core.prompts.fault import TemplateFault
 from grpo_practice.core.stages import STAGES, distillation
+
+if TYPE_CHECKING:
+    from grpo_practice.core.prompts.template import Template, TemplateEnvironment
 
 DIVIDER = "\n--- user ---\n"
 FOLDER = Path(__file__).parent
@@ -80,7 +84,12 @@ def fenced(text: object, label: str = "text") -> str:
     return _FENCES.get().around(text, label)
 
 
-_ENVIRONMENT = TemplateEnvironment({"fenced": fenced})
+@cache
+def _environment() -> "TemplateEnvironment":
+    # A command that fills no prompt does not need Jinja, which takes 30 ms to import.
+    from grpo_practice.core.prompts.template import TemplateEnvironment
+
+    return TemplateEnvironment({"fenced": fenced})
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ def compile_prompt(
         system, user = _compiled(text)
     except TemplateFault as e:
         raise ConfigError(
-            f"{where}: not a valid prompt template: {e}", hint=hint or _ENVIRONMENT.language
+            f"{where}: not a valid prompt template: {e}", hint=hint or _environment().language
         ) from e
     found = system.slots | user.slots
     if found - wanted:
@@ -142,13 +151,13 @@ def compile_prompt(
 
 
 @lru_cache(maxsize=32)  # compiling a new text takes 10 ms
-def _compiled(text: str) -> tuple[Template, Template]:
+def _compiled(text: str) -> "tuple[Template, Template]":
     """Compile a prompt's system part and its user part."""
     system, divider, user = text.partition(DIVIDER)
     if not divider:
-        return _ENVIRONMENT.compiled(""), _ENVIRONMENT.compiled(text)
+        return _environment().compiled(""), _environment().compiled(text)
     line = 1 + (system + divider).count("\n")
-    return _ENVIRONMENT.compiled(system), _ENVIRONMENT.compiled(user, line)
+    return _environment().compiled(system), _environment().compiled(user, line)
 
 
 def template_fault(text: str) -> str | None:

@@ -18,6 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import htmlsafe_json_dumps, pass_context
 from typing_extensions import override
 
+from grpo_practice.core.prompts.fault import TemplateFault
 from grpo_practice.core.prompts.syntax import EACH, LOOP_FIELDS, TESTS, WEIGHED, Checker
 
 TEXT = 100_000
@@ -28,14 +29,6 @@ WORK = 50_000_000
 """Maximum work for one rendering; each character read or compared is one unit."""
 _FILE = "<template>"
 """File name that Jinja gives to a template compiled from text."""
-
-
-class TemplateFault(ValueError):
-    """Reason why a template is invalid or cannot be filled with the given values."""
-
-    def __init__(self, message: str, line: int | None) -> None:
-        super().__init__(f"line {line}: {message}" if line is not None else message)
-        self.line = line
 
 
 class _TooMuchError(TemplateRuntimeError):
