@@ -51,14 +51,21 @@ def test_help_needs_neither_pydantic_nor_rich() -> None:
     assert imported(f"pydantic rich yaml jinja2 asyncio sqlite3 {SLOW}", "--help") == "0"
 
 
-@pytest.mark.parametrize("command", ["practice", "eval"])
+REPORTS = "grpo_practice.reports.run_reports grpo_practice.reports.comparison"
+
+
+@pytest.mark.parametrize(
+    ("command", "unused"), [("practice", f"jinja2 {REPORTS}"), ("eval", "jinja2")]
+)
 def test_a_dry_run_imports_nothing_that_sends_grades_or_migrates(
-    gp: Gp, tmp_path: Path, command: str
+    gp: Gp, tmp_path: Path, command: str, unused: str
 ) -> None:
     (tmp_path / "c.yaml").write_text(CONFIG, "utf-8")
     (tmp_path / "tasks.jsonl").write_text('{"question": "1 + 1?", "answer": "2"}\n' * 3, "utf-8")
     assert gp("data", "upload", "tasks.jsonl", "--name", "tasks").code == 0
-    assert imported(SLOW, command, "--config", "c.yaml", "--dry-run") == "0"
+    forecast = (command, "--config", "c.yaml", "--dry-run")
+    assert imported(f"{unused} {SLOW}", *forecast) == "0"
+    assert count_of_ours(*forecast) <= 290
 
 
 @pytest.mark.parametrize(

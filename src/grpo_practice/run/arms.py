@@ -9,15 +9,13 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from shlex import quote
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.events import Emit, Event, Notice, silent
 from grpo_practice.core.text import nearest
 from grpo_practice.core.types import Library
 from grpo_practice.practice.placebo_arms import FILLER_AS_LONG, filler, size
-from grpo_practice.reports.compared import compare_evaluations
-from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.run.configs import eval_config, names_dataset
 from grpo_practice.run.direct_library import (
     DirectJob,
@@ -46,6 +44,9 @@ from grpo_practice.run.waiting import run_blocking
 from grpo_practice.store import Store, branches, steps
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.comparison import ComparisonReport
 
 Known = Literal[
     "none",
@@ -349,7 +350,7 @@ def planned_attempts(store: Store, name: str) -> int:
     return max((k for row in rows for _, k in row.plan.slots), default=0)
 
 
-async def run_arms(job: ArmsJob) -> ComparisonReport:
+async def run_arms(job: ArmsJob) -> "ComparisonReport":
     """Complete the evaluations together and return their comparison.
 
     Raises: The errors of `run_evals` and `written_directly`.
@@ -370,7 +371,7 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
     return replace(job, evaluations=evaluations, direct=None)
 
 
-def compared(job: ArmsJob) -> ComparisonReport:
+def compared(job: ArmsJob) -> "ComparisonReport":
     """Return the comparison of the main arm with each other arm.
 
     The main arm is `full`; without it, the last arm other than `none` and `filler`; without such an
@@ -384,4 +385,6 @@ def compared(job: ArmsJob) -> ComparisonReport:
     last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
     against = "full" if "full" in named else last
     contrasts = [(other, against) for other in named if other != against]
+    from grpo_practice.reports.compared import compare_evaluations
+
     return compare_evaluations(job.session.store, named, contrasts=contrasts)

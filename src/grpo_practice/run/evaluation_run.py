@@ -4,15 +4,14 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from grpo_practice.config import Loaded
 from grpo_practice.config.schema.runs import EvalConfig, PracticeSettings
 from grpo_practice.core.errors import ChangedKey, FingerprintError
 from grpo_practice.core.events import RunStarted
 from grpo_practice.core.types import PlannedStep
-from grpo_practice.reports.run_reports import EvalReport, eval_report
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.evaluate import Evaluation, evaluate, plan_eval, unasked, unfinished
 from grpo_practice.run.clients import Connections, Models, endpoint_of
@@ -44,6 +43,9 @@ from grpo_practice.store import Store, branches, datasets, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.verify.resolve import VerifyFunction
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.run_reports import EvalReport
 
 FEWER = "pass_k"
 """Key of a diff that reports a request for fewer rollouts than planned."""
@@ -152,7 +154,7 @@ def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
     return store.read(steps.planned_slots, branch)
 
 
-async def run_eval(job: EvalJob) -> EvalReport:
+async def run_eval(job: EvalJob) -> "EvalReport":
     """Complete the evaluation, as far as the endpoint allows, and return its report.
 
     Raises: The errors of `run_evals`.
@@ -160,7 +162,7 @@ async def run_eval(job: EvalJob) -> EvalReport:
     return (await run_evals([job]))[0]
 
 
-async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
+async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
     """Complete the evaluations of a command together and return their reports.
 
     Raises:
@@ -181,7 +183,8 @@ async def run_evals(jobs: Sequence[EvalJob]) -> list[EvalReport]:
                 raise PilotOverError
             # Rows of a step that stays open may still be queued, and the report reads them.
             await session.store.flushed()
-            reports = [await _report(part) for part in parts]
+            # Use a thread, because importing numpy and scipy would block the loop.
+            reports = [await asyncio.to_thread(_report, part) for part in parts]
             steps_now = [steps_of(part.job, part.run.branch) for part in parts if part.job.limit]
             if not all(row.closed for rows in steps_now for row in rows):
                 raise PilotOverError  # planned questions beyond the limit remain
@@ -201,11 +204,17 @@ async def _play_left(parts: Sequence["_Part"]) -> None:
         await _play(left)
 
 
-async def _report(part: "_Part") -> EvalReport:
-    # Use a thread, because importing numpy and scipy would block the loop.
-    report = partial(eval_report, simulated=part.job.spec.simulated)
-    store, run = part.job.session.store, part.run
-    return await asyncio.to_thread(report, store, part.job.config, run.branch, run.invocation)
+def _report(part: "_Part") -> "EvalReport":
+    from grpo_practice.reports.run_reports import eval_report
+
+    job, run = part.job, part.run
+    return eval_report(
+        job.session.store,
+        job.config,
+        run.branch,
+        run.invocation,
+        simulated=job.spec.simulated,
+    )
 
 
 def _begun(job: EvalJob, run: OpenRun) -> RunStarted:

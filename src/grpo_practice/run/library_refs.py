@@ -14,7 +14,6 @@ from typing import Literal
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.stats import Question
-from grpo_practice.core.stats.paired import beats, difference
 from grpo_practice.core.types import Library
 from grpo_practice.reports.known_scores import measured
 from grpo_practice.store import Store, branches, libraries, steps
@@ -275,6 +274,8 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
             f"libraries have no complete evaluation on {dataset} ({', '.join(missing)})",
             hint=_go_on(store, run),
         )
+    from grpo_practice.core.stats.paired import beats, difference
+
     now = asked[library_sha(last.library)]
     gains = [(sha, difference(now, questions)) for sha, questions in asked.items()]
     sha, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)

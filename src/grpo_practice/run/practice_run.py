@@ -16,8 +16,6 @@ from grpo_practice.core.prompts.files import prompts_from
 from grpo_practice.core.types import Library, PlannedStep
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import room_of
-from grpo_practice.reports.before_after import is_measured_without
-from grpo_practice.reports.run_reports import PracticeReport, practice_report
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.run.clients import Connections, Models, endpoint_of
@@ -63,6 +61,7 @@ from grpo_practice.verify.resolve import VerifyFunction
 if TYPE_CHECKING:
     from grpo_practice.practice.answer_guard import AnswerGuard
     from grpo_practice.practice.context import AfterStep
+    from grpo_practice.reports.run_reports import PracticeReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +154,7 @@ def _on_the_way(
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
 
 
-async def run_practice(job: PracticeJob) -> PracticeReport:
+async def run_practice(job: PracticeJob) -> "PracticeReport":
     """Complete the run, as far as the endpoint allows, and return its report.
 
     Raises:
@@ -178,12 +177,12 @@ async def pilot_practice(job: PracticeJob, groups: int) -> None:
 class NotLearntError(RunFailedError):
     """Raised if a merge failed or no group taught anything; the run is then recorded as failed."""
 
-    def __init__(self, report: PracticeReport) -> None:
+    def __init__(self, report: "PracticeReport") -> None:
         super().__init__("; ".join(report.why_failed))
         self.report = report
 
 
-async def _run(job: PracticeJob) -> PracticeReport:
+async def _run(job: PracticeJob) -> "PracticeReport":
     spec, store = job.spec, job.session.store
     with job.start_named():
         async with playing(job.session, [job], planned, _begun) as (run,):
@@ -195,6 +194,8 @@ async def _run(job: PracticeJob) -> PracticeReport:
                 await _work(job, run, rows)
             if left and job.pilot is not None:
                 raise PilotOverError
+            from grpo_practice.reports.run_reports import practice_report
+
             report = practice_report(
                 store,
                 run.branch,
@@ -384,6 +385,9 @@ def _after_step(job: PracticeJob, branch: Branch, rows: Sequence[StepRow]) -> "A
 
 def needs_baseline(job: PracticeJob, branch: Branch) -> bool:
     """Return whether the agent without a library still has to be evaluated, as a baseline."""
+    if not job.tests:
+        return False
+    from grpo_practice.reports.before_after import is_measured_without
+
     today = replace(branch, tests=job.spec.tests)
-    exp_id = job.config.exp_id
-    return bool(job.tests) and not is_measured_without(job.session.store, today, exp_id)
+    return not is_measured_without(job.session.store, today, job.config.exp_id)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import TYPE_CHECKING
 
 from grpo_practice.core.calls import Chat
 from grpo_practice.core.errors import PausedError, StoppedError
@@ -20,12 +21,14 @@ from grpo_practice.core.events import (
 )
 from grpo_practice.core.types import PlannedStep, Sample, Verdict
 from grpo_practice.llm.admission import Admission
-from grpo_practice.reports.run_reports import Invocation
 from grpo_practice.rollout.play import Verify
 from grpo_practice.store import Store
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.store import Planner
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.run_reports import Invocation
 
 
 @dataclass(slots=True)
@@ -115,8 +118,10 @@ class OpenRun:
         self.emit(Notice(text))
 
     @property
-    def invocation(self) -> Invocation:
+    def invocation(self) -> "Invocation":
         """Totals of this invocation so far."""
+        from grpo_practice.reports.run_reports import Invocation
+
         return Invocation(self.invocation_id, self.meter.replayed, self.meter.seconds)
 
 

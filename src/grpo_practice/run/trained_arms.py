@@ -9,14 +9,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import nearest
 from grpo_practice.core.types import Library
-from grpo_practice.reports.compared import compare_evaluations
-from grpo_practice.reports.comparison import ComparisonReport
 from grpo_practice.reports.known_scores import evaluations_of, is_dataset
 from grpo_practice.reports.learning_cost import (
     LearningCost,
@@ -31,6 +29,9 @@ from grpo_practice.store import Store, branches, datasets, trained_steps
 from grpo_practice.store.identity import LIBRARY_SHA, MODEL, WEIGHTS_SHA, diff
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name, library_variant, train_name
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.comparison import ComparisonReport
 
 WITHOUT = ("base", "trained")
 """Arms without a library."""
@@ -214,7 +215,7 @@ def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, st
 
 def compare_trained(
     store: Store, named: Mapping[str, str], training: str, files: Collection[str] = ()
-) -> ComparisonReport:
+) -> "ComparisonReport":
     """Return the comparison of the arms with the first arm, and the cost of their learning.
 
     Args:
@@ -223,6 +224,8 @@ def compare_trained(
         training: Training run that produced the weights.
         files: Arms that are files; their cost is unknown unless weights were exported with them.
     """
+    from grpo_practice.reports.compared import compare_evaluations
+
     baseline = "base" if "base" in named else next(iter(named))
     contrasts = [(baseline, other) for other in named if other != baseline]
     report = compare_evaluations(store, named, contrasts=contrasts)
@@ -251,7 +254,7 @@ def _learning_cost(
     return cost
 
 
-def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> ComparisonReport:
+def compare_stored(store: Store, exp_id: str, names: Sequence[str]) -> "ComparisonReport":
     """Return the comparison of an experiment's stored arms; nothing is played.
 
     Raises:

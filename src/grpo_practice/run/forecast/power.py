@@ -16,7 +16,6 @@ from grpo_practice.core.stats.power import (
     sigma2_within,
 )
 from grpo_practice.core.types import Library
-from grpo_practice.reports.effects import measurement
 from grpo_practice.reports.known_scores import evaluations_of
 from grpo_practice.run.forecast.range import Range
 from grpo_practice.store import Store, branches
@@ -152,6 +151,8 @@ def _measured_effects(
 
     Returns None if the experiment has no complete effect measurement with enough questions.
     """
+    from grpo_practice.reports.effects import measurement
+
     for run in reversed(store.read(runs.all_runs)):
         if run.exp_id == exp_id and run.purpose == EFFECT and run.steps == run.steps_closed > 0:
             found = measurement(store, run.name)
