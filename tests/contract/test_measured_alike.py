@@ -131,7 +131,7 @@ def test_what_the_export_says_brings_both_scores_into_the_file(
     assert "score with" not in text
     assert toy(*measuring(ran.err)).code == 0
     assert ran.err.index("next: ") < ran.err.index("then, ")
-    renewed = toy(*next_words(ran.err, "with the scores in the file: "))
+    renewed = toy(*next_words(ran.err, "add the scores to the file: "))
     assert (renewed.code, not_measured(renewed.err)) == (0, [])
     text = Path("enhanced.yaml").read_text("utf-8")
     assert "score without the library" in text

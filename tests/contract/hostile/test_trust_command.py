@@ -42,7 +42,7 @@ def test_a_host_may_be_typed_without_its_scheme(place: Place, typed: str, host: 
 )
 def test_a_host_without_a_key_or_that_is_none_is_refused(place: Place, words: list[str]) -> None:
     assert place.type("trust", *words).code == 2
-    assert "nothing of others" in place.type("trust").shown
+    assert "no files of others" in place.type("trust").shown
 
 
 def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: Place) -> None:
