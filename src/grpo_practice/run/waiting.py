@@ -41,12 +41,12 @@ def run_until_stopped(session: Session, work: Coroutine[Any, Any, T]) -> T:
         StoppedError: A signal stopped the work.
     """
     stop = _Stop(session)
-    with stop.listening(), _rare_collections():
+    with stop.listening(), rare_collections():
         return run_blocking(stop.over(work))
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
+def rare_collections() -> Iterator[None]:
     """Collect garbage rarely while the block runs, because open requests hold most objects."""
     before = gc.get_threshold()
     # Freeze imported objects, because collecting them repeatedly stalls the loop. They are

@@ -1,7 +1,6 @@
 """`serve`: turns an agent file into an endpoint, and its traffic into a recorded run."""
 
 import asyncio
-import gc
 import os
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -32,6 +31,7 @@ from grpo_practice.rollout.chat_server.server import listening
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.served_agent import ServedAgent
 from grpo_practice.run.specs import simulated
+from grpo_practice.run.waiting import rare_collections
 from grpo_practice.serve.conversations import MOST, Conversations, RecordedCall
 from grpo_practice.serve.recorder import Recorder
 from grpo_practice.serve.service import Counts, Service
@@ -196,11 +196,10 @@ async def serve(
             async with listening(app, port) as bound:
                 # Check this only now: port 0 gets its number when it is bound.
                 _not_itself(prepared.endpoint, bound)
-                gc.freeze()  # collecting all imported objects again would stall the loop
-                gc.set_threshold(700, 10, 100)
                 on_ready(bound, service.counts)
                 try:
-                    await asyncio.Event().wait()
+                    with rare_collections():
+                        await asyncio.Event().wait()
                 finally:
                     service.stop()
         except OSError as e:

@@ -13,7 +13,7 @@ from grpo_practice.reports.training import TrainReport, train_report
 from grpo_practice.rollout.play import Player
 from grpo_practice.run.driver import playing
 from grpo_practice.run.session import OpenRun, StepStop
-from grpo_practice.run.waiting import SIGNALS
+from grpo_practice.run.waiting import SIGNALS, rare_collections
 from grpo_practice.store import datasets
 from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned
@@ -49,7 +49,8 @@ def help_if_not_first() -> bool:
         signal.signal(number, signal.SIG_IGN)
     check_installed()
     try:
-        help_train(ranks)
+        with rare_collections():
+            help_train(ranks)
     except OtherRankFailedError as e:
         raise RunFailedError("the first process failed; its output gives the reason") from e
     return True
