@@ -224,7 +224,6 @@ class PlayedRuns(DatabaseFile):
         """Yield the event sink for a run; a slice may add its own sink."""
         from grpo_practice.core.events import silent, tee
 
-        del store
         # Use `tee`, because an exception in a callback must not end a paid run.
         yield tee(request.on_event or silent)
 

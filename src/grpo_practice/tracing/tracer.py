@@ -46,9 +46,8 @@ def traced(
 ) -> Iterator[Emit]:
     """Yield an `emit` that also traces if a collector is configured.
 
-    For `env`, see `variables_of`.
+    `emit` must not raise, as one made by `tee` does not. For `env`, see `variables_of`.
     """
-    emit = tee(emit)
     try:
         collector = collector_of(variables_of(env))
         if collector is not None:
