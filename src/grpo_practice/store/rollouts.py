@@ -203,7 +203,7 @@ def system_prompts(db: sqlite3.Connection, step: StepRow, slot: int) -> dict[int
 
 def usage_of(row: sqlite3.Row) -> Usage:
     """Return the tokens and the cost in a row of `rollouts` or `calls`."""
-    return Usage(*(row[name] for name in _USAGE))
+    return Usage(**{name: row[name] for name in _USAGE})
 
 
 _USAGE = [f.name for f in fields(Usage)]
