@@ -137,7 +137,7 @@ async def test_an_arm_that_was_begun_otherwise_keeps_the_others_from_beginning(
     await play(project, "none", "full")
     tables = ("runs", "branches", "invocations", "rollouts")
     before = [project.count(table) for table in tables]
-    with pytest.raises(Exception, match="toy/eval was started with another"):
+    with pytest.raises(Exception, match="toy/eval was started with a different configuration"):
         # The first arms are new; the last one was begun with another temperature.
         hot = ("agent.model.model_settings.temperature=0.9",)
         await play(project, "aa", "filler", "none", sets=hot)
