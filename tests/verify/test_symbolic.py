@@ -7,7 +7,7 @@ from math_verify.parser import LatexExtractionConfig, normalize_latex
 
 from grpo_practice.verify import symbolic
 from grpo_practice.verify.answers import StatedAnswer, gold_texts, read_answer
-from grpo_practice.verify.cost_guard import too_costly
+from grpo_practice.verify.math import too_costly
 from grpo_practice.verify.notation import notation
 from tests.verify.hard_answers import PAIRS
 

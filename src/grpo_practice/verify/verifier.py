@@ -2,10 +2,11 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeVar
+from weakref import WeakValueDictionary
 
 from grpo_practice.core import user_code
 from grpo_practice.core.calls import Chat
@@ -17,13 +18,17 @@ from grpo_practice.verify import math, user_function, worker
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.judge import BlockingJudge, JudgeClient, judged
 from grpo_practice.verify.resolve import TIMEOUT_S, VerifyFunction
-from grpo_practice.verify.result_cache import ResultCache
 
 T = TypeVar("T")
 
 BY_CLOCK = 10
 """Maximum wall-clock seconds that a worker gets per second of processor time."""
 _WARMUP = "grpo_practice.verify.warmup"  # by name, because importing it takes a second
+CACHED = 1_024
+"""Maximum number of outcomes kept; the oldest is dropped first."""
+
+_Key = tuple[tuple[str, ...], str, tuple[str, ...]]
+_Outcome = bool | str
 
 
 class Verifier:
@@ -242,3 +247,53 @@ class Verifier:
         score = self.function.timeout_score
         given = dict(self.function.params)
         return given if score is None else {**given, "timeout_score": score}
+
+
+class _Turn:
+    """Lock for callers with the same question: one caller compares, the others wait."""
+
+    def __init__(self) -> None:
+        self.lock, self.tried = asyncio.Lock(), False
+
+
+class ResultCache:
+    """The outcomes of recent comparisons, and the comparisons in progress.
+
+    The attempts at a question often end in the same answer, and at about the same time.
+    """
+
+    def __init__(self) -> None:
+        self._outcomes: dict[_Key, _Outcome] = {}
+        # Weak references: a turn is dropped with the last caller that waits for it.
+        self._turns: WeakValueDictionary[_Key, _Turn] = WeakValueDictionary()
+
+    async def get(
+        self, question: math.Comparison, compare: Callable[[], Awaitable[_Outcome]]
+    ) -> _Outcome:
+        """Return the outcome of `compare` for this question, new or cached.
+
+        Only one caller at a time compares a question. A reason why the answer is wrong applies to
+        every equal answer; an exception from `compare` applies only to this caller.
+        """
+        key = (tuple(question.golds), question.said, tuple(question.boxes))
+        turn = self._turns.setdefault(key, _Turn())
+        async with turn.lock:
+            if key in self._outcomes:
+                return self._outcomes[key]
+            if not turn.tried:
+                turn.tried = True
+                try:
+                    outcome = await compare()
+                except asyncio.CancelledError:
+                    # This caller was cancelled without an outcome: the next
+                    # caller becomes the first.
+                    turn.tried = False
+                    raise
+                # Keep reasons as well: otherwise an answer near the time limit could be wrong once
+                # and right the next time.
+                if len(self._outcomes) >= CACHED:
+                    del self._outcomes[next(iter(self._outcomes))]
+                self._outcomes[key] = outcome
+                return outcome
+        # Outside the lock: after a first failure, the others compare concurrently.
+        return await compare()

@@ -6,11 +6,10 @@ import pytest
 
 from grpo_practice.core.processes import Pool, TimedOutError
 from grpo_practice.core.types import Sample
-from grpo_practice.verify import result_cache
+from grpo_practice.verify import verifier
 from grpo_practice.verify.math import Comparison
 from grpo_practice.verify.resolve import resolve
-from grpo_practice.verify.result_cache import ResultCache
-from grpo_practice.verify.verifier import Verifier
+from grpo_practice.verify.verifier import ResultCache, Verifier
 
 
 class Comparer:
@@ -88,7 +87,7 @@ async def test_a_caller_that_is_cancelled_leaves_the_others_their_comparison() -
 
 
 async def test_the_oldest_finding_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(result_cache, "KEPT", 2)
+    monkeypatch.setattr(verifier, "CACHED", 2)
     found, compare = ResultCache(), Comparer(True, True, True, False)
     for said in ("a", "b", "c"):
         await found.get(question(said), compare)
