@@ -1,13 +1,24 @@
 """Runs one step: plays its groups, distils each as it ends, merges, applies gates and closes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import cast
 
 from grpo_practice.core.errors import PausedError, RunFailedError, StepError, unanswered
 from grpo_practice.core.events import GroupDistilled, GroupFinished, GroupStored, StepFinished
-from grpo_practice.core.types import Distilled, Group, Library, Operation, Quarantine
+from grpo_practice.core.types import (
+    QUARANTINE,
+    Distilled,
+    Group,
+    Library,
+    Operation,
+    Quarantine,
+    QuarantineRule,
+    RefusedRule,
+)
 from grpo_practice.practice.answer_guard import StepGuard
 from grpo_practice.practice.approval import admitted
 from grpo_practice.practice.context import Practice
@@ -17,14 +28,13 @@ from grpo_practice.practice.gates import GATES, Change, Merge, answer_given_away
 from grpo_practice.practice.lint import quarantine
 from grpo_practice.practice.merge import changes, edits, merge, votes
 from grpo_practice.practice.step_rollouts import StepRollouts
-from grpo_practice.practice.step_stats import distillation
 from grpo_practice.practice.teacher import GroupKey
 from grpo_practice.practice.usefulness import LEAST, are_repeated, are_useless, useless_error
 from grpo_practice.rollout.groups.informative import Status, status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.rollout.play import begin
 from grpo_practice.store import datasets
-from grpo_practice.store.distillation import DISTILLATION
+from grpo_practice.store.distillation import DISTILLATION, HARMLESS, Distillation, frequencies
 from grpo_practice.store.libraries import edited
 from grpo_practice.store.queries import past_votes
 from grpo_practice.store.queries.held import held
@@ -280,3 +290,61 @@ class PracticeStep:
             planned=self._rollouts.row.attempts(group.slot),
             library_id=self._rollouts.library_of(group.slot).id,
         )
+
+
+def distillation(
+    distilled: Iterable[Distilled],
+    merged: Sequence[Operation],
+    removed: Sequence[Operation],
+    experiences: int,
+) -> Distillation:
+    """Return the counts of a closed step, stored so that reports need not read its operations.
+
+    `distilled` is in slot order; `removed` are removals added by a gate, and `experiences` is the
+    size of the library that the step produced.
+    """
+    groups = list(distilled)
+    asked = [op for done in groups for op in done.operations]
+    proposed = [op for op in asked if op.op != "NONE"]
+    rules = [op.rule for op in (*asked, *merged) if op.rule is not None]
+    refused = frequencies(rule for rule in rules if rule not in QUARANTINE)
+    return Distillation(
+        informative=len(groups),
+        compared=sum(done.compared for done in groups),
+        failed=frequencies(done.failed_kind for done in groups if done.failed_kind),
+        unsummarised=sum(len(done.unread) for done in groups),
+        shortened=sum(done.shortened for done in groups),
+        cut_chars=sum(done.cut_chars for done in groups),
+        lessons=sum(len(done.lessons) for done in groups),
+        proposals=len(proposed),
+        confirmed=sum(op.op == "NONE" and op.target is not None for op in asked),
+        outvoted=refused.pop("outvoted", 0),
+        held=refused.pop("held", 0),
+        refused=cast(Mapping[RefusedRule, int], refused),
+        quarantined=cast(
+            Mapping[QuarantineRule, int], frequencies(rule for rule in rules if rule in QUARANTINE)
+        ),
+        lost=_lost(proposed, merged),
+        removed=len(removed),
+        experiences=experiences,
+    )
+
+
+def _lost(proposed: Sequence[Operation], merged: Sequence[Operation]) -> int:
+    """Count the proposals that had no effect because they were refused or quarantined.
+
+    A NONE in the merge uses up no proposal. If all operations of a merge are lost, all proposals
+    are lost too.
+    """
+    made = [op for op in merged if op.op != "NONE"]
+    if made and all(map(_is_lost, made)):
+        return sum(_is_lost(op) or op.refused is None for op in proposed)
+    became = defaultdict[int, list[bool]](list)
+    for op in made:
+        for i in op.from_ops:
+            became[i].append(_is_lost(op))
+    return sum(map(_is_lost, proposed)) + sum(map(all, became.values()))
+
+
+def _is_lost(op: Operation) -> bool:
+    return op.rule is not None and op.rule not in HARMLESS

@@ -17,7 +17,7 @@ from grpo_practice.core.errors import (
     PausedError,
     ReplyTooLargeError,
 )
-from grpo_practice.rollout.agents import clock, custom_agents
+from grpo_practice.rollout.agents import custom_agents
 from grpo_practice.rollout.agents.program_context import ProgramContext
 from tests.fakes import FakeChat
 from tests.late import Late
@@ -217,7 +217,7 @@ async def test_waits_for_the_endpoint_are_not_the_programs_time(
     world = World(late)
     async with world.proxy.served():
         with monkeypatch.context() as patch:
-            patch.setattr(clock, "monotonic", lambda: time.monotonic() + waited[0])
+            patch.setattr(custom_agents, "monotonic", lambda: time.monotonic() + waited[0])
             assert (await world.play(solve, limit_s=300.0)).response == "42"
         slow = Reply({"role": "assistant", "content": "42"}, "stop", seconds=9.0)
         world.script = lambda request: slow

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from grpo_practice.rollout.agents import clock
-from grpo_practice.rollout.agents.clock import Clock
+from grpo_practice.rollout.agents import custom_agents
+from grpo_practice.rollout.agents.custom_agents import Clock
 from tests.llm.virtual import virtual
 
 
@@ -19,7 +19,7 @@ class Hands:
 @pytest.fixture
 def hands(monkeypatch: pytest.MonkeyPatch) -> Hands:
     found = Hands()
-    monkeypatch.setattr(clock, "monotonic", found)
+    monkeypatch.setattr(custom_agents, "monotonic", found)
     return found
 
 
@@ -68,7 +68,7 @@ async def test_requests_made_at_once_count_once(hands: Hands) -> None:
 def test_it_is_over_once_the_own_time_is(monkeypatch: pytest.MonkeyPatch) -> None:
     async def story() -> float:
         loop = asyncio.get_running_loop()
-        monkeypatch.setattr(clock, "monotonic", loop.time)
+        monkeypatch.setattr(custom_agents, "monotonic", loop.time)
         it = Clock(5.0)
         over = asyncio.create_task(it.over())
         with it.asking():

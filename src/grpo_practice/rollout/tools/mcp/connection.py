@@ -1,20 +1,32 @@
 """One connection to a server, opened and closed by its own task and callable from any task."""
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 import anyio
 from mcp import Client, MCPError
-from mcp.types import CONNECTION_CLOSED, INVALID_REQUEST, REQUEST_TIMEOUT, CallToolResult
+from mcp.types import (
+    CONNECTION_CLOSED,
+    INVALID_REQUEST,
+    REQUEST_TIMEOUT,
+    AudioContent,
+    BlobResourceContents,
+    CallToolResult,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
 from mcp.types import Tool as ServerTool
 
 from grpo_practice.core.errors import AgentError, ConfigError, GrpoPracticeError
 from grpo_practice.rollout.tools import Output, ToolError
 from grpo_practice.rollout.tools.mcp.listing import every_tool
 from grpo_practice.rollout.tools.mcp.result_check import ResultChecker, UnfitError
-from grpo_practice.rollout.tools.mcp.results import output_of
 from grpo_practice.rollout.tools.mcp.transport import Notes, Reach
 
 START_S = 60.0
@@ -219,3 +231,39 @@ def _first(error: Exception) -> Exception:
     while isinstance(error, ExceptionGroup):
         error = error.exceptions[0]
     return error
+
+
+def output_of(result: CallToolResult) -> Output:
+    """Return a result as the model reads it: text, with placeholders for other content.
+
+    Structured content is shown if there is no text; raise ToolError if the tool failed.
+    """
+    has_text = any(isinstance(block, TextContent) for block in result.content)
+    parts = [_text(block) for block in result.content]
+    if not has_text and result.structured_content is not None:
+        parts.append(json.dumps(result.structured_content, ensure_ascii=False))
+    text = "\n".join(parts)
+    if result.is_error:
+        raise ToolError(text or "the tool failed and does not say why")
+    return Output(text or "[no content]")
+
+
+def _text(block: ContentBlock) -> str:
+    match block:
+        case TextContent():
+            return block.text
+        case ImageContent() | AudioContent():
+            return f"[{block.type}, {block.mime_type}, {_size(block.data)}]"
+        case ResourceLink():
+            return f"[link to {block.name}: {block.uri}]"
+        case EmbeddedResource():
+            inside = block.resource
+            if isinstance(inside, BlobResourceContents):
+                kind = inside.mime_type or "binary"
+                return f"[resource {inside.uri}, {kind}, {_size(inside.blob)}]"
+            return inside.text
+
+
+def _size(base64: str) -> str:
+    size = len(base64) * 3 // 4
+    return f"{size / 1000:.0f} KB" if size >= 1000 else f"{size} bytes"

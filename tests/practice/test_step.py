@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from grpo_practice.core.types import Distilled, Lesson, Operation
-from grpo_practice.practice.step_stats import distillation
+from grpo_practice.practice.step import distillation
 from grpo_practice.store.distillation import DISTILLATION, Distillation
 
 ADD = Operation("ADD", text="Units: convert them.")
