@@ -7,7 +7,7 @@ from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.core.events import Emit
 from grpo_practice.core.types import Library, PlannedStep
 from grpo_practice.practice.answer_guard import LazyGuard
-from grpo_practice.practice.group_policy import GroupPolicy, group_policy
+from grpo_practice.practice.group_policy import GroupPolicy
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.failure_limit import Drain
@@ -48,4 +48,4 @@ class Practice:
     @property
     def policy(self) -> GroupPolicy:
         """Policy that chooses which groups of a step are played, and when."""
-        return group_policy(self.settings)
+        return GroupPolicy(self.settings)
