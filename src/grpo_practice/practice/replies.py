@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import get_args
 
 from grpo_practice.core.calls import Reply
@@ -176,29 +176,16 @@ def read_operations(
     """
     edits = _Edits(library, limit)
     return tuple(
-        _operation(_edit(item, library), edits, reply.call_id, _sources(item, proposals))
+        edits.checked(_operation(item, library, reply.call_id, _sources(item, proposals)))
         for item in _read(reply, MERGED if proposals else PROPOSED)[: limit + BEYOND]
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Edit:
-    """An operation as requested, before it is checked."""
+def _operation(item: Item, library: Library, call_id: int, sources: tuple[int, ...]) -> Operation:
+    """Return an operation as requested, before it is checked.
 
-    op: OpKind
-    target: str | None
-    text: str | None
-    """The full text; None if the operation takes no text."""
-    finding: LessonFinding | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Refusal:
-    rule: RefusedRule
-    why: str
-
-
-def _edit(item: Item, library: Library) -> _Edit:
+    `text` is the full text, '' if it is missing, and None if the operation takes no text.
+    """
     op = _kind(item)
     named = item.fields.get("experience")
     if isinstance(named, str) and _ID.fullmatch(named.strip(" [].")):
@@ -213,7 +200,14 @@ def _edit(item: Item, library: Library) -> _Edit:
         op = "ADD"
     if op == "ADD" or (op == "NONE" and not known):
         target = None
-    return _Edit(op, target, text if op in ("ADD", "UPDATE") else None, _finding(item))
+    return Operation(
+        op=op,
+        target=target,
+        text=text if op in ("ADD", "UPDATE") else None,
+        from_ops=sources,
+        call_id=call_id,
+        finding=_finding(item) if target else None,
+    )
 
 
 def _finding(item: Item) -> LessonFinding | None:
@@ -233,20 +227,6 @@ def _kind(item: Item) -> OpKind:
     return kind
 
 
-def _operation(edit: _Edit, edits: "_Edits", call_id: int, sources: tuple[int, ...]) -> Operation:
-    refusal = edits.refusal(edit)
-    return Operation(
-        op=edit.op,
-        target=edit.target,
-        text=cut(edit.text, EXPERIENCE_CHARS) if edit.text else None,
-        from_ops=sources,
-        refused=refusal.why if refusal else None,
-        rule=refusal.rule if refusal else None,
-        call_id=call_id,
-        finding=edit.finding if edit.target else None,
-    )
-
-
 def _sources(item: Item, proposals: int) -> tuple[int, ...]:
     """Return the positions, from 0, of the proposals that an operation names."""
     named = item.fields.get("from")
@@ -264,42 +244,47 @@ class _Edits:
         self._texts = {e.text: "the library" for e in library.experiences}
         self._room = LIBRARY_SIZE - len(library)
 
-    def refusal(self, edit: _Edit) -> _Refusal | None:
-        """Return why the next operation cannot be accepted; None if it can."""
-        refused = self._bad_target(edit) or self._bad_text(edit.text)
+    def checked(self, op: Operation) -> Operation:
+        """Return the next operation as it is recorded: refused if it cannot be accepted."""
+        refused = self._bad_target(op) or self._bad_text(op)
         if refused is None and self._left == 0:
-            refused = _Refusal("beyond_limit", f"more than {self._limit} operations")
-        if refused is None and edit.op == "ADD" and self._room <= 0:
-            refused = _Refusal("library_full", FULL)
+            refused = _refused(op, "beyond_limit", f"more than {self._limit} operations")
+        if refused is None and op.op == "ADD" and self._room <= 0:
+            refused = _refused(op, "library_full", FULL)
         if refused is None:
             self._left -= 1
-            self._room += {"ADD": -1, "DELETE": 1}.get(edit.op, 0)
-            self._targets |= {edit.target} if edit.target and edit.op != "NONE" else set()
-            self._texts |= {edit.text: "another operation"} if edit.text else {}
-        return refused
+            self._room += {"ADD": -1, "DELETE": 1}.get(op.op, 0)
+            self._targets |= {op.target} if op.target and op.op != "NONE" else set()
+            self._texts |= {op.text: "another operation"} if op.text else {}
+        # Shorten only now: the length of the whole text is a reason to refuse it.
+        return replace(refused or op, text=cut(op.text, EXPERIENCE_CHARS) if op.text else None)
 
-    def _bad_target(self, edit: _Edit) -> _Refusal | None:
-        if edit.op not in ("UPDATE", "DELETE"):
+    def _bad_target(self, op: Operation) -> Operation | None:
+        if op.op not in ("UPDATE", "DELETE"):
             return None
-        if edit.target is None or self._library.get(edit.target) is None:
-            named = brief(edit.target or "no id", ID_CHARS)
-            return _Refusal("unknown_id", f"{named} is not in the library")
-        if edit.target in self._targets:
-            return _Refusal("second_operation", f"{edit.target} has an operation already")
+        if op.target is None or self._library.get(op.target) is None:
+            named = brief(op.target or "no id", ID_CHARS)
+            return _refused(op, "unknown_id", f"{named} is not in the library")
+        if op.target in self._targets:
+            return _refused(op, "second_operation", f"{op.target} has an operation already")
         return None
 
-    def _bad_text(self, text: str | None) -> _Refusal | None:
-        if text is None:
+    def _bad_text(self, op: Operation) -> Operation | None:
+        if op.text is None:
             return None
-        if not text:
-            return _Refusal("no_text", "it has no text")
-        if text == _EXAMPLE:
-            return _Refusal("no_text", "its text is the one of the form asked for")
-        if len(text) > EXPERIENCE_CHARS:
-            why = f"its text has {len(text)} characters (at most {EXPERIENCE_CHARS})"
-            return _Refusal("too_long", why)
-        said = self._texts.get(text)
-        return _Refusal("duplicate", f"{said} says exactly this already") if said else None
+        if not op.text:
+            return _refused(op, "no_text", "it has no text")
+        if op.text == _EXAMPLE:
+            return _refused(op, "no_text", "its text is the one of the form asked for")
+        if len(op.text) > EXPERIENCE_CHARS:
+            why = f"its text has {len(op.text)} characters (at most {EXPERIENCE_CHARS})"
+            return _refused(op, "too_long", why)
+        said = self._texts.get(op.text)
+        return _refused(op, "duplicate", f"{said} says exactly this already") if said else None
+
+
+def _refused(op: Operation, rule: RefusedRule, why: str) -> Operation:
+    return replace(op, refused=why, rule=rule)
 
 
 def _first_text(item: Item, *keys: str) -> str:
