@@ -18,9 +18,7 @@ from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig, RayConfi
 from grpo_practice.core.errors import AgentError, ConfigError
 from grpo_practice.rollout.agents import ray_cluster
 from grpo_practice.rollout.agents.program_context import ProgramContext
-from grpo_practice.run.custom_agent import open_own
-from grpo_practice.run.program_address import open_proxy
-from grpo_practice.run.ray_agent import open_ray
+from grpo_practice.run.custom_agent import open_own, open_proxy, open_ray
 from tests.contract.own import COMMAND, FUNCTION, THREADS, keys
 from tests.contract.own import asking as project
 from tests.processes import until

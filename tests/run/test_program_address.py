@@ -14,8 +14,7 @@ from grpo_practice.core.errors import AgentError, ConfigError
 from grpo_practice.rollout.agents import program_endpoint
 from grpo_practice.rollout.agents.custom_agents import CustomAgent
 from grpo_practice.rollout.chat_server.proxy import Guest
-from grpo_practice.run.custom_agent import open_own
-from grpo_practice.run.program_address import open_proxy, seconds_to
+from grpo_practice.run.custom_agent import open_own, open_proxy, seconds_to
 from tests.contract.certificates import certificate
 from tests.rollout.chat_server.test_proxy import guest
 

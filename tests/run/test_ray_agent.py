@@ -16,9 +16,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.rollout.agents import on_node, ray_cluster
 from grpo_practice.rollout.agents.on_node import play
 from grpo_practice.rollout.agents.ray_cluster import ClusterSettings, _initialise
-from grpo_practice.run.custom_agent import open_own
-from grpo_practice.run.program_address import open_proxy
-from grpo_practice.run.ray_agent import _source
+from grpo_practice.run.custom_agent import _source, open_own, open_proxy
 from tests.rollout.agents.custom.helpers import CONTEXT, PYTHON
 from tests.rollout.chat_server.test_proxy import guest
 

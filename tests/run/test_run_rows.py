@@ -17,8 +17,8 @@ from grpo_practice import Workspace
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import visible
 from grpo_practice.export.rows import cell, json_line
-from grpo_practice.run import run_rows as module
-from grpo_practice.run.run_rows import run_rows
+from grpo_practice.run import rollouts as module
+from grpo_practice.run.rollouts import run_rows
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.queries.pages import FIRST, Place

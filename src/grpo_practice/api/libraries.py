@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 from grpo_practice.api.database import DatabaseFile
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.edited_library import EditedLibrary, LibraryDifference
     from grpo_practice.reports.experience_reports import (
         DecisionReport,
         ExperienceReport,
         LibraryReport,
     )
+    from grpo_practice.run.hand_edits import EditedLibrary as EditedLibrary
+    from grpo_practice.run.hand_edits import LibraryDifference
 
 
 class Libraries(DatabaseFile):

@@ -10,7 +10,6 @@ from grpo_practice.api.database import DatabaseFile
 if TYPE_CHECKING:
     from grpo_practice.core.stats.paired import Verdict
     from grpo_practice.reports.comparison import ComparisonReport
-    from grpo_practice.reports.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.reports.rollout_report import (
         RolloutReport,
         RolloutsReport,
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     )
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
+    from grpo_practice.run.database import DatabaseCheck, DatabaseCopy
     from grpo_practice.store.queries.export_rows import ExportRow
 
 
@@ -228,7 +228,7 @@ class StoredRuns(DatabaseFile):
         Raises:
             ConfigError: The run does not exist, or none of its rollouts has been played yet.
         """
-        from grpo_practice.run.run_rows import run_rows
+        from grpo_practice.run.rollouts import run_rows
 
         with self._store() as store:
             # Inside the block: the store stays open for as long as the caller reads.

@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from grpo_practice.config.input import ConfigInput
     from grpo_practice.core.events import Emit
     from grpo_practice.core.types import Sample
-    from grpo_practice.reports.config_report import ConfigReport
-    from grpo_practice.reports.scored_answer import ScoredAnswer
-    from grpo_practice.reports.trust_report import TrustReport
+    from grpo_practice.run.any_config import ConfigReport as ConfigReport
     from grpo_practice.run.datasets import Datasets
-    from grpo_practice.run.doctor.diagnosis import Diagnosis as Diagnosis
+    from grpo_practice.run.doctor.doctor import Diagnosis as Diagnosis
     from grpo_practice.run.doctor.doctor import Look
     from grpo_practice.run.forecast.estimate import Forecast as Forecast
     from grpo_practice.run.forecast.estimate import Line as Line
     from grpo_practice.run.forecast.range import Range as Range
+    from grpo_practice.run.score_answer import ScoredAnswer
+    from grpo_practice.run.trusting import TrustReport
     from grpo_practice.store.queries.spending import Piloted as Piloted
 
 

@@ -23,7 +23,7 @@ from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.core.text import visible
 
 if TYPE_CHECKING:
-    from grpo_practice.reports.config_report import ConfigReport
+    from grpo_practice.api.workspace import ConfigReport
 
 app = typer.Typer(no_args_is_help=True, help="Show and validate configs.")
 

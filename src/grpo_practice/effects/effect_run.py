@@ -18,21 +18,20 @@ from grpo_practice.effects.request import EffectRequest
 from grpo_practice.reports.effects import EffectsReport, effects_report
 from grpo_practice.run.arms import each_once, planned_attempts
 from grpo_practice.run.configs import stored_text
-from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals
+from grpo_practice.run.evaluation_run import EvalJob, eval_job, run_evals, wanted_rollouts
+from grpo_practice.run.forecast.estimate import Forecast
+from grpo_practice.run.forecast.power import planned_effect
+from grpo_practice.run.forecast.remaining_calls import forecast
 from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.run.own_code import python_objects
+from grpo_practice.run.pilot import together
 from grpo_practice.run.preflight import session_of
 from grpo_practice.run.session import Session
 from grpo_practice.run.specs import EvalTarget
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import arms, runs
 from grpo_practice.store.records import EFFECT, DatasetRow
-from grpo_practice.store.run_names import (
-    effect_name,
-    eval_name,
-    library_variant,
-    select_variant,
-)
+from grpo_practice.store.run_names import effect_name, eval_name, library_variant, select_variant
 
 ATTEMPTS = 8
 """Default number of rollouts per question, each with half of the library."""
@@ -188,3 +187,19 @@ async def run_effect(job: EffectJob) -> EffectsReport:
     await run_evals(list(evaluations.values()))
     names = {part: e.spec.name for part, e in evaluations.items()}
     return effects_report(session.store, names[EFFECT], whole=names["full"], none=names["none"])
+
+
+def forecast_effect(job: EffectJob) -> Forecast:
+    """Return the remaining work of a measurement, and its expected standard error."""
+    measured = job.evaluations[EFFECT]
+    k = measured.config.pass_k
+    planned = planned_effect(
+        job.session.store,
+        measured.config.exp_id,
+        measured.spec.library,
+        wanted_rollouts(measured) // k,
+        k,
+    )
+    parts = {part: forecast(evaluation) for part, evaluation in job.evaluations.items()}
+    lines = [replace(line, part=part) for part, of in parts.items() for line in of.stages]
+    return replace(together(parts, lines), power=None, effect=planned)

@@ -8,7 +8,7 @@ from grpo_practice.core.text import brief
 from grpo_practice.reports.comparison import points
 
 if TYPE_CHECKING:
-    from grpo_practice.effects.prune_report import PruneReport
+    from grpo_practice.effects.pruning import PruneReport
     from grpo_practice.reports.effects import EffectsReport, ExperienceEffect
 
 NUMBERS = 44

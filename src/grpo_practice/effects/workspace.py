@@ -7,7 +7,7 @@ from grpo_practice.api.workspace import Workspace as Core
 from grpo_practice.effects.request import EffectRequest
 
 if TYPE_CHECKING:
-    from grpo_practice.effects.prune_report import PruneReport
+    from grpo_practice.effects.pruning import PruneReport
     from grpo_practice.reports.effects import EffectsReport
     from grpo_practice.run.forecast.estimate import Forecast
 
@@ -42,8 +42,7 @@ class Effects(Core):
     @takes(EffectRequest)
     def forecast_effects(self, request: EffectRequest) -> "Forecast":
         """Return the remaining work of `effects`, and its expected precision."""
-        from grpo_practice.effects.effect_run import prepare_effect
-        from grpo_practice.effects.forecast import forecast_effect
+        from grpo_practice.effects.effect_run import forecast_effect, prepare_effect
 
         with self._job(request, prepare_effect, foresee=True) as job:
             return forecast_effect(job)

@@ -18,10 +18,7 @@ from grpo_practice.reports.answer_findings import answer_findings, share_of, voi
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
-from grpo_practice.reports.documents import (
-    cost_text,
-    unscorable_count,
-)
+from grpo_practice.reports.documents import cost_text, unscorable_count
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.learning_findings import distillation_of, learning_findings
 from grpo_practice.store import Store, datasets, libraries, steps

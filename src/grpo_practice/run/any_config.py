@@ -1,15 +1,19 @@
 """Load the configuration that `config` and `doctor` inspect, for practice or for evaluation."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any, ClassVar
+
+from typing_extensions import override
 
 from grpo_practice.config import (
     Environment,
     EvalConfig,
     Loaded,
     PracticeConfig,
+    RunConfig,
     load_eval,
     load_practice,
     show,
@@ -17,16 +21,63 @@ from grpo_practice.config import (
 from grpo_practice.config.input import ConfigInput
 from grpo_practice.config.reading.compose import compose
 from grpo_practice.config.reading.discover import config_here
-from grpo_practice.config.reading.yaml_reader import Tree
+from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
+from grpo_practice.config.trust.keys import KeyRoute, sentences
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redact_url
 from grpo_practice.core.text import count
-from grpo_practice.reports.config_report import ConfigReport
+from grpo_practice.reports.base import Report
 from grpo_practice.run.configs import config_file, stored_text
 from grpo_practice.run.specs import check_templates, teacher_context_text
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.verify.resolve import check_defined, resolve
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConfigReport(Report):
+    """A configuration with the settings that take effect."""
+
+    schema: ClassVar = "grpo-practice.config/1"
+    in_document: ClassVar = ("command", "path", "used", "ignored", "notices", "routes", "settings")
+
+    config: RunConfig
+    path: Path | None
+    """File that the configuration was read from; None if it was passed as a value or comes from
+    the latest run.
+    """
+    used: Mapping[str, str]
+    """Purpose → setting that a run would use."""
+    ignored: Sequence[str]
+    """Messages about keys that have no effect, one per key."""
+    notices: Sequence[str]
+    """Notices for the user."""
+    text: str
+    """The configuration as YAML that can be loaded again, with secrets hidden."""
+    routes: Sequence[KeyRoute] = ()
+    """Routes of secrets from the environment: the destination host of each, and the file that sets
+    it.
+    """
+
+    @property
+    def command(self) -> str:
+        """Name of the command that the configuration is for."""
+        trains = self.config.kind == "practice" and self.config.only_trains
+        return "train" if trains else self.config.kind
+
+    @property
+    def settings(self) -> Any:
+        """The configuration as plain data, with secrets hidden."""
+        # Use the text, which hides the secrets that `config` contains.
+        return parse_yaml(self.text, "the config").data
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return the settings in use, and the keys without effect."""
+        rows = [*self.used.items(), *(("ignored", text) for text in self.ignored)]
+        rows += [("key", text) for text in sentences(self.routes)]
+        return [(self.config.exp_id,), *rows, *(("note", text) for text in self.notices)]
+
 
 AnyConfig = Loaded[PracticeConfig] | Loaded[EvalConfig]
 

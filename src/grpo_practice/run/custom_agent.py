@@ -1,28 +1,37 @@
-"""The user's own agent: found by the name in a config, checked in advance, and opened."""
+"""The user's own agent: found by its name in a config, opened here or on a Ray cluster.
 
+Its programs reach their model at an address that this module opens, shares and checks. Import this
+module only where an agent of the user's may play, because other runs need no server.
+"""
+
+import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from grpo_practice.config.schema.agent import AgentConfig, ProxyConfig
-from grpo_practice.core.errors import AgentError
+from grpo_practice.core.calls import Reply
+from grpo_practice.core.errors import AgentError, ConfigError
 from grpo_practice.core.processes import cores
 from grpo_practice.core.text import LOOPBACK, count
-from grpo_practice.core.user_code import (
-    STDOUT_TO_STDERR,
-    SharedChange,
-    is_async,
-)
-from grpo_practice.rollout.agents import Agent
-from grpo_practice.run.own_code import command_of, load_function, source_of
-
-if TYPE_CHECKING:
-    from grpo_practice.rollout.agents.custom_agents import Program
-    from grpo_practice.rollout.chat_server.proxy import Proxy
-
+from grpo_practice.core.user_code import STDOUT_TO_STDERR, SharedChange, is_async
+from grpo_practice.rollout.agents import Agent, program_endpoint
+from grpo_practice.rollout.agents.command import CommandProgram
+from grpo_practice.rollout.agents.custom_agents import CustomAgent, Program, Whereabouts
+from grpo_practice.rollout.agents.on_node import CommandSource, File, Source
+from grpo_practice.rollout.agents.programs import LOADING_S, FunctionProgram, WorkerProgram
+from grpo_practice.rollout.agents.ray_cluster import ClusterSettings
+from grpo_practice.rollout.agents.ray_program import RayProgram
+from grpo_practice.rollout.agents.slots import Room
+from grpo_practice.rollout.chat_server.proxy import Guest, Invitation, Listening, Proxy
+from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
+from grpo_practice.rollout.chat_server.tls import server_context
+from grpo_practice.run.own_code import command_of, files_of, load_function, source_of
 
 SHOWN = 8
 """Maximum number of cluster nodes listed in a notice."""
@@ -44,12 +53,6 @@ async def open_own(
     Raises:
         ConfigError: The program cannot be found or loaded.
     """
-    from grpo_practice.rollout.agents.command import CommandProgram
-    from grpo_practice.rollout.agents.custom_agents import CustomAgent, Whereabouts
-    from grpo_practice.rollout.agents.programs import LOADING_S
-    from grpo_practice.rollout.agents.slots import Room
-    from grpo_practice.run.program_address import open_proxy
-
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(open_proxy(config.proxy, folder))
         if config.executor == "ray":
@@ -77,15 +80,10 @@ async def _open_ray(
     stack: AsyncExitStack,
     config: AgentConfig,
     folder: Path,
-    proxy: "Proxy",
+    proxy: Proxy,
     notice: Callable[[str], None],
 ) -> Agent:
     """Open the program on a Ray cluster, after checking all nodes."""
-    from grpo_practice.rollout.agents.custom_agents import CustomAgent, Whereabouts
-    from grpo_practice.rollout.agents.slots import Room
-    from grpo_practice.run.program_address import looked_at
-    from grpo_practice.run.ray_agent import open_ray
-
     program = await stack.enter_async_context(open_ray(config, folder))
     with looked_at(proxy) as (invited, model):
         took_s = await program.look(invited, model)
@@ -100,10 +98,8 @@ async def _open_ray(
     return CustomAgent(program, proxy, notice, Room(places), where)
 
 
-async def _look(proxy: "Proxy", url: str, notice: Callable[[str], None]) -> None:
+async def _look(proxy: Proxy, url: str, notice: Callable[[str], None]) -> None:
     """Emit a notice if a configured address is not reachable from here; programs may reach it."""
-    from grpo_practice.run.program_address import seconds_to
-
     try:
         await seconds_to(proxy)
     except AgentError as e:
@@ -116,10 +112,8 @@ async def _open_function(
     folder: Path,
     notice: Callable[[str], None],
     function: Callable[..., Any] | None,
-) -> tuple["Program", int]:
+) -> tuple[Program, int]:
     """Return a function as a program, with its number of worker processes (0: this process)."""
-    from grpo_practice.rollout.agents.programs import FunctionProgram, WorkerProgram
-
     name = config.function or ""
     # A print in the user's function must not end up in the output of the command, such as --json.
     stack.enter_context(STDOUT_TO_STDERR.entered())
@@ -156,3 +150,132 @@ def _no_detour() -> Iterator[None]:
 
 
 _NO_DETOUR = SharedChange(_no_detour)
+
+
+@asynccontextmanager
+async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgram]:
+    """Open the program while the block runs; raise ConfigError if it cannot be started."""
+    assert config.ray is not None, "the config checks it"
+    of_config = config.ray
+    settings = ClusterSettings(
+        of_config.address,
+        of_config.num_cpus,
+        of_config.resources,
+        _absolute(of_config.runtime_env, folder),
+    )
+    program = RayProgram(_source(config, folder), settings)
+    await program.start(cores())
+    try:
+        yield program
+    finally:
+        await program.close()
+
+
+def _absolute(runtime_env: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """Return the runtime environment with its paths, which are relative to `folder`, absolute."""
+    found = dict(runtime_env)
+    if isinstance(text := found.get("working_dir"), str):
+        found["working_dir"] = _in(folder, text)
+    if isinstance(modules := found.get("py_modules"), list):
+        found["py_modules"] = [_in(folder, str(module)) for module in modules]
+    return found
+
+
+def _in(folder: Path, text: str) -> str:
+    return text if "://" in text else str(folder / text)
+
+
+def _source(config: AgentConfig, folder: Path) -> Source:
+    if config.function is not None:
+        return source_of(config.function, folder)
+    files = files_of(config, folder)
+    for name, path in files:
+        if not path.resolve().is_relative_to(folder.resolve()):
+            raise ConfigError(
+                f"agent.command: {name} is outside the config's folder, so the nodes do not get it",
+                hint="put it next to the config, or use an absolute path that exists on the nodes",
+            )
+    sent = (File(name, path.read_bytes(), path.stat().st_mode) for name, path in files)
+    return CommandSource(config.command or (), tuple(sent))
+
+
+@dataclass(slots=True)
+class _Shared:
+    """A proxy on a fixed port that stays open while it has users."""
+
+    proxy: Proxy | None = None
+    users: int = 0
+    opened: AsyncExitStack = field(default_factory=AsyncExitStack)
+    changing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+_shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
+
+
+@asynccontextmanager
+async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
+    """Open the address while the block runs; agents of one evaluation share a fixed port's address.
+
+    Raises:
+        ConfigError: The certificate cannot be used, or the program cannot listen at the address.
+    """
+    if not config.port:
+        async with _served(config, folder) as proxy:
+            yield proxy
+        return
+    # A server belongs to the event loop that opened it.
+    key = (asyncio.get_running_loop(), config, folder)
+    # Several evaluations may run together, but only one server can listen on a fixed port.
+    shared = _shared.setdefault(key, _Shared())
+    shared.users += 1
+    try:
+        # A second agent may arrive while the first one is still opening the proxy.
+        async with shared.changing:
+            if shared.proxy is None:
+                shared.proxy = await shared.opened.enter_async_context(_served(config, folder))
+        yield shared.proxy
+    finally:
+        shared.users -= 1
+        if not shared.users:
+            del _shared[key]
+            await shared.opened.aclose()
+
+
+@asynccontextmanager
+async def _served(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
+    tls = None
+    if config.tls_cert and config.tls_key:
+        name = config.host if config.url is None else None
+        tls = server_context(folder / config.tls_cert, folder / config.tls_key, name)
+    proxy = Proxy(Listening(config.host, config.port, config.url, tls))
+    async with AsyncExitStack() as stack:
+        try:
+            await stack.enter_async_context(proxy.served())
+        except OSError as e:
+            where = f"{config.host}:{config.port}"
+            raise ConfigError(
+                f"agent.proxy: cannot listen at {where}: {e.strerror or e}",
+                hint="set another agent.proxy.port, or agent.proxy.host to one of this machine's",
+            ) from e
+        yield proxy
+
+
+@contextmanager
+def looked_at(proxy: Proxy) -> Iterator[tuple[Invitation, str]]:
+    """Yield an address that belongs to no rollout, and the name of the model offered there."""
+    model = f"reached-{secrets.token_hex(4)}"
+    with proxy.address(Guest(model, _nothing)) as invited:
+        yield invited, model
+
+
+async def seconds_to(proxy: Proxy) -> float:
+    """Return the duration in seconds of a request from here; raise AgentError if it fails."""
+    with looked_at(proxy) as (invited, model):
+        return await asyncio.to_thread(
+            program_endpoint.look, invited.base_url, invited.token, model
+        )
+
+
+async def _nothing(request: ChatRequest) -> Reply:
+    await asyncio.sleep(0)
+    raise RequestError("this address is looked at, and answers nothing")

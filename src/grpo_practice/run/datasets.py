@@ -28,7 +28,6 @@ from grpo_practice.reports.datasets import (
     StoredDataset,
 )
 from grpo_practice.run.dataset_lines import DatasetLines
-from grpo_practice.run.recorded_samples import stage_run
 from grpo_practice.run.upload import (
     IfExists,
     Upload,
@@ -37,6 +36,7 @@ from grpo_practice.run.upload import (
     file_source,
     leave_unusable_out,
     stage_python_rows,
+    stage_run,
     suited,
 )
 from grpo_practice.store import Store, datasets

@@ -1,8 +1,9 @@
-"""Rollouts of a stored run: as a list, or with transcripts, read one at a time."""
+"""Rollouts of a stored run: as a list, with transcripts one at a time, or as rows page by page."""
 
 import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass
+from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.practice.transcript import sections
@@ -15,7 +16,9 @@ from grpo_practice.reports.rollout_report import (
 )
 from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, branches, datasets, rollouts, steps
-from grpo_practice.store.queries import rollout_list, runs
+from grpo_practice.store.queries import export_rows, rollout_list, runs
+from grpo_practice.store.queries.export_rows import ExportRow
+from grpo_practice.store.queries.pages import FIRST
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.queries.teacher_calls import teacher_calls
 from grpo_practice.store.records import Branch, RunRow, StepRow
@@ -278,3 +281,32 @@ def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, B
             hint="name a run from `grpo-practice runs list` to compare it with: --against RUN",
         )
     return found, store.read(branches.load, found.head_branch)
+
+
+PAGE = 100
+"""Number of rollouts in memory at a time, because a single answer may take megabytes."""
+
+
+def run_rows(store: Store, ref: str) -> Iterator[ExportRow]:
+    """Yield the rollouts of `RUN[@BRANCH][:STEP]`, by step, group and attempt.
+
+    No read transaction stays open between pages, because it would keep the write-ahead log of a
+    running practice from shrinking.
+
+    Raises:
+        ConfigError: The run or step does not exist, or none of its rollouts has been played yet.
+    """
+    run, branch, step = played_run(store, ref)
+    numbers = store.read(export_rows.question_numbers, branch)
+    place = FIRST
+    while page := store.read(
+        export_rows.export_page, branch, place, PAGE, numbers=numbers, step=step
+    ):
+        yield from page
+        place = page[-1].place
+    # Check after reading: a run deleted in between looks like one without rollouts.
+    store.read(runs.get, run.name)
+    if place == FIRST:
+        raise ConfigError(
+            f"{ref} has no rollouts yet", hint=f"grpo-practice runs show {quote(run.name)}"
+        )

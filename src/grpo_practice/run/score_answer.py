@@ -1,9 +1,10 @@
-"""Scoring of a single answer, outside of any run."""
+"""Scoring of a single answer, outside of any run, and its report."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, ClassVar
 
 from grpo_practice.config import Environment, EvalConfig, Loaded, load_eval
 from grpo_practice.config.input import known
@@ -12,12 +13,30 @@ from grpo_practice.config.trust.word import host_of
 from grpo_practice.core.calls import Address, Chat, Entry, Reply, Scope
 from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.core.events import Emit, Notice, silent, tee
-from grpo_practice.core.types import Sample
+from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.llm.admission import Admission
-from grpo_practice.reports.scored_answer import ScoredAnswer
+from grpo_practice.reports.base import Report
 from grpo_practice.run.clients import Connections, Models
 from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.verifier import Verifier
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ScoredAnswer(Report):
+    """Verdict of a verify function on one answer, and the time it took."""
+
+    schema: ClassVar = "grpo-practice.verdict/1"
+    in_document: ClassVar = (
+        "verify",
+        "verdict.reward",
+        "verdict.critique",
+        "verdict.extracted",
+        "seconds",
+    )
+
+    verify: str
+    verdict: Verdict
+    seconds: float
 
 
 async def score_answer(

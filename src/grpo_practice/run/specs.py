@@ -19,21 +19,9 @@ from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.run.own_code import sha_of
 from grpo_practice.store import Store, branches
-from grpo_practice.store.identity import (
-    AGENT_SHA,
-    LIBRARY_SHA,
-    WEIGHTS_SHA,
-    agent_of,
-)
+from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.records import (
-    Branch,
-    DatasetRow,
-    JudgeRecord,
-    Purpose,
-    RunSpec,
-    TestSet,
-)
+from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, Purpose, RunSpec, TestSet
 from grpo_practice.verify.resolve import VerifyFunction, resolve
 
 FORMAT = 1

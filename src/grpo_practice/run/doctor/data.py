@@ -14,7 +14,7 @@ from grpo_practice.core.types import Sample, Samples
 from grpo_practice.data.catalog import way_to
 from grpo_practice.data.read import stage_file
 from grpo_practice.data.staged_samples import StagedSamples
-from grpo_practice.run.doctor.diagnosis import not_run
+from grpo_practice.run.doctor.tools import not_run
 from grpo_practice.run.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs

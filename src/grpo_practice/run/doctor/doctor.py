@@ -6,15 +6,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import ClassVar
+
+from typing_extensions import override
 
 from grpo_practice.config import Environment, EvalConfig, PracticeConfig, RunConfig
 from grpo_practice.config.input import ConfigInput, known
 from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.trust.keys import sentences
 from grpo_practice.core.errors import ConfigError, GrpoPracticeError
-from grpo_practice.core.findings import Finding, ok, problem, problems, warning
+from grpo_practice.core.findings import Finding, exit_code, ok, problem, problems, totals, warning
 from grpo_practice.core.text import count
 from grpo_practice.llm.prices import Prices
+from grpo_practice.reports.base import Report
 from grpo_practice.run.any_config import load_config
 from grpo_practice.run.doctor.data import (
     look_at_prompts,
@@ -22,7 +26,6 @@ from grpo_practice.run.doctor.data import (
     look_at_verify,
     samples_of,
 )
-from grpo_practice.run.doctor.diagnosis import Diagnosis
 from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, models_of
 from grpo_practice.run.doctor.machine import current, look_here
 from grpo_practice.run.doctor.teacher import look_at_teacher
@@ -32,6 +35,29 @@ from grpo_practice.store import Store
 
 Look = Callable[[PracticeConfig, Path], Sequence[Finding]]
 """Check of a practice configuration; the folder is the base of its relative paths."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Diagnosis(Report):
+    """All findings, in the order in which a run would encounter them."""
+
+    schema: ClassVar = "grpo-practice.doctor/1"
+
+    findings: Sequence[Finding]
+    requests: int = 0
+    """Number of requests sent to endpoints."""
+
+    @property
+    @override
+    def exit_code(self) -> int:
+        """Exit code of the first problem; 0 if there is no problem."""
+        return exit_code(self.findings)
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each finding."""
+        rows = ((f.severity, f"{f.about}: {f.sentence}") for f in self.findings)
+        return [(totals(self.findings),), *rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

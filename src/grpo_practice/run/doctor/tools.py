@@ -24,15 +24,18 @@ from grpo_practice.rollout.agents.ray_cluster import LOCAL
 from grpo_practice.rollout.attempts import SEND_IT, is_sent
 from grpo_practice.rollout.tools import Tool
 from grpo_practice.rollout.tools.toolbox import check_names
-from grpo_practice.run.custom_agent import open_own
-from grpo_practice.run.doctor.diagnosis import not_run
+from grpo_practice.run.custom_agent import looked_at, open_own, open_proxy, open_ray, seconds_to
 from grpo_practice.run.own_code import sha_of
 from grpo_practice.run.player import chosen, open_toolkit
-from grpo_practice.run.program_address import looked_at, open_proxy, seconds_to
 
 _SYSTEM = "Answer with the number alone."
 PLAY_S = 30.0
 """Timeout for one question to the user's own agent."""
+
+
+def not_run(about: str, what: str) -> Finding:
+    """Return the finding for a program that was not run."""
+    return warning(about, f"{what}: not run", "add --run to try the programs that a config names")
 
 
 async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
@@ -110,8 +113,6 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             # Only a warning: the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":
-        from grpo_practice.run.ray_agent import open_ray
-
         program = await stack.enter_async_context(open_ray(agent, folder))
         with looked_at(proxy) as (invited, model):
             nodes = await program.look(invited, model)

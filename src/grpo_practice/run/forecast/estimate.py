@@ -16,7 +16,7 @@ from grpo_practice.reports.base import Report
 from grpo_practice.run.clients import endpoint_of
 from grpo_practice.run.forecast.power import PlannedEffect, PlannedPower
 from grpo_practice.run.forecast.range import ONE, Range, around, total
-from grpo_practice.run.forecast.requests_per_rollout import RolloutRequests
+from grpo_practice.run.forecast.shares import RolloutRequests
 from grpo_practice.store import Store
 from grpo_practice.store.identity import Identity
 from grpo_practice.store.queries import spending

@@ -25,8 +25,13 @@ from grpo_practice.run.forecast.estimate import (
 )
 from grpo_practice.run.forecast.power import PlannedPower, planned_power
 from grpo_practice.run.forecast.range import ONE, Range
-from grpo_practice.run.forecast.requests_per_rollout import RolloutRequests, rollout_requests
-from grpo_practice.run.forecast.shares import reads_of, share_of, summarised_share
+from grpo_practice.run.forecast.shares import (
+    RolloutRequests,
+    reads_of,
+    rollout_requests,
+    share_of,
+    summarised_share,
+)
 from grpo_practice.run.practice_run import PracticeJob
 from grpo_practice.run.session import foreseen
 from grpo_practice.store import Store, branches, datasets, libraries, steps

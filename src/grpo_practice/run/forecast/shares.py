@@ -1,10 +1,12 @@
-"""Shares of a run's groups that teach or are summarised, and the tokens that a teacher reads."""
+"""Figures that a run's own history measures: teaching groups, summaries, requests per rollout."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import groupby
 from math import sqrt
 from operator import attrgetter
 
+from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.runs import PracticeConfig, PracticeSettings
 from grpo_practice.core.stats import score
 from grpo_practice.core.text import DENSE_CHARS_PER_TOKEN
@@ -12,11 +14,12 @@ from grpo_practice.core.types import Group
 from grpo_practice.practice.reading import room_of
 from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.run.clients import endpoint_of
-from grpo_practice.run.forecast.range import ONE, Range
+from grpo_practice.run.forecast.range import ONE, Range, around
 from grpo_practice.run.specs import teacher_context
 from grpo_practice.store import Store, rollouts
 from grpo_practice.store.queries import runs, scores, spending
-from grpo_practice.store.records import Branch, StepRow
+from grpo_practice.store.queries.spending import ENOUGH
+from grpo_practice.store.records import Branch, RunSpec, StepRow
 from grpo_practice.store.run_names import eval_name
 
 ASSUMED_SHARE = Range(0.1, 0.6)
@@ -94,3 +97,40 @@ def reads_of(config: PracticeConfig) -> float:
     """Return the maximum number of tokens in a prompt that shows attempts."""
     reply = endpoint_of(config.teacher)[0].get("max_tokens")
     return room_of(teacher_context(config), reply) / DENSE_CHARS_PER_TOKEN
+
+
+ASSUMED_MOST = 50
+"""Upper bound assumed for a user's own agent that has played no rollout yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class RolloutRequests:
+    """Number of requests per rollout, and the evidence for it."""
+
+    each: Range
+    rollouts: int
+    """Number of rollouts in which requests were counted; if 0, `each` ranges from one to the
+    agent's limit.
+    """
+
+
+def rollout_requests(
+    store: Store, spec: RunSpec, agent: AgentConfig, to_come: float
+) -> RolloutRequests | None:
+    """Return the requests per rollout of this agent so far, in any run; None if always one.
+
+    Args:
+        store: The database.
+        spec: The run; its identity specifies the agent that plays.
+        agent: Agent in the run's configuration.
+        to_come: Number of rollouts still to be played.
+    """
+    if agent.type == "simple" and not agent.toolkits:
+        return None
+    most = agent.max_turns + 1 if agent.type == "simple" else ASSUMED_MOST
+    played, mean, spread = store.read(spending.turns, spec.identity)
+    if not played:
+        return RolloutRequests(Range(1, most), 0)
+    few = Range(mean / 2, mean * 2)
+    each = few if played < ENOUGH else around(mean, spread, played, to_come)
+    return RolloutRequests(Range(max(each.low, 1.0), max(min(each.high, most), 1.0)), played)
