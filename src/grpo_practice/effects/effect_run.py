@@ -69,7 +69,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     found = library_of(store, request.library, request.step)
     _check_size(found, request.k)
     objects = python_objects(request.agent, request.verify)
-    stored = store.read(runs.config, found.run)
+    stored = stored_text(store, found.run)
     if stored is None or store.read(runs.get, found.run).kind != "practice":
         raise ConfigError(
             f"L{found.library.id} belongs to {found.run}, which is not a practice run: it has no"
@@ -77,7 +77,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
             hint="grpo-practice runs list",
         )
     overrides = [*request.changes, *objects.overrides]
-    loaded = load_practice(stored_text(store, stored), overrides, request.environment())
+    loaded = load_practice(stored, overrides, request.environment())
     name = _dataset_name(loaded.config, request.dataset)
     variant, library = select_variant(name), found.library
     exp_id = loaded.config.exp_id

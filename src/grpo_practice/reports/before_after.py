@@ -156,10 +156,9 @@ class _TestSet:
 
     def restart(self) -> str:
         """Return the option that restarts the evaluation if another one already has its name."""
-        found = self.store.read(runs.find, eval_name(self.exp_id))
-        if found is None or found.head_branch is None:
+        branch = self.store.read(runs.newest_branch, eval_name(self.exp_id))
+        if branch is None:
             return ""
-        branch = self.store.read(branches.load, found.head_branch)
         mine = prompt_sha(instructions_of(self.branch.identity), Library())
         same = (
             (branch.played.agent_sha, branch.played.prompt_sha)

@@ -361,6 +361,5 @@ def _asked(store: Store, branch: Branch) -> set[int]:
 def _practice_branch(store: Store, exp_id: str) -> Branch | None:
     """Return the branch of the practice run with this name; None if it never started."""
     run = store.read(runs.find, exp_id)
-    if run is None or run.kind != "practice" or run.head_branch is None:
-        return None
-    return store.read(branches.load, run.head_branch)
+    practised = run is not None and run.kind == "practice"
+    return store.read(runs.newest_branch, exp_id) if practised else None

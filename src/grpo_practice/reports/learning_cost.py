@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from grpo_practice.core.prompts.system import render_library
 from grpo_practice.store import Store, branches, libraries, steps, trained_steps
-from grpo_practice.store.queries import arms, runs, scores
+from grpo_practice.store.queries import arms, scores
 from grpo_practice.store.records import Branch, RunRow
 
 
@@ -51,7 +51,7 @@ def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> Learn
     )
 
 
-def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> LearningCost:
+def cost_of_training(store: Store, branch: Branch, sha: bytes) -> LearningCost:
     """Return the cost of a training run on this branch up to the weights with this hash.
 
     Wall time and judge cost are the totals for the whole run.
@@ -60,22 +60,14 @@ def cost_of_training(store: Store, run: RunRow, branch: Branch, sha: bytes) -> L
     last = max((row.step for row in saved if row.sha256 == sha), default=-1)
     rows = [row for row in store.read(steps.on_line, branch) if row.plan.step <= last]
     stats = [row.stats or {} for row in rows]
-    usage = store.read(scores.usage, run.name, children=False)  # of a judge, if any
-    unpriced = store.read(scores.unpriced, run.name, children=False)
+    usage = store.read(scores.usage, branch.run, children=False)  # of a judge, if any
+    unpriced = store.read(scores.unpriced, branch.run, children=False)
     size = next((row.bytes for row in saved if row.sha256 == sha), 0)
     return LearningCost(
         rollouts=sum(row.rollouts for row in rows),
         tokens=sum(s.get("tokens_in", 0) + s.get("tokens_out", 0) for s in stats),
         cost_micro=None if unpriced else usage.cost_micro or 0,
         device_s=sum(s.get("seconds", 0.0) * s.get("ranks", 1) for s in stats),
-        wall_s=store.read(arms.seconds_worked, run.name),
+        wall_s=store.read(arms.seconds_worked, branch.run),
         shipped_bytes=size,
     )
-
-
-def training_branch(store: Store, name: str) -> tuple[RunRow, Branch] | None:
-    """Return a training run with its branch; None if the run does not exist or never started."""
-    run = store.read(runs.find, name)
-    if run is None or run.head_branch is None:
-        return None
-    return run, store.read(branches.load, run.head_branch)

@@ -127,10 +127,9 @@ def scored_steps(store: Store, run: str) -> dict[int, float]:
     Scores of weights from before a restart are excluded.
     """
     found = dict[int, float]()
-    trained = store.read(runs.find, run)
-    if trained is None or trained.head_branch is None:
+    line = store.read(runs.newest_branch, run)
+    if line is None:
         return found
-    line = store.read(branches.load, trained.head_branch)
     saved = {row.step: row.sha256 for row in store.read(trained_steps.checkpoints, line)}
     for step, sha, branch_id in store.read(evaluations.selections_of_weights, run):
         if sha == saved.get(step):

@@ -105,8 +105,7 @@ def load_config(
     if open_store is not None:
         with open_store() as store:
             run = store.read(runs.latest, ["practice", "eval", "train"])
-            stored = store.read(runs.config, run.name) if run else None
-            text = stored_text(store, stored) if stored else None
+            text = stored_text(store, run.name) if run else None
             trains = run is not None and run.kind == "train"
     if agent is not None:
         if text is not None:

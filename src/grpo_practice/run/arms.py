@@ -41,7 +41,7 @@ from grpo_practice.run.trained_arms import (
     of_weights,
 )
 from grpo_practice.run.waiting import run_blocking
-from grpo_practice.store import Store, branches, steps
+from grpo_practice.store import Store, steps
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name
 
@@ -343,10 +343,8 @@ def _evaluation(
 
 def planned_attempts(store: Store, name: str) -> int:
     """Return the maximum number of rollouts that a run plans per question; 0 for a new run."""
-    found = store.read(runs.find, name)
-    if found is None or found.head_branch is None:
-        return 0
-    rows = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    branch = store.read(runs.newest_branch, name)
+    rows = store.read(steps.on_line, branch) if branch else []
     return max((k for row in rows for _, k in row.plan.slots), default=0)
 
 

@@ -33,7 +33,6 @@ from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest
 from grpo_practice.run.specs import EvalTarget, unless_edited
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.queries.runs import StoredConfig
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name, library_variant, questions_of
 
@@ -99,7 +98,7 @@ def practice_config(
         return load_practice(config_file(request.config, "practice"), overrides, env)
     began = start_ref(store, request.start)
     latest = store.read(runs.get, began.run) if began else store.read(runs.latest, ["practice"])
-    stored = store.read(runs.config, latest.name) if latest else None
+    stored = stored_text(store, latest.name) if latest else None
     if stored is None and (here := config_here("practice")) is not None:
         return unnamed(load_practice(here, overrides, env), here, "practice")
     if latest is None or stored is None:
@@ -107,7 +106,7 @@ def practice_config(
             "there is no run to resume: name a config with --config",
             hint="`grpo-practice init my-task` writes a config to start from",
         )
-    loaded = load_practice(stored_text(store, stored), overrides, env)
+    loaded = load_practice(stored, overrides, env)
     config, name = loaded.config, loaded.config.exp_id
     agent, dataset = config.evaluation.agent.agent.name, config.data.practice_dataset_name
     return _announced(loaded, name, latest, f"agent {agent}, dataset {dataset}")
@@ -150,7 +149,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
             latest = _plain_run(store, latest, store.read(runs.latest, ["practice", "eval"]))
         elif latest is not None and _plays_library(store, latest):
             latest = _plain_run(store, latest, latest)
-    stored = store.read(runs.config, latest.name) if latest else None
+    stored = stored_text(store, latest.name) if latest else None
     if latest is None or stored is None:
         here = None if alone or request.config is not None else config_here("eval")
         given = here if request.config is None else config_file(request.config, "eval")
@@ -160,7 +159,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         return unless_edited(
             store, agent, loaded, eval_name(loaded.config.exp_id, *variants), library
         )
-    loaded = load_eval(stored_text(store, stored), overrides, env, agent=agent)
+    loaded = load_eval(stored, overrides, env, agent=agent)
     config, target = loaded.config, eval_name(loaded.config.exp_id, *variants)
     if latest.purpose == "test" and latest.parent_run is None and latest.exp_id == config.exp_id:
         # The hash in a name refers to an earlier version of the file; `unless_edited` adds the new
@@ -287,7 +286,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         file = config_file(request.config, "eval")
         run = eval_name(load_eval(file, request.changes, env).config.exp_id)
     found = store.read(runs.get, run) if run else store.read(runs.latest, ["eval"])
-    stored = store.read(runs.config, found.name) if found else None
+    stored = stored_text(store, found.name) if found else None
     if found is None or stored is None or found.head_branch is None:
         raise ConfigError("there is no evaluation to score again", hint="grpo-practice runs list")
     _check_one_agent(found)
@@ -301,7 +300,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
         parent_run=found.name,
         source=branch,
     )
-    loaded = load_eval(stored_text(store, stored), overrides, env)
+    loaded = load_eval(stored, overrides, env)
     notice = f"{target.name}: scores {count(n, 'rollout')} of {found.name} again"
     return replace(loaded, notices=[notice, *loaded.notices]), target
 
@@ -327,9 +326,10 @@ def _check_one_agent(found: RunRow) -> None:
         )
 
 
-def stored_text(store: Store, stored: StoredConfig) -> StoredText:
-    """Return a stored configuration in the form that the loader accepts."""
-    return StoredText(stored.text, Path(stored.base_dir), store.path)
+def stored_text(store: Store, run: str) -> StoredText | None:
+    """Return a run's configuration in the form that the loader accepts; None if it has none."""
+    stored = store.read(runs.config, run)
+    return StoredText(stored.text, Path(stored.base_dir), store.path) if stored else None
 
 
 def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:

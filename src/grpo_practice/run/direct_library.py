@@ -17,7 +17,6 @@ from grpo_practice.run.configs import stored_text
 from grpo_practice.run.library_refs import LibraryRef
 from grpo_practice.run.session import Session, end_dead_invocations
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch
 
 
@@ -39,9 +38,9 @@ def prepare_direct(store: Store, learnt: LibraryRef, env: Mapping[str, str]) -> 
     Raises:
         ConfigError: The practice run has no objectives, or its configuration cannot be used.
     """
-    stored = store.read(runs.config, learnt.run)
+    stored = stored_text(store, learnt.run)
     assert stored is not None, "a run with a closed step has a configuration"
-    loaded = load_practice(stored_text(store, stored), [], env)
+    loaded = load_practice(stored, [], env)
     settings = loaded.config.practice
     if not (settings.agent_objective or settings.learning_objective):
         raise ConfigError(

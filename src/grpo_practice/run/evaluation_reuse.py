@@ -27,10 +27,9 @@ def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None
 
 def moved(store: Store, spec: RunSpec) -> str | None:
     """Return a notice if the run has answers from an address other than the spec's."""
-    run = store.read(runs.find, spec.name)
-    if run is None or run.head_branch is None or "student_at" not in spec.addresses:
+    branch = store.read(runs.newest_branch, spec.name)
+    if branch is None or "student_at" not in spec.addresses:
         return None
-    branch = store.read(branches.load, run.head_branch)
     known = store.read(scores.student_addresses, [branch.id, *branch.reuses]) - {None}
     here = {store.read(invocations.address_hash, spec.addresses["student_at"])}
     if not known - here:

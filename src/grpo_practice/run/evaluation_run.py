@@ -143,10 +143,9 @@ def _left_out(job: EvalJob) -> frozenset[int]:
 def _checked(store: Store, job: EvalJob) -> tuple[int, set[int]]:
     """Return the number of gold answers checked during planning, and the samples that failed."""
     spec = job.spec
-    found = store.read(runs.find, spec.name)
-    if found is None or found.head_branch is None:
+    branch = store.read(runs.newest_branch, spec.name)
+    if branch is None:
         return 0, set()
-    branch = store.read(branches.load, found.head_branch)
     judge = store.read(branches.judge_sha, branch.judge_id)
     # Another dataset or verify function makes earlier checks meaningless.
     if (branch.dataset_id, judge) != (spec.dataset_id, spec.judge.sha):
@@ -259,14 +258,14 @@ def following(job: EvalJob) -> EvalJob:
     Verdicts belong to rollouts, so existing verdicts are kept.
     """
     store, source = job.session.store, job.source
-    found = store.read(runs.find, job.spec.name)
-    if source is None or found is None or found.head_branch is None:
+    branch = store.read(runs.newest_branch, job.spec.name)
+    if source is None or branch is None:
         return job
-    judged = store.read(steps.on_line, store.read(branches.load, found.head_branch))
+    judged = store.read(steps.on_line, branch)
     played = {row.plan: row.played_by for row in to_judge(job, source)}
     if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
-    job.session.notice(f"{source.run} has changed since it was scored as {found.name}: restarted")
+    job.session.notice(f"{source.run} has changed since it was scored as {branch.run}: restarted")
     return replace(job, session=replace(job.session, restart_step=0, again=True))
 
 

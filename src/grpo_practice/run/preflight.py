@@ -21,7 +21,7 @@ from grpo_practice.llm.prices import Price, Prices
 from grpo_practice.run.clients import SIM_URL, endpoint_of
 from grpo_practice.run.requests.base import RunRequest
 from grpo_practice.run.session import Session
-from grpo_practice.store import Store, branches, datasets
+from grpo_practice.store import Store, datasets
 from grpo_practice.store.queries import runs, spending
 from grpo_practice.store.queries.spending import Lost, Spent
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec
@@ -91,7 +91,10 @@ async def try_verify(
     """
     # Built-in functions need no trial, a judge costs money, and a known function was tried when
     # the run began.
-    if verify.built_in is not None or verify.is_judge or _is_known(session.store, spec):
+    if verify.built_in is not None or verify.is_judge:
+        return
+    branch = session.store.read(runs.newest_branch, spec.name)
+    if branch and branch.identity.get("verify.sha256") == spec.identity.get("verify.sha256"):
         return
     first = session.store.read(datasets.samples, dataset.id, most=TRIED)
     samples = [sample for sample in first if gold_texts(sample.answer)]
@@ -102,15 +105,6 @@ async def try_verify(
                 f"verify {verify.name} scores none of {count(len(samples), 'gold')} of"
                 f" {dataset.name} as right, for instance {gold_of(samples[0])!r}: {OTHER_FORMS}"
             )
-
-
-def _is_known(store: Store, spec: RunSpec) -> bool:
-    """Return whether the run began with this verify function."""
-    found = store.read(runs.find, spec.name)
-    if found is None or found.head_branch is None:
-        return False
-    identity = store.read(branches.load, found.head_branch).identity
-    return identity.get("verify.sha256") == spec.identity.get("verify.sha256")
 
 
 def check_models(config: RunConfig) -> None:

@@ -18,7 +18,7 @@ from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.run.own_code import sha_of
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, Purpose, RunSpec, TestSet
@@ -133,12 +133,11 @@ def unless_edited(
 
     The new name is `pa@1a2b3c`, with the hash of the agent in the changed file.
     """
-    found = store.read(runs.find, name) if file else None
-    if file is None or found is None or found.head_branch is None:
+    branch = store.read(runs.newest_branch, name) if file else None
+    if file is None or branch is None:
         return loaded, EvalTarget(name, library)
-    branch, config = store.read(branches.load, found.head_branch), loaded.config
-    sha = sha_of(config.agent, loaded.base_dir)
-    now = agent_of(identity_of(config) | {AGENT_SHA: sha})
+    sha = sha_of(loaded.config.agent, loaded.base_dir)
+    now = agent_of(identity_of(loaded.config) | {AGENT_SHA: sha})
     # The agent of a run without results may still change, so the run keeps its name.
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)

@@ -20,7 +20,6 @@ from grpo_practice.reports.learning_cost import (
     LearningCost,
     cost_of_practice,
     cost_of_training,
-    training_branch,
 )
 from grpo_practice.run.evaluation_run import EvalJob
 from grpo_practice.run.library_refs import library_of
@@ -56,16 +55,16 @@ class Exported:
     """Hash of the base model's weights, in hex."""
 
 
-def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> Exported:
-    """Return the trained weights of an experiment, from `EXP-trained` or from `folder`.
+def exported_weights(store: Store, exp_id: str) -> Exported:
+    """Return the trained weights of an experiment, from the folder `EXP-trained`.
 
     Raises:
         ConfigError: There are no weights, or they match no checkpoint of the training run.
     """
-    name, folder = train_name(exp_id), folder or Path(f"{exp_id}-trained")
+    name, folder = train_name(exp_id), Path(f"{exp_id}-trained")
     again = f"grpo-practice export-agent --run {quote(name)} --merge -o {quote(str(folder))}"
-    run = store.read(runs.find, name)
-    if run is None or run.head_branch is None:
+    branch = store.read(runs.newest_branch, name)
+    if branch is None:
         raise ConfigError(
             f"there is no training run {name}, so there are no trained weights",
             hint="grpo-practice train --config FILE",
@@ -77,7 +76,6 @@ def exported_weights(store: Store, exp_id: str, folder: Path | None = None) -> E
             hint=f"{again}, then serve them",
         )
     sha = about.get("sha256")
-    branch = store.read(branches.load, run.head_branch)
     known = {row.sha256.hex() for row in store.read(trained_steps.checkpoints, branch)}
     if about.get("run") != name or sha not in known:
         raise ConfigError(
@@ -104,12 +102,12 @@ def weights_beside(store: Store, agent: Path) -> tuple[str, bytes] | None:
     saved.
     """
     about = _about(agent.parent)
-    found = training_branch(store, str(about.get("run")))
-    if found is None or agent.name != AGENT:
+    branch = store.read(runs.newest_branch, str(about.get("run")))
+    if branch is None or agent.name != AGENT:
         return None
-    saved = store.read(trained_steps.checkpoints, found[1])
+    saved = store.read(trained_steps.checkpoints, branch)
     shas = (row.sha256 for row in saved if row.sha256.hex() == about.get("sha256"))
-    return next(((found[0].name, sha) for sha in shas), None)
+    return next(((branch.run, sha) for sha in shas), None)
 
 
 def trained_name(exp_id: str, sha: bytes) -> str:
@@ -190,22 +188,21 @@ def arm_runs(store: Store, exp_id: str, library: Library | None) -> dict[str, st
 
     All arms use the same questions and scoring as the experiment's own evaluation.
     """
-    base, practice = (store.read(runs.find, name) for name in (eval_name(exp_id), exp_id))
-    run = base or practice
-    if run is None or run.head_branch is None:
+    base, practice = (store.read(runs.newest_branch, name) for name in (eval_name(exp_id), exp_id))
+    branch, found = base or practice, dict[str, str]()
+    if branch is None:
         return {}
-    branch, found = store.read(branches.load, run.head_branch), dict[str, str]()
     dataset = branch.tests.dataset
     if base is not None:
-        found["base"] = base.name
+        found["base"] = base.run
         dataset = store.read(datasets.by_id, branch.dataset_id).name
     if library is not None:
         for one in evaluations_of(store, branch, library):
             if is_dataset(one, dataset):
                 found.setdefault("practised", one.run)
-    training = training_branch(store, train_name(exp_id))
+    training = store.read(runs.newest_branch, train_name(exp_id))
     shown = {"trained": None, **({"trained+practised": library_sha(library)} if library else {})}
-    for row in store.read(trained_steps.checkpoints, training[1]) if training else ():
+    for row in store.read(trained_steps.checkpoints, training) if training else ():
         for arm, sha in shown.items():
             asked = store.read(evaluations.of_weights, exp_id, row.sha256, sha)
             alike = [one.run for one in asked if is_dataset(one, dataset)]
@@ -246,8 +243,8 @@ def _learning_cost(
     cost = LearningCost()
     sha = branch.played.weights_sha
     weights = (training, sha) if sha is not None else beside
-    if weights is not None and (found := training_branch(store, weights[0])) is not None:
-        cost = cost.plus(cost_of_training(store, *found, weights[1]))
+    if weights is not None and (found := store.read(runs.newest_branch, weights[0])) is not None:
+        cost = cost.plus(cost_of_training(store, found, weights[1]))
     practised = store.read(runs.find, run.exp_id)
     if branch.library and practised is not None and practised.kind == "practice":
         cost = cost.plus(cost_of_practice(store, practised, branch.library.id))

@@ -26,9 +26,9 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
             " own: name a config with --config",
             hint=f"for instance the file that the search of {latest.exp_id} was started with",
         )
-    stored = store.read(runs.config, latest.name) if latest else None
+    stored = stored_text(store, latest.name) if latest else None
     if stored is not None:
-        return load_practice(stored_text(store, stored), overrides, env, trains=True)
+        return load_practice(stored, overrides, env, trains=True)
     if (here := config_here("practice")) is not None:
         return unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
     raise ConfigError(

@@ -18,7 +18,7 @@ from grpo_practice.core.stats.power import (
 from grpo_practice.core.types import Library
 from grpo_practice.reports.known_scores import evaluations_of
 from grpo_practice.run.forecast.range import Range
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT
 from grpo_practice.store.run_names import eval_name
@@ -137,10 +137,9 @@ def planned_effect(
 
 def _with_library(store: Store, baseline: str, library: Library) -> str | None:
     """Return the evaluation of the baseline's agent with a library, or None if there is none."""
-    run = store.read(runs.find, baseline)
-    if run is None or run.head_branch is None:
+    branch = store.read(runs.newest_branch, baseline)
+    if branch is None:
         return None
-    branch = store.read(branches.load, run.head_branch)
     return next((one.run for one in evaluations_of(store, branch, library)), None)
 
 

@@ -321,10 +321,9 @@ def _on_the_way(
 
 def _of_evaluation(store: Store, job: EvalJob, name: str) -> int:
     """Return the number of rollouts that the evaluation with this name still has to play."""
-    found = store.read(runs.find, name)
-    if found is None or found.head_branch is None:
+    branch = store.read(runs.newest_branch, name)
+    if branch is None:
         return evaluation_run.wanted_rollouts(job)
-    branch = store.read(branches.load, found.head_branch)
     planned = sum(row.rollouts for row in store.read(steps.on_line, branch))
     settled = sum(store.read(scores.settled_counts, branch).values())
     return max(evaluation_run.wanted_rollouts(job), planned) - settled  # plans only grow

@@ -8,8 +8,9 @@ from fnmatch import fnmatchcase
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import folder_of, nearest
+from grpo_practice.store import branches
 from grpo_practice.store.db import get_text
-from grpo_practice.store.records import RunRow
+from grpo_practice.store.records import Branch, RunRow
 
 _SELECT = """
 SELECT r.run_id AS name, r.exp_id, r.kind, r.purpose, r.parent_run_id AS parent_run, r.parent_step,
@@ -86,6 +87,12 @@ def get(db: sqlite3.Connection, name: str) -> RunRow:
         newest = f"runs: {', '.join(names[-8:]) or 'none yet'}"
         raise ConfigError(f"there is no run {name!r}", hint=nearest(name, names) or newest)
     return run
+
+
+def newest_branch(db: sqlite3.Connection, name: str) -> Branch | None:
+    """Return the branch on which a run continues; None if there is no such run or branch."""
+    run = find(db, name)
+    return None if run is None or run.head_branch is None else branches.load(db, run.head_branch)
 
 
 def matching(db: sqlite3.Connection, names: Iterable[str]) -> list[str]:
