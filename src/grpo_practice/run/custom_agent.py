@@ -1,6 +1,6 @@
 """The user's own agent: found by its name in a config, opened here or on a Ray cluster.
 
-Its programs reach their model at an address that this module opens, shares and checks. Import this
+Programs reach their model at an address that this module opens, shares and checks. Import this
 module only where an agent of the user's may play, because other runs need no server.
 """
 
