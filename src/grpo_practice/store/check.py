@@ -228,46 +228,25 @@ def _prompts(db: sqlite3.Connection) -> Iterator[str | None]:
         yield from wrong or [None]
 
 
-def _steps(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Check that each closed practice step has its library, its groups and every rollout."""
+def _closed_steps(
+    db: sqlite3.Connection, *, kind: str, product: str, exists: str
+) -> Iterator[str | None]:
+    """Check that each closed step of these runs has its product, its groups and every rollout."""
     rows = db.execute(
-        """SELECT b.run_id, s.*, l.library_id AS there,
+        f"""SELECT b.run_id, s.*, EXISTS (SELECT 1 FROM {exists}) AS there,
              (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
                AS groups,
              (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
                AS rollouts
              FROM steps s JOIN branches b USING (branch_id) JOIN runs USING (run_id)
-             LEFT JOIN libraries l ON l.library_id = s.library_out
-            WHERE runs.kind = 'practice' AND s.status IN ('closed', 'merge_failed')"""
+            WHERE runs.kind = ? AND s.status IN ('closed', 'merge_failed')""",
+        (kind,),
     )
     for row in rows:
         step = steps.row_of(row)
         counts = {"groups": step.groups, "rollouts": step.rollouts}
         wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
-        wrong += [] if row["there"] else ["no library"]
-        wrong += [] if row["stats"] else ["no statistics"]
-        where = f"step {row['step']} of {row['run_id']} is closed with "
-        yield where + ", ".join(wrong) if wrong else None
-
-
-def _trained(db: sqlite3.Connection) -> Iterator[str | None]:
-    """Check that each closed training step has its groups, its rollouts and an update."""
-    rows = db.execute(
-        """SELECT b.run_id, s.*,
-             (SELECT count(*) FROM groups g WHERE g.branch_id = s.branch_id AND g.step = s.step)
-               AS groups,
-             (SELECT count(*) FROM rollouts r WHERE r.branch_id = s.branch_id AND r.step = s.step)
-               AS rollouts,
-             EXISTS (SELECT 1 FROM updates u WHERE u.branch_id = s.branch_id AND u.step = s.step)
-               AS updated
-             FROM steps s JOIN branches b USING (branch_id) JOIN runs USING (run_id)
-            WHERE runs.kind = 'train' AND s.status = 'closed'"""
-    )
-    for row in rows:
-        step = steps.row_of(row)
-        counts = {"groups": step.groups, "rollouts": step.rollouts}
-        wrong = [f"{row[name]} of {n} {name}" for name, n in counts.items() if row[name] != n]
-        wrong += [] if row["updated"] else ["no update"]
+        wrong += [] if row["there"] else [f"no {product}"]
         wrong += [] if row["stats"] else ["no statistics"]
         where = f"step {row['step']} of {row['run_id']} is closed with "
         yield where + ", ".join(wrong) if wrong else None
@@ -391,8 +370,18 @@ _LOOKS: dict[str, Look] = {
     "datasets": _datasets,
     "runs": _runs,
     "prompts of runs": _prompts,
-    "closed steps of practice": _steps,
-    "closed steps of training": _trained,
+    "closed steps of practice": partial(
+        _closed_steps,
+        kind="practice",
+        product="library",
+        exists="libraries l WHERE l.library_id = s.library_out",
+    ),
+    "closed steps of training": partial(
+        _closed_steps,
+        kind="train",
+        product="update",
+        exists="updates u WHERE u.branch_id = s.branch_id AND u.step = s.step",
+    ),
     "libraries": _libraries,
     "calls": _calls,
     "rollouts": _rollouts,
