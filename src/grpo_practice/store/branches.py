@@ -8,7 +8,7 @@ from itertools import chain
 
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.fences import new_key
-from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.hashing import text_sha
 from grpo_practice.core.text import folder_text
 from grpo_practice.core.types import Library
 from grpo_practice.store import libraries
@@ -313,7 +313,6 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
         "library_id": library_id,
         "tip_library": library_id,
         "judge_id": put_judge(db, spec.judge),
-        "identity_sha": digest(dict(spec.identity)),
         "identity": json.dumps(dict(spec.identity), ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps(prompts),

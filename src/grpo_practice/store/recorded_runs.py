@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.core.calls import Message
 from grpo_practice.core.errors import ConfigError, FingerprintError
 from grpo_practice.core.fences import new_key
-from grpo_practice.core.hashing import digest, text_sha
+from grpo_practice.core.hashing import text_sha
 from grpo_practice.core.text import folder_text
 from grpo_practice.store import branches
 from grpo_practice.store.db import insert, now, put_text
@@ -109,7 +109,6 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
         "run_id": spec.name,
         "cause": "start",
         "fence_key": new_key(),
-        "identity_sha": digest(identity),
         "identity": json.dumps(identity, ensure_ascii=False, sort_keys=True),
         "config_sha": put_text(db, spec.config_text, text_sha(spec.config_text)),
         "prompts": json.dumps({SYSTEM: put_text(db, spec.system, text_sha(spec.system)).hex()}),

@@ -10,7 +10,7 @@ from grpo_practice.core.errors import StoreError
 from grpo_practice.store.migrate import migrate
 from grpo_practice.store.typed_rows import CHECK_HINT
 
-DIGEST = "180823ed4579d177ecc072368fbe4890edb5a2e3495959f3ff65ff3a60276df5"
+DIGEST = "51a9ff01b5afd17cbf26401f312b8e51c8c8886176bd5af2aa1e78b7b4e8a7cb"
 """`digest` of the current schema; a matching file needs no full comparison, which takes 15 ms."""
 
 Objects = dict[tuple[str, str], tuple[str, str]]
@@ -68,11 +68,10 @@ def ancestor_faults(db: sqlite3.Connection) -> Iterator[str | None]:
 
 
 def objects(db: sqlite3.Connection) -> Objects:
-    """Return the objects of a schema, except for SQLite's own and the record of migrations."""
+    """Return the objects of a schema, except for SQLite's own."""
     rows = db.execute(
         """SELECT type, name, tbl_name, sql FROM sqlite_schema
-            WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*'
-              AND tbl_name <> '_sqlite_migrations' ORDER BY type, name"""
+            WHERE sql IS NOT NULL AND name NOT GLOB 'sqlite_*' ORDER BY type, name"""
     )
     return {(kind, name): (on, sql) for kind, name, on, sql in rows}
 

@@ -71,11 +71,10 @@ CREATE TABLE branches (                      -- a configuration of a run, from a
   parent_id     INTEGER REFERENCES branches,
   from_step     INTEGER NOT NULL DEFAULT 0,  -- earlier steps are the parent's
   rebinds       INTEGER REFERENCES branches, -- branch whose calls this one may reuse
-  cause         TEXT NOT NULL CHECK (cause IN ('start','restart','edit','rejudge')),
+  cause         TEXT NOT NULL CHECK (cause IN ('start','restart','rejudge')),
   library_id    INTEGER REFERENCES libraries, -- library before from_step
   tip_library   INTEGER REFERENCES libraries, -- newest library: `last`
   judge_id      INTEGER REFERENCES judges,   -- the judge whose verdicts count on this branch
-  identity_sha  BLOB NOT NULL,
   identity      TEXT NOT NULL,               -- JSON of the redacted keys that the branch is bound to
   config_sha    BLOB NOT NULL REFERENCES texts,
   prompts       TEXT NOT NULL DEFAULT '{}',  -- JSON {name: hex sha of its text}
