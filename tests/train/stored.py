@@ -17,7 +17,6 @@ from grpo_practice.rollout.groups.informative import status_of
 from grpo_practice.rollout.groups.step_sums import group_row, mean_reward, step_stats
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, datasets
-from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import (
     Branch,
     CheckpointRow,
@@ -25,6 +24,7 @@ from grpo_practice.store.records import (
     TrainedStep,
     UpdateRow,
 )
+from grpo_practice.store.trained_steps import checkpoints_root
 from grpo_practice.train.spec import train_spec
 from grpo_practice.verify.resolve import resolve
 

@@ -25,7 +25,7 @@ from grpo_practice.run.requests.base import check_least
 from grpo_practice.run.rollouts import played_run
 from grpo_practice.store import Store, branches, rollouts
 from grpo_practice.store.identity import WEIGHTS_SHA
-from grpo_practice.store.queries import export_rows, runs, training
+from grpo_practice.store.queries import export_rows, runs
 from grpo_practice.store.records import Branch, RunRow, StepRow
 
 
@@ -90,10 +90,10 @@ class TrainingData:
 
     def _rows(self, run: RunRow, branch: Branch, only: int | None) -> Iterator[dict[str, Any]]:
         read = self.store.read
-        measuring = set[int]() if self.include_eval else read(training.evaluated_samples)
+        measuring = set[int]() if self.include_eval else read(export_rows.evaluated_samples)
         numbers = read(export_rows.question_numbers, branch)
         place = -1 if only is None else only - 1
-        while step := read(training.next_step, branch, place):
+        while step := read(export_rows.next_step, branch, place):
             place = step.plan.step
             if only not in (None, place):
                 break
@@ -209,7 +209,7 @@ class _StepReader:
         if bare is None:
             return "the library in words of its own"
         last = max((turn.call_id for turn in turns), default=None)
-        tools = [] if last is None else data.store.read(training.offered_tools, last)
+        tools = [] if last is None else data.store.read(export_rows.offered_tools, last)
         return Attempt(
             run=self._run.name,
             step=at[1],

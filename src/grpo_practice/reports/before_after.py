@@ -9,8 +9,7 @@ from grpo_practice.core.types import Library
 from grpo_practice.reports.compared import sentence_of
 from grpo_practice.reports.known_scores import KnownScore, is_dataset, known_score
 from grpo_practice.store import Store, branches, datasets, steps
-from grpo_practice.store.identity import instructions_of
-from grpo_practice.store.played import prompt_sha
+from grpo_practice.store.identity import instructions_of, prompt_sha
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.queries.evaluations import Evaluation
 from grpo_practice.store.records import Branch, DatasetRow

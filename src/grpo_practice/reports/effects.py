@@ -18,7 +18,7 @@ from grpo_practice.reports.base import Report
 from grpo_practice.reports.comparison import points
 from grpo_practice.store import Store, branches, datasets, libraries
 from grpo_practice.store.queries import runs, scores
-from grpo_practice.store.queries.halves import part_rollouts
+from grpo_practice.store.queries.arms import part_rollouts
 from grpo_practice.store.records import Branch
 
 if TYPE_CHECKING:

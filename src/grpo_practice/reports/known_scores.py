@@ -10,8 +10,7 @@ from grpo_practice.core.stats import Score
 from grpo_practice.core.text import is_data_file
 from grpo_practice.core.types import Library
 from grpo_practice.store import Store, branches, datasets
-from grpo_practice.store.identity import instructions_of
-from grpo_practice.store.played import prompt_sha
+from grpo_practice.store.identity import instructions_of, prompt_sha
 from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.queries.evaluations import Evaluation
 from grpo_practice.store.records import Branch

@@ -11,8 +11,8 @@ from grpo_practice.core.calls import Message
 from grpo_practice.core.text import brief
 from grpo_practice.core.types import Rollout
 from grpo_practice.reports.base import Report, number
+from grpo_practice.store.queries.group_operations import TeacherCall as TeacherCall
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow
-from grpo_practice.store.queries.teacher_calls import TeacherCall as TeacherCall
 
 CELL = 60
 """Maximum number of characters of a question or an answer in the summary of a list."""

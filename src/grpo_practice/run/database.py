@@ -14,7 +14,7 @@ from grpo_practice.reports.base import Report
 from grpo_practice.store import check
 from grpo_practice.store.backup import copy, why_no_copy
 from grpo_practice.store.check import TableCheck
-from grpo_practice.store.checkpoint_folders import checkpoints_root
+from grpo_practice.store.trained_steps import checkpoints_root
 
 
 @dataclass(frozen=True, slots=True, repr=False)

@@ -41,7 +41,7 @@ from grpo_practice.run.upload import (
 )
 from grpo_practice.store import Store, datasets
 from grpo_practice.store.records import DatasetRow
-from grpo_practice.store.stored_samples import StoredSamples
+from grpo_practice.store.store import StoredSamples
 from grpo_practice.verify import suitability
 
 PARTS = "train=0.8,test=0.2"

@@ -3,7 +3,7 @@
 from functools import partial
 
 from grpo_practice.store import Store, branches, invocations
-from grpo_practice.store.played import played_by
+from grpo_practice.store.identity import played_by
 from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.records import DatasetRow, RunSpec
 

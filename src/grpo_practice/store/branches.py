@@ -13,8 +13,7 @@ from grpo_practice.core.text import folder_text
 from grpo_practice.core.types import Library
 from grpo_practice.store import libraries
 from grpo_practice.store.db import get_text, insert, now, put_text
-from grpo_practice.store.identity import diff
-from grpo_practice.store.played import played_by
+from grpo_practice.store.identity import diff, played_by
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import (
     Branch,

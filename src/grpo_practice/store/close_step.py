@@ -1,4 +1,4 @@
-"""The transaction that closes a practice step."""
+"""Changes of a library: by closing a practice step, by approvals, or outside the run's steps."""
 
 import json
 import sqlite3
@@ -7,6 +7,7 @@ from dataclasses import asdict
 from typing import Literal
 
 from grpo_practice.core.errors import StoreError
+from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.types import Edit, Library, Operation, ProposalKey
 from grpo_practice.store import libraries, step_totals
 from grpo_practice.store.db import Row, insert, insert_all, now
@@ -241,3 +242,32 @@ class Writing:
             "rule": op.rule,
         }
         return insert(self.db, "operations", row | more)
+
+
+DerivedCause = Literal["edit", "prune", "approve"]
+Source = Literal["human", "prune"]
+
+
+def derive(
+    db: sqlite3.Connection,
+    branch: Branch,
+    parent: Library,
+    edits: Sequence[Edit],
+    *,
+    cause: DerivedCause,
+    source: Source,
+) -> Library:
+    """Apply edits to a stored library, and return the stored result.
+
+    The operations belong to no step, and the run's `last` library stays the same. If the run
+    already has a library with the resulting text, that library is returned and nothing is inserted.
+    """
+    made = libraries.edited(parent, edits)
+    row = db.execute(
+        "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ? ORDER BY 1",
+        (branch.run, library_sha(made)),
+    ).fetchone()
+    if row is None:
+        rows = [(edit, {"source": source, "from_ops": "[]"}) for edit in edits]
+        return libraries.load(db, Writing(db, branch, None, parent.id).put_edits(rows, made, cause))
+    return libraries.load(db, row["library_id"])

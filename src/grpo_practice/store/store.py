@@ -3,7 +3,7 @@
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -22,7 +22,6 @@ from grpo_practice.store import (
     close_step,
     datasets,
     delete_run,
-    derived_libraries,
     invocations,
     libraries,
     recorded_runs,
@@ -30,11 +29,10 @@ from grpo_practice.store import (
     steps,
     trained_steps,
 )
-from grpo_practice.store.checkpoint_folders import remove_checkpoints
+from grpo_practice.store.close_step import DerivedCause, Source
 from grpo_practice.store.db import (
     explained,
 )
-from grpo_practice.store.derived_libraries import DerivedCause, Source
 from grpo_practice.store.ledger import SqlLedger
 from grpo_practice.store.open_store import OpenStore
 from grpo_practice.store.reading import read_only
@@ -51,6 +49,7 @@ from grpo_practice.store.records import (
     TrainedStep,
     Unscored,
 )
+from grpo_practice.store.trained_steps import remove_checkpoints
 
 T = TypeVar("T")
 Planner = Callable[[Branch, Sequence[StepRow]], Sequence[PlannedStep]]
@@ -337,8 +336,8 @@ class Store(OpenStore):
         cause: DerivedCause,
         source: Source,
     ) -> Library:
-        """Return the result of editing a stored library; see `derived_libraries.derive`."""
-        derive = partial(derived_libraries.derive, cause=cause, source=source)
+        """Return the result of editing a stored library; see `close_step.derive`."""
+        derive = partial(close_step.derive, cause=cause, source=source)
         return self._write(lambda db: derive(db, branch, parent, edits))
 
     async def close_eval(self, branch: Branch, step: int, stats: Mapping[str, Any]) -> None:
@@ -353,3 +352,17 @@ class Store(OpenStore):
     async def add_checkpoint(self, branch: Branch, made: CheckpointRow) -> None:
         """Record that a checkpoint is on disk."""
         await self._write_soon(lambda db: trained_steps.add_checkpoint(db, branch, made))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSamples:
+    """The samples of a dataset, read one by one while the store is open."""
+
+    store: Store
+    row: DatasetRow
+
+    def __len__(self) -> int:
+        return self.row.n
+
+    def __iter__(self) -> Iterator[Sample]:
+        return self.store.each(datasets.each, self.row.id)

@@ -8,9 +8,9 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.library_refs import parse_step
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, branches, trained_steps
-from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, CheckpointRow, RunRow
+from grpo_practice.store.trained_steps import checkpoint_folder
 from grpo_practice.train.evaluation import scored_steps
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.store import datasets
-from grpo_practice.store.checkpoint_folders import checkpoints_root
 from grpo_practice.store.records import Branch
+from grpo_practice.store.trained_steps import checkpoints_root
 from grpo_practice.train.checks import lora_arguments, prompts_of
 from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
 from grpo_practice.train.resume import StartingPoint

@@ -8,11 +8,11 @@ from grpo_practice.core.errors import ConfigError, FingerprintError
 from grpo_practice.run.session import Session
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import branches, steps, trained_steps
-from grpo_practice.store.checkpoint_folders import checkpoint_folder
 from grpo_practice.store.identity import diff, keeps_checkpoints, origin_of
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import CheckpointRow, RunSpec
 from grpo_practice.store.resume import Resume
+from grpo_practice.store.trained_steps import checkpoint_folder
 
 
 @dataclass(frozen=True, slots=True)

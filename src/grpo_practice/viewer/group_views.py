@@ -7,9 +7,9 @@ from grpo_practice.core.types import PlannedStep, Rollout
 from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
+from grpo_practice.store.queries.group_operations import teacher_calls
 from grpo_practice.store.queries.pages import Place
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
-from grpo_practice.store.queries.teacher_calls import teacher_calls
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.viewer.address import Page, Query

@@ -10,7 +10,7 @@ from grpo_practice.reports.rollout_report import RolloutReport
 from grpo_practice.run.rollouts import RolloutReader
 from grpo_practice.store import Store
 from grpo_practice.store.queries import pages
-from grpo_practice.store.queries.teacher_calls import teacher_calls
+from grpo_practice.store.queries.group_operations import teacher_calls
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.viewer.address import Page, Query
 from grpo_practice.viewer.group_views import step_of

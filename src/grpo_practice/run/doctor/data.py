@@ -18,7 +18,7 @@ from grpo_practice.run.doctor.tools import not_run
 from grpo_practice.run.specs import DEFAULT_LIMITS, configured_prompts
 from grpo_practice.store import Store, branches, datasets
 from grpo_practice.store.queries import runs
-from grpo_practice.store.stored_samples import StoredSamples
+from grpo_practice.store.store import StoredSamples
 from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction, check_gold, resolve
 from grpo_practice.verify.trial import SHOWN, tried, unusable_golds

@@ -1,4 +1,4 @@
-"""Figures of evaluations that a comparison needs: cost per answer, and how answers ended."""
+"""Figures of evaluations for comparisons and effects: costs, endings, parts of the library."""
 
 import json
 import sqlite3
@@ -143,3 +143,31 @@ def family_sizes(db: sqlite3.Connection, samples: Iterable[int]) -> list[int]:
         (json.dumps(sorted(samples)),),
     )
     return [size for (size,) in rows]
+
+
+@dataclass(frozen=True, slots=True)
+class PartRollout:
+    """A rollout, and the experiences left out of its prompt."""
+
+    sample: int
+    left_out: frozenset[str]
+    """IDs of the experiences that were not in the prompt."""
+    reward: float | None
+    """Reward; None if the rollout failed."""
+
+
+def part_rollouts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:
+    """Return the rollouts on the branch's line in a run that measures experiences."""
+    found = list[PartRollout]()
+    for segment in branch.line:
+        rows = db.execute(
+            f"""SELECT r.sample_id, r.left_out, v.reward {ROLLOUTS}
+                 WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
+                ORDER BY r.step, r.slot, r.attempt""",
+            (segment.branch_id, segment.first, segment.end),
+        )
+        found += [
+            PartRollout(sample, frozenset(json.loads(left_out or "[]")), reward)
+            for sample, left_out, reward in rows
+        ]
+    return found
