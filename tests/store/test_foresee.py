@@ -44,7 +44,7 @@ def parts(branch: Branch, rows: list[StepRow]) -> Any:
         replace(
             branch,
             id=0,
-            line=tuple(replace(s, branch_id=at(s.branch_id)) for s in branch.line),
+            line=tuple(s._replace(branch_id=at(s.branch_id)) for s in branch.line),
             library=replace(branch.library, id=0),
             fence_key=b"",
         ),

@@ -15,7 +15,7 @@ from grpo_practice.reports.experience_reports import (
 )
 from grpo_practice.run.library_refs import LibraryRef, library_of
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import history, past_votes, references
+from grpo_practice.store.queries import history, past_votes, references, rollout_list
 from grpo_practice.store.queries.held import held
 
 
@@ -43,7 +43,7 @@ def experience_report(store: Store, name: str, ref: str | None) -> ExperienceRep
     evidence = _evidence(store, found).get(origin.id)
     if evidence is None:
         return ExperienceReport(shown, None)
-    numbers = store.read(history.question_numbers, found.branch, evidence.votes)
+    numbers = store.read(rollout_list.numbers, found.branch, evidence.votes)
     return ExperienceReport(shown, _summary(evidence, numbers))
 
 

@@ -3,7 +3,7 @@
 import json
 import sqlite3
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from itertools import chain
 
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
@@ -79,7 +79,7 @@ def foresee(
     if place.branch_id is not None:
         return load(db, place.branch_id, place.notices)
     above = line(db, place.parent) if place.parent is not None else ()
-    kept = (replace(s, end=min(s.end, place.from_step)) for s in above if s.first < place.from_step)
+    kept = (s._replace(end=min(s.end, place.from_step)) for s in above if s.first < place.from_step)
     judge = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (spec.judge.sha,)).fetchone()
     lender = place.lender["branch_id"] if place.lender else None
     return Branch(
@@ -209,8 +209,12 @@ def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[s
     `sql` has three parameters: branch, first step, end.
     """
     # Not a generator function: after an error, it would be closed after the connection and warn.
-    found = (db.execute(sql, (s.branch_id, s.first, s.end)) for s in branch.line)
-    return chain.from_iterable(found)
+    return chain.from_iterable(db.execute(sql, segment) for segment in branch.line)
+
+
+def sums_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> tuple[int, ...]:
+    """Return the sum of each column of a query over each segment of a branch's line."""
+    return tuple(map(sum, zip(*rows_on_line(db, branch, sql), strict=True)))
 
 
 def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from grpo_practice.core.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
 
@@ -100,9 +100,8 @@ class RunSpec:
     that run's secret: both store a prompt under the same address, so that it is paid once."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
-    """The steps `first` … `end`-1 of a run, which this branch holds."""
+class Segment(NamedTuple):
+    """The steps `first` … `end`-1 of a run, which this branch holds; also parameters of a query."""
 
     branch_id: int
     first: int

@@ -2,11 +2,11 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from grpo_practice.store.records import Branch
+from grpo_practice.store.records import Branch, Segment
 
 ROLLOUTS = """
   FROM steps s
@@ -87,9 +87,9 @@ TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
 
 
 def totals_by_step(
-    db: sqlite3.Connection, place: Sequence[int], *, slots: bool = False
+    db: sqlite3.Connection, segment: Segment, *, slots: bool = False
 ) -> dict[int, Sums]:
-    """Return step → its totals, for steps with totals. `place`: branch, first step, end.
+    """Return step → its totals, for the steps of a segment with totals.
 
     `slots`: also return the totals by slot, which are most of the data.
     """
@@ -97,7 +97,7 @@ def totals_by_step(
     rows = db.execute(
         f"""SELECT step, {told} FROM steps
             WHERE branch_id = ? AND step >= ? AND step < ? AND sums IS NOT NULL ORDER BY step""",
-        place,
+        segment,
     )
     return {step: Sums(**json.loads(sums)) for step, sums in rows}
 
@@ -105,4 +105,4 @@ def totals_by_step(
 def on_line(db: sqlite3.Connection, branch: Branch) -> Iterator[tuple[int, Sums]]:
     """Yield (step, its totals) of the branch's line, without the totals by slot."""
     for segment in branch.line:
-        yield from totals_by_step(db, (segment.branch_id, segment.first, segment.end)).items()
+        yield from totals_by_step(db, segment).items()

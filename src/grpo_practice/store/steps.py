@@ -8,7 +8,7 @@ from typing import Any
 
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.store import step_totals
-from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.branches import rows_on_line, sums_on_line
 from grpo_practice.store.db import Row, insert, insert_all, now
 from grpo_practice.store.records import Branch, StepRow
 
@@ -94,14 +94,16 @@ def last(db: sqlite3.Connection, branch: Branch) -> int | None:
 
 def planned_slots(db: sqlite3.Connection, branch: Branch) -> tuple[int, set[int]]:
     """Return the number of groups planned on a branch's line, and the samples with no attempts."""
-    sizes = rows_on_line(db, branch, f"SELECT json_array_length(plan) FROM steps {_OF_SEGMENT}")
+    (planned,) = sums_on_line(
+        db, branch, f"SELECT coalesce(sum(json_array_length(plan)), 0) FROM steps {_OF_SEGMENT}"
+    )
     unasked = rows_on_line(
         db,
         branch,
         f"""SELECT json_extract(slot.value, '$[0]') FROM steps, json_each(plan) AS slot
             {_OF_SEGMENT} AND json_extract(slot.value, '$[1]') = 0""",
     )
-    return sum(n for (n,) in sizes), {sample for (sample,) in unasked}
+    return planned, {sample for (sample,) in unasked}
 
 
 def row_of(row: sqlite3.Row) -> StepRow:
@@ -129,13 +131,14 @@ def uniform_before(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) ->
     ids = json.dumps(sorted({sample for sample, _ in plan.slots}))
     last = dict[int, str]()
     # Oldest first, so that a later group replaces an earlier one.
-    for segment in sorted(branch.line, key=lambda s: s.first):
+    for segment in reversed(branch.line):
         last |= dict(
             db.execute(
                 """SELECT sample_id, status FROM groups
                     WHERE sample_id IN (SELECT value FROM json_each(?))
-                      AND branch_id = ? AND step >= ? AND step < ? ORDER BY step, slot""",
-                (ids, segment.branch_id, segment.first, min(segment.end, epoch_begins)),
+                      AND branch_id = ? AND step >= ? AND step < ? AND step < ?
+                    ORDER BY step, slot""",
+                (ids, *segment, epoch_begins),
             ).fetchall()
         )
     return {sample for sample, status in last.items() if status == "uniform"}

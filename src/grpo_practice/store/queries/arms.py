@@ -4,7 +4,9 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from functools import reduce
 
+from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.records import Branch
 from grpo_practice.store.step_totals import ROLLOUTS
 
@@ -54,25 +56,23 @@ class ArmTotals:
 
 def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
     """Return the totals of the rollouts on an evaluation's line."""
-    found = ArmTotals()
-    for segment in branch.line:
-        row = db.execute(
-            f"""SELECT
-                  coalesce(sum(r.tokens_in + r.tokens_out) {_SCORED}, 0) AS tokens,
-                  count(r.tokens_in + r.tokens_out) {_SCORED} AS counted,
-                  coalesce(sum(r.cost_micro) {_SCORED}, 0) AS cost_micro,
-                  count(r.cost_micro) {_SCORED} AS priced,
-                  coalesce(sum(r.outcome = 'truncated') {_SCORED}, 0) AS truncated,
-                  coalesce(sum(trim(r.head) = '') {_SCORED}, 0) AS empty,
-                  coalesce(sum(v.extracted IS NULL) {_SCORED}, 0) AS unread,
-                  count(v.reward) AS scored,
-                  coalesce(min(r.finished_at), '') AS begun,
-                  coalesce(max(r.finished_at), '') AS ended
-                {ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?""",
-            (segment.branch_id, segment.first, segment.end),
-        ).fetchone()
-        found = found.plus(ArmTotals(**dict(row)))
-    return found
+    rows = rows_on_line(
+        db,
+        branch,
+        f"""SELECT
+              coalesce(sum(r.tokens_in + r.tokens_out) {_SCORED}, 0) AS tokens,
+              count(r.tokens_in + r.tokens_out) {_SCORED} AS counted,
+              coalesce(sum(r.cost_micro) {_SCORED}, 0) AS cost_micro,
+              count(r.cost_micro) {_SCORED} AS priced,
+              coalesce(sum(r.outcome = 'truncated') {_SCORED}, 0) AS truncated,
+              coalesce(sum(trim(r.head) = '') {_SCORED}, 0) AS empty,
+              coalesce(sum(v.extracted IS NULL) {_SCORED}, 0) AS unread,
+              count(v.reward) AS scored,
+              coalesce(min(r.finished_at), '') AS begun,
+              coalesce(max(r.finished_at), '') AS ended
+            {ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?""",
+    )
+    return reduce(ArmTotals.plus, (ArmTotals(**row) for row in rows))
 
 
 def seconds_worked(db: sqlite3.Connection, run: str) -> float:
@@ -158,16 +158,14 @@ class PartRollout:
 
 def part_rollouts(db: sqlite3.Connection, branch: Branch) -> list[PartRollout]:
     """Return the rollouts on the branch's line in a run that measures experiences."""
-    found = list[PartRollout]()
-    for segment in branch.line:
-        rows = db.execute(
-            f"""SELECT r.sample_id, r.left_out, v.reward {ROLLOUTS}
-                 WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
-                ORDER BY r.step, r.slot, r.attempt""",
-            (segment.branch_id, segment.first, segment.end),
-        )
-        found += [
-            PartRollout(sample, frozenset(json.loads(left_out or "[]")), reward)
-            for sample, left_out, reward in rows
-        ]
-    return found
+    rows = rows_on_line(
+        db,
+        branch,
+        f"""SELECT r.sample_id, r.left_out, v.reward {ROLLOUTS}
+             WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?
+            ORDER BY r.step, r.slot, r.attempt""",
+    )
+    return [
+        PartRollout(sample, frozenset(json.loads(left_out or "[]")), reward)
+        for sample, left_out, reward in rows
+    ]

@@ -124,7 +124,7 @@ def _row(run: str, row: sqlite3.Row, number: int | None) -> ExportRow:
 
 def next_step(db: sqlite3.Connection, branch: Branch, after: int) -> StepRow | None:
     """Return the first planned step after `after` on a branch's line; None after the last step."""
-    for segment in sorted(branch.line, key=lambda segment: segment.first):
+    for segment in reversed(branch.line):
         row = db.execute(
             """SELECT * FROM steps WHERE branch_id = ? AND step >= ? AND step < ?
                 ORDER BY step LIMIT 1""",

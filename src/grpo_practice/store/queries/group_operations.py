@@ -63,7 +63,7 @@ def groups_of_question(
             """SELECT step, slot, mean_reward AS mean FROM groups
                 WHERE sample_id = ? AND branch_id = ? AND step >= ? AND step < ?
                 ORDER BY step DESC, slot DESC LIMIT ?""",
-            (sample_id, segment.branch_id, segment.first, segment.end, most - len(found)),
+            (sample_id, *segment, most - len(found)),
         )
         found += [GroupReward(**row) for row in rows]
     # The line and the rows were read from the newest on.

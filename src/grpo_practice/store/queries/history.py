@@ -2,7 +2,7 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from shlex import quote
 from typing import Any
@@ -240,21 +240,10 @@ def experience(
     return ExperienceHistory(f"E{label}", run, row[1], tuple(made), cast)
 
 
-def question_numbers(db: sqlite3.Connection, branch: int, samples: Iterable[int]) -> dict[int, int]:
-    """Return sample id → number of its question in the branch's dataset, counted from 1."""
-    rows = db.execute(
-        """SELECT sample_id, min(position) + 1 FROM dataset_rows
-            WHERE dataset_id = (SELECT dataset_id FROM branches WHERE branch_id = ?)
-              AND sample_id IN (SELECT value FROM json_each(?)) GROUP BY 1""",
-        (branch, json.dumps([*samples])),
-    )
-    return dict(rows.fetchall())
-
-
 def line_json(db: sqlite3.Connection, branch: int, until: int) -> str:
     """Return the steps up to `until` on a branch's line as JSON of [branch, first step, end]."""
-    segments = branches.line(db, branch)
-    return json.dumps([[s.branch_id, s.first, min(s.end, until + 1)] for s in segments])
+    line = branches.line(db, branch)
+    return json.dumps([s._replace(end=min(s.end, until + 1)) for s in line])
 
 
 def _change(

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from grpo_practice.store import libraries
-from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.branches import rows_on_line, sums_on_line
 from grpo_practice.store.records import Branch, StepRow
 
 AGREE = 1e-9
@@ -25,10 +25,7 @@ class Groups:
 
 def groups(db: sqlite3.Connection, branch: Branch) -> Groups:
     """Count the groups on a branch's line, and those with only right or only wrong attempts."""
-    found = [0, 0, 0]
-    for row in rows_on_line(db, branch, _GROUPS):
-        found = [known + new for known, new in zip(found, row, strict=True)]
-    return Groups(*found)
+    return Groups(*sums_on_line(db, branch, _GROUPS))
 
 
 _GROUPS = """
@@ -39,10 +36,8 @@ SELECT count(*), coalesce(sum(status = 'uniform' AND mean_reward >= 1), 0),
 
 def equal_answers(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
     """Count the groups with two or more answers, and how many have identical answers."""
-    found = [0, 0]
-    for row in rows_on_line(db, branch, _EQUAL):
-        found = [known + new for known, new in zip(found, row, strict=True)]
-    return found[0], found[1]
+    groups, equal = sums_on_line(db, branch, _EQUAL)
+    return groups, equal
 
 
 _EQUAL = """
@@ -96,14 +91,7 @@ def disagreements(db: sqlite3.Connection, run: str, branch: Branch) -> list[Disa
                      JOIN verdicts b ON b.rollout_id = r.rollout_id AND b.judge_id = ?
                     WHERE r.branch_id = ? AND r.step >= ? AND r.step < ?
                       AND a.reward IS NOT NULL AND b.reward IS NOT NULL""",
-                (
-                    AGREE,
-                    branch.judge_id,
-                    judge_id,
-                    segment.branch_id,
-                    segment.first,
-                    segment.end,
-                ),
+                (AGREE, branch.judge_id, judge_id, *segment),
             ).fetchone()
             both, differ = both + n, differ + other
         if both and judge_id != branch.judge_id:

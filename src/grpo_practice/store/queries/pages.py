@@ -76,7 +76,7 @@ def stretches(
 ) -> Iterator[tuple[Segment, str, list[int]]]:
     """Yield (segment, WHERE, values) for the rest of the step at `after`, and for later steps."""
     # Two statements: no index supports the range `(step, slot, attempt) > …` over two tables.
-    for segment in _oldest_first(branch):
+    for segment in reversed(branch.line):
         if step in (None, after.step) and segment.first <= after.step < segment.end:
             where = "s.branch_id = ? AND s.step = ? AND (r.slot, r.attempt) > (?, ?)"
             yield segment, where, [segment.branch_id, after.step, after.slot, after.attempt]
@@ -86,10 +86,6 @@ def stretches(
         if first < end:
             where = "s.branch_id = ? AND s.step >= ? AND s.step < ?"
             yield segment, where, [segment.branch_id, first, end]
-
-
-def _oldest_first(branch: Branch) -> list[Segment]:
-    return sorted(branch.line, key=lambda segment: segment.first)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +123,12 @@ def group_page(
     `status`: the only status to return, such as `uniform`.
     """
     found = list[GroupLine]()
-    for segment in _oldest_first(branch):
+    for segment in reversed(branch.line):
         if len(found) == n:
             break
         where = "g.branch_id = ? AND (g.step, g.slot) > (?, ?) AND g.step < ?"
-        values: list[object] = [
-            *(segment.branch_id, *max(after, (segment.first, -1)), segment.end),
-        ]
+        begin = max(after, (segment.first, -1))
+        values: list[object] = [segment.branch_id, *begin, segment.end]
         if step is not None:
             where, values = f"{where} AND g.step = ?", [*values, step]
         if status is not None:
@@ -342,17 +337,16 @@ class Life:
 
 def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
     """Return all experiences that were ever in a library on a branch's line, by label."""
-    oldest, *_ = segments = _oldest_first(branch)
     imported = db.execute(
         """SELECT e.label, t.text FROM branches b
              JOIN library_items i ON i.library_id = b.library_id
              JOIN experiences e USING (experience_id)
              JOIN experience_texts t ON t.experience_id = i.experience_id AND t.version = i.version
             WHERE b.branch_id = ?""",
-        (oldest.branch_id,),
+        (branch.line[-1].branch_id,),
     )
     found = {label: Life(label, text) for label, text in imported}
-    for segment in segments:
+    for segment in reversed(branch.line):
         rows = db.execute(
             """SELECT e.label, o.step, o.op, t.text, o.source, o.reason,
                   (SELECT json_group_array(json_array(p.step, p.slot))
@@ -363,7 +357,7 @@ def lives(db: sqlite3.Connection, branch: Branch) -> list[Life]:
                    ON t.experience_id = e.experience_id AND t.op_id = o.op_id
                 WHERE o.branch_id = ? AND o.step >= ? AND o.step < ? AND o.status = 'applied'
                 ORDER BY o.step, o.op_id""",
-            (segment.branch_id, segment.first, segment.end),
+            segment,
         )
         for label, step, op, text, source, reason, groups in rows:
             life = found.get(label, Life(label, None))

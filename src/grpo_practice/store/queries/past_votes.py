@@ -7,12 +7,12 @@ No evidence is stored twice: a vote is the row of a proposal, and a play is the 
 import json
 import sqlite3
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from grpo_practice.core.types import Library, Operation, one_vote, sharpens
 from grpo_practice.store import branches, libraries
-from grpo_practice.store.records import Branch, Past, Play
+from grpo_practice.store.records import Branch, Past, Play, Segment
 
 _MADE = """SELECT op_id, op, step, target_id, from_ops FROM operations
   WHERE branch_id = ? AND step >= ? AND step < ? AND result_id = ? AND status = 'applied'"""
@@ -22,8 +22,9 @@ _VOTES = """SELECT o.step, g.sample_id, coalesce(g.library_id, s.library_in), o.
     AND o.source = 'propose' AND o.status = 'proposed'"""
 _BEHIND = """SELECT g.sample_id, o.op, o.target_id, o.finding FROM operations o
   JOIN groups g USING (branch_id, step, slot) WHERE o.op_id IN (SELECT value FROM json_each(?))"""
-_PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in), g.mean_reward, g.scored,
-    coalesce(json_extract(s.stats, '$.mean_reward'), g.mean_reward)
+_PLAYS = """SELECT g.sample_id, coalesce(g.library_id, s.library_in) AS library_id,
+    g.mean_reward AS reward, g.scored,
+    coalesce(json_extract(s.stats, '$.mean_reward'), g.mean_reward) AS mean
   FROM groups g JOIN steps s USING (branch_id, step)
   WHERE g.branch_id = ? AND g.step >= ? AND g.step < ? AND g.mean_reward IS NOT NULL
     AND g.sample_id IN (SELECT value FROM json_each(?)) ORDER BY g.step, g.slot"""
@@ -33,18 +34,6 @@ _SHOWN = """SELECT i.library_id FROM library_items i JOIN experience_texts t
     OR t.op_id IN (SELECT value FROM json_each(:ops)) OR (:imported AND t.op_id IS NULL))"""
 Votes = dict[int, int]
 """Sample id → its votes for an experience minus its votes against it, at most one per step."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """The steps before `end` on a branch's line, as (branch_id, first step, end)."""
-
-    branch: Branch
-    end: int
-
-    def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        for s in sorted(self.branch.line, key=lambda s: s.first):
-            yield s.branch_id, s.first, min(s.end, self.end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +58,20 @@ def past(
     """
     if not library.id:
         return Past()
-    line, shown = _Line(branch, end), defaultdict[int, set[str]](set)
+    line, shown = _steps_before(branch, end), defaultdict[int, set[str]](set)
     votes = _votes(db, line, library, shown)
-    samples = sorted(set(asked).union(*votes.values()))
-    return Past(votes, tuple(_plays(db, line, samples)), shown)
+    wanted = json.dumps(sorted(set(asked).union(*votes.values())))
+    plays = (Play(**row) for segment in line for row in db.execute(_PLAYS, (*segment, wanted)))
+    return Past(votes, tuple(plays), shown)
 
 
-def _plays(db: sqlite3.Connection, line: _Line, samples: Collection[int]) -> Iterator[Play]:
-    wanted = json.dumps(list(samples))
-    for segment in line:
-        for sample_id, library_id, reward, n, mean in db.execute(_PLAYS, (*segment, wanted)):
-            yield Play(sample_id, library_id, reward, n, mean)
+def _steps_before(branch: Branch, end: int) -> list[Segment]:
+    """Return the branch's line up to `end`, oldest segment first."""
+    return [s._replace(end=min(s.end, end)) for s in reversed(branch.line)]
 
 
 def _votes(
-    db: sqlite3.Connection, line: _Line, library: Library, shown: dict[int, set[str]]
+    db: sqlite3.Connection, line: Sequence[Segment], library: Library, shown: dict[int, set[str]]
 ) -> dict[str, Votes]:
     """Return the votes on each experience of the library; fill `shown` (see `Past.shown`)."""
     imported: Mapping[str, Votes] | None = None
@@ -112,7 +100,7 @@ def _votes(
 
 def _cast(
     db: sqlite3.Connection,
-    line: Iterable[tuple[int, int, int]],
+    line: Sequence[Segment],
     experience_id: int,
     meaning: _Meaning,
     holders: Collection[int],
@@ -132,7 +120,7 @@ def _cast(
     return cast
 
 
-def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meaning:
+def _meaning(db: sqlite3.Connection, line: Sequence[Segment], experience_id: int) -> _Meaning:
     """Return the origin of an experience's current meaning.
 
     An update that only made the experience clearer or more general keeps the earlier votes, so
@@ -154,10 +142,10 @@ def _meaning(db: sqlite3.Connection, line: _Line, experience_id: int) -> _Meanin
     return _Meaning(None, op_ids, frozenset(samples))
 
 
-def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
+def _imported(db: sqlite3.Connection, line: Sequence[Segment]) -> dict[str, Votes]:
     """Return the votes that a run's first library inherits from the run that it comes from."""
     library_id = db.execute(
-        "SELECT library_id FROM branches WHERE branch_id = ?", (line.branch.line[-1].branch_id,)
+        "SELECT library_id FROM branches WHERE branch_id = ?", (line[0].branch_id,)
     ).fetchone()[0]
     held = library_id
     while library_id is not None:
@@ -171,7 +159,7 @@ def _imported(db: sqlite3.Connection, line: _Line) -> dict[str, Votes]:
             ).fetchone()[0]
             last = row["step"] if last is None else last
             if last is not None:
-                source = _Line(branches.load(db, row["branch_id"]), last + 1)
+                source = _steps_before(branches.load(db, row["branch_id"]), last + 1)
                 return _votes(db, source, libraries.load(db, held), defaultdict(set))
         else:
             held = row["parent_id"]

@@ -189,9 +189,9 @@ def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int
 def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[object]]]:
     """Yield (branch, WHERE, values) of each segment of the line, oldest first."""
     more, given = wanted.conditions()
-    for segment in sorted(branch.line, key=lambda s: s.first):
+    for segment in reversed(branch.line):
         where = "WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"
-        values: list[object] = [segment.branch_id, segment.first, segment.end]
+        values: list[object] = [*segment]
         if wanted.step is not None:
             where += " AND s.step = ?"
             values.append(wanted.step)

@@ -57,11 +57,10 @@ def groups_by_place(
     }
     tallies = dict[Group, Sequence[Any]]()
     for segment in branch.line:
-        place = (segment.branch_id, segment.first, segment.end)
-        for step, of in step_totals.totals_by_step(db, place, slots=True).items():
+        for step, of in step_totals.totals_by_step(db, segment, slots=True).items():
             tallies |= {(step, slot): tally for slot, *tally in of.slots}
         for step, slot, *tally in db.execute(
-            f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", place
+            f"SELECT r.step, r.slot, {TALLY} {UNSUMMED} GROUP BY r.step, r.slot", segment
         ):
             tallies[step, slot] = tally
     return planned, tallies
@@ -78,7 +77,6 @@ def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
     """Return only the mean score over the scored questions of an evaluation."""
     n, total = 0, 0.0
     for segment in branch.line:
-        place = (segment.branch_id, segment.first, segment.end)
         # total(), not sum(): it is 0.0 over no rows, where sum() is NULL.
         summed = """SELECT count(*), total(reward / n) FROM (
                 SELECT json_extract(slot.value, '$[1]') AS n,
@@ -88,7 +86,7 @@ def mean_score(db: sqlite3.Connection, branch: Branch) -> float | None:
              WHERE n > 0"""
         unsummed = f"""SELECT count(*), total(mean) FROM (SELECT avg(v.reward) AS mean {UNSUMMED}
             AND v.reward IS NOT NULL GROUP BY r.step, r.slot)"""
-        for questions, means in (db.execute(sql, place).fetchone() for sql in (summed, unsummed)):
+        for questions, means in (db.execute(sql, segment).fetchone() for sql in (summed, unsummed)):
             n, total = n + questions, total + means
     return total / n if n else None
 

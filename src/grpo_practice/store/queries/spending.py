@@ -8,7 +8,7 @@ from typing import Literal
 
 from grpo_practice.core.calls import Usage
 from grpo_practice.core.stages import STAGES, Stage
-from grpo_practice.store.branches import rows_on_line
+from grpo_practice.store.branches import sums_on_line
 from grpo_practice.store.identity import Identity, agent_of, has_own_agent
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import usage_of
@@ -253,14 +253,13 @@ def informative(db: sqlite3.Connection, branch: Branch) -> tuple[int, int]:
     Closing a step decides whether its groups are informative (`rollout.groups.informative`). The
     counts only read that decision.
     """
-    counts = rows_on_line(
+    groups, taught = sums_on_line(
         db,
         branch,
         """SELECT count(*), coalesce(sum(informative), 0) FROM groups
             WHERE branch_id = ? AND step >= ? AND step < ? AND status <> 'too_few'""",
     )
-    groups, taught = zip(*counts, strict=True)
-    return sum(groups), sum(taught)
+    return groups, taught
 
 
 def summarised(db: sqlite3.Connection, branch_id: int) -> tuple[int, int]:

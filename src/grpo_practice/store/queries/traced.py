@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from grpo_practice.core.calls import Message, Usage
 from grpo_practice.core.errors import StoreError
 from grpo_practice.core.stages import Stage
+from grpo_practice.store.queries.arms import question_texts
 from grpo_practice.store.rollouts import JUDGED, unpack, usage_of
 
 T = TypeVar("T")
@@ -167,7 +168,7 @@ def traced_groups(
     place: Place = {"branch": step.played_by, "step": step.step, "slots": json.dumps(slots)}
     # A merge is about all groups of the step, so it has no question of its own.
     asked = {slot: step.slots[slot][0] for slot in slots if slot != MERGE}
-    questions = _questions(db, asked.values()) if content else {}
+    questions = question_texts(db, asked.values()) if content else {}
     rollouts = _by_slot(_rollouts(db, step, place, content=content))
     calls = _by_slot(_calls(db, step, place, content=content))
     failures = _by_slot(_failures(db, place))
@@ -175,7 +176,7 @@ def traced_groups(
         TracedGroup(
             step,
             slot,
-            questions.get(asked.get(slot)),
+            questions.get(asked[slot]) if slot in asked else None,
             rollouts=rollouts[slot],
             calls=calls[slot],
             failures=failures[slot],
@@ -186,15 +187,6 @@ def traced_groups(
 
 _HERE = """branch_id = :branch AND step = :step
   AND slot IN (SELECT value FROM json_each(:slots))"""
-
-
-def _questions(db: sqlite3.Connection, samples: Iterable[int]) -> dict[int | None, str]:
-    rows = db.execute(
-        """SELECT sample_id, question FROM samples
-            WHERE sample_id IN (SELECT value FROM json_each(?))""",
-        (json.dumps([*samples]),),
-    )
-    return dict(rows.fetchall())
 
 
 def _by_slot(found: Iterable[tuple[int, T]]) -> defaultdict[int, list[T]]:
