@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.core.calls import Message, Reply, Usage
+from grpo_practice.llm.chat_completions import read_reply, read_usage
 from grpo_practice.llm.http_response import Response
-from grpo_practice.llm.reply import read_reply, read_usage
 from tests.contract.endpoint.actions import completion
 
 URL = "https://api.example.com:8443/v1/chat/completions"

@@ -13,9 +13,9 @@ from typing_extensions import override
 
 from grpo_practice.core.calls import Reply, Usage
 from grpo_practice.core.errors import ContextOverflowError, EndpointError, EndpointRefusedError
+from grpo_practice.llm.chat_completions import assemble
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import decode
-from grpo_practice.llm.stream import assemble
 from tests.contract.endpoint.actions import completion
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers, reply
 from tests.llm.test_client import URL, ask, connect

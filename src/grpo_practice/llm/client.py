@@ -17,16 +17,15 @@ from grpo_practice.core.calls import Reply, Request, Send, reasoning_chars
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
 from grpo_practice.llm.budget import Ask
+from grpo_practice.llm.chat_completions import Bodies, read_reply, read_usage
 from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.cut_streams import CutStreams
 from grpo_practice.llm.endpoint import Endpoint, host, place, shown_url
-from grpo_practice.llm.http import Http
+from grpo_practice.llm.http import Http, encode_body
 from grpo_practice.llm.http_response import ConnectionFailure, Response, kind_of
 from grpo_practice.llm.open_files import fewer_notice
 from grpo_practice.llm.prices import Price, priced
 from grpo_practice.llm.rate_limit import Sleep, now
-from grpo_practice.llm.reply import read_reply, read_usage
-from grpo_practice.llm.request_body import Bodies, encode_body
 from grpo_practice.llm.retry_after import in_words
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, RetryDecision, decide, decide_broken
 from grpo_practice.llm.retry_wait import AgainError, status_of, wait_event, wait_s

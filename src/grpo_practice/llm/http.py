@@ -25,8 +25,9 @@ from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.hashing import clean
+from grpo_practice.core.hashing import clean, clean_json
 from grpo_practice.core.redact import redactor
+from grpo_practice.llm.chat_completions import assemble, chat_url
 from grpo_practice.llm.connections import FewInterim, QuietConnector
 from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import (
@@ -39,7 +40,6 @@ from grpo_practice.llm.http_response import (
 )
 from grpo_practice.llm.open_files import descriptors
 from grpo_practice.llm.size_limit import LimitedChunks, OversizeError
-from grpo_practice.llm.stream import assemble
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -59,6 +59,7 @@ KEPT_S = 5.0
 
 BREAKS = (httpx.HTTPError, aiohttp.ClientError, OSError, ValueError)
 """Errors of a broken connection; ValueError for a malformed response or an invalid proxy."""
+_JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,6 +247,16 @@ async def _through(
         await response.aclose()
 
 
+def encode_body(body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON in UTF-8, with lone surrogates replaced."""
+    try:
+        return _JSON.encode(body).encode()
+    except UnicodeEncodeError:
+        # Clean only after a failure: traversing a body costs more than encoding it, and few need
+        # it.
+        return _JSON.encode(clean_json(body)).encode()
+
+
 def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     """Return the headers with lower-case names and secrets redacted."""
     lowered = dict[str, str]()
@@ -256,13 +267,6 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     if whole.isascii() and not redactor.suspects(whole):
         return lowered
     return {clean(k): redactor.text(clean(v)) for k, v in lowered.items()}
-
-
-def chat_url(endpoint: Endpoint) -> httpx.URL:
-    """Return the URL of chat completions, with the endpoint's query added to the URL's own."""
-    url = httpx.URL(endpoint.base_url)
-    url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
-    return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
 def _read_stream(raw: bytes) -> tuple[str, Any] | None:

@@ -8,7 +8,7 @@ import httpx
 from typing_extensions import override
 
 from grpo_practice import sim
-from grpo_practice.llm.stream import chunks
+from grpo_practice.llm.chat_completions import chunks
 from grpo_practice.sim import DEFAULT, MODEL, World
 
 StatusAndBody = tuple[int, dict[str, Any]]
@@ -50,10 +50,12 @@ def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
         return JSON, json.dumps(answer).encode()
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
-    head = {k: answer[k] for k in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    envelope = {k: answer[k] for k in ("id", "created", "model")} | {
+        "object": "chat.completion.chunk"
+    }
     choice = answer["choices"][0]
-    told = [*chunks(head, choice["message"], choice["finish_reason"], PIECE)]
-    told += [head | {"choices": [], "usage": answer["usage"]}] if usage else []
+    told = [*chunks(envelope, choice["message"], choice["finish_reason"], PIECE)]
+    told += [envelope | {"choices": [], "usage": answer["usage"]}] if usage else []
     events = (f"data: {json.dumps(chunk)}\n\n" for chunk in told)
     return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
 

@@ -7,12 +7,12 @@ from typing import Any
 from grpo_practice.core.calls import NO_USAGE, Reply
 from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.core.hashing import clean_json
+from grpo_practice.llm.chat_completions import read_reply
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
 from grpo_practice.llm.http_response import Response, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
-from grpo_practice.llm.reply import read_reply
 from grpo_practice.llm.retry_policy import Adapt, decide, decide_cut
 from grpo_practice.serve.upstream import Sent
 

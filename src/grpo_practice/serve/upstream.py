@@ -5,10 +5,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from grpo_practice.llm.chat_completions import NEED_TOOLS
 from grpo_practice.llm.endpoint import Endpoint, shown_url
-from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failure
+from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failure, encode_body
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
-from grpo_practice.llm.request_body import NEED_TOOLS, encode_body
 from grpo_practice.llm.retry_policy import Adapt, decide
 
 _SAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}

@@ -17,8 +17,8 @@ from grpo_practice.core.calls import Message, Reply, Usage
 from grpo_practice.core.hashing import clean_json
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import LOOPBACK, is_loopback
+from grpo_practice.llm.chat_completions import chunks
 from grpo_practice.llm.http_response import finite_number
-from grpo_practice.llm.stream import chunks
 from grpo_practice.rollout.chat_server import unfinished
 
 MAX_BODY = 64 * 2**20
@@ -150,7 +150,7 @@ def completion(request: ChatRequest, reply: Reply) -> dict[str, Any]:
     """Return the reply as the body of a chat completion."""
     choice = {"index": 0, "message": dict(reply.message), "finish_reason": _finish(reply)}
     choice["logprobs"] = None
-    return _head(request, reply, "chat.completion") | {
+    return _envelope(request, reply, "chat.completion") | {
         "choices": [choice],
         "usage": usage_json(reply.usage),
     }
@@ -158,12 +158,12 @@ def completion(request: ChatRequest, reply: Reply) -> dict[str, Any]:
 
 def pieces(request: ChatRequest, reply: Reply) -> Iterator[bytes]:
     """Yield the reply as the events of a stream, ending with `[DONE]`."""
-    head = _head(request, reply, "chat.completion.chunk")
+    envelope = _envelope(request, reply, "chat.completion.chunk")
     if request.stream_usage:
-        head["usage"] = None
-    yield from map(event, chunks(head, reply.message, _finish(reply), PIECE))
+        envelope["usage"] = None
+    yield from map(event, chunks(envelope, reply.message, _finish(reply), PIECE))
     if request.stream_usage:
-        yield event(head | {"choices": [], "usage": usage_json(reply.usage)})
+        yield event(envelope | {"choices": [], "usage": usage_json(reply.usage)})
     yield DONE
 
 
@@ -196,7 +196,7 @@ def models(*names: str) -> dict[str, Any]:
     return {"object": "list", "data": rows}
 
 
-def _head(request: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
+def _envelope(request: ChatRequest, reply: Reply, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{reply.call_id}",
         "object": kind,

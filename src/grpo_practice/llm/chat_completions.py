@@ -1,14 +1,121 @@
-"""Assembles a streamed reply into the equivalent unstreamed body, and the reverse."""
+"""Chat completions: requests, replies and streams of this API, to and from the internal form."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import httpx
+
+from grpo_practice.core.calls import Reply, Request, Usage
+from grpo_practice.llm.endpoint import Endpoint, place
+from grpo_practice.llm.http_response import Response
+from grpo_practice.llm.retry_policy import Adapt
+
+NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
+"""Settings that endpoints reject in a request without tools."""
+MOST_TOKENS = 10**9
+"""Maximum plausible token count; sums of larger counts would not fit into the database."""
 DONE = "[DONE]"
 _NAMES = frozenset({"id", "type", "role", "format"})
 """Keys whose value is an identifier: a later piece with the same key repeats it."""
 _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arguments", "text"})
 """Keys whose pieces are concatenated, even if a piece equals all the text before it."""
+
+
+def chat_url(endpoint: Endpoint) -> httpx.URL:
+    """Return the URL of chat completions, with the endpoint's query added to the URL's own."""
+    url = httpx.URL(endpoint.base_url)
+    url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
+    return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
+
+
+class Bodies:
+    """Builds the bodies of requests to an endpoint, without the settings that its models reject."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._adapted: dict[tuple[str, str], str | None] = {}
+        """(model, setting) → the name under which it is sent; None if it is omitted."""
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Return the request in the form that this endpoint accepts."""
+        body: dict[str, Any] = {"model": request.model, "messages": request.messages}
+        if request.tools:
+            body["tools"] = list(request.tools)
+        for name, value in self._settings(request).items():
+            usual = self._endpoint.limit_name if name == "max_tokens" else name
+            sent_as = self._adapted.get((request.model, name), usual)
+            if sent_as is not None:
+                body[sent_as] = value
+        return body | dict(self._endpoint.unhashed)
+
+    def adapt(self, model: str, change: Adapt) -> bool:
+        """Apply the change from now on; return False if it is already known."""
+        # A concurrent request may have caused the same change.
+        known = (model, change.name) in self._adapted
+        self._adapted.setdefault((model, change.name), change.to)
+        return not known
+
+    def _settings(self, request: Request) -> Mapping[str, Any]:
+        skipped = set() if request.tools else set(NEED_TOOLS)
+        if not self._endpoint.send_seed:
+            skipped.add("seed")
+        settings = {k: v for k, v in request.params.items() if k not in skipped}
+        if self._endpoint.stream:
+            settings["stream"] = True
+            if self._endpoint.stream_usage:
+                settings["stream_options"] = {"include_usage": True}
+        return settings
+
+
+def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
+    """Parse the reply in a response for which `retry_policy.decide` returned None.
+
+    The message keeps all its keys. A message without a role gets `assistant`, because otherwise it
+    could not be sent back.
+
+    `asked` is the requested model, used if the body does not name a model; `seconds` is the
+    duration of the successful try.
+    """
+    choice = answer.body["choices"][0]
+    finish, model = choice.get("finish_reason"), answer.body.get("model")
+    return Reply(
+        message={"role": "assistant"} | choice["message"],
+        finish=finish if isinstance(finish, str) else None,
+        usage=read_usage(answer.body.get("usage")),
+        answered_by=f"{model if isinstance(model, str) and model else asked}@{place(answer.url)}",
+        tries=tries,
+        seconds=seconds,
+    )
+
+
+def read_usage(usage: Any) -> Usage:
+    """Return the token counts.
+
+    A count is unknown if it is absent or invalid, if all counts are zero, or if a part exceeds its
+    whole: more tokens cached than read, or more reasoned than written.
+    """
+    if not isinstance(usage, dict):
+        return Usage()
+    tokens_in, tokens_out = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    if not tokens_in and not tokens_out:
+        return Usage()
+    cached = _count(usage.get("prompt_tokens_details"), "cached_tokens")
+    if cached is None:  # the name that DeepSeek uses
+        cached = _count(usage, "prompt_cache_hit_tokens")
+    reasoning = _count(usage.get("completion_tokens_details"), "reasoning_tokens")
+    if reasoning is None:
+        reasoning = _count(usage, "reasoning_tokens")
+    return Usage(tokens_in, _within(cached, tokens_in), tokens_out, _within(reasoning, tokens_out))
+
+
+def _within(part: int | None, whole: int | None) -> int | None:
+    return None if part is not None and whole is not None and part > whole else part
+
+
+def _count(counts: Any, name: str) -> int | None:
+    n = counts.get(name) if isinstance(counts, dict) else None
+    return n if isinstance(n, int) and not isinstance(n, bool) and 0 <= n < MOST_TOKENS else None
 
 
 def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
@@ -168,12 +275,12 @@ def _closed(choice: dict[str, Any]) -> dict[str, Any]:
 
 
 def chunks(
-    head: Mapping[str, Any], message: Mapping[str, Any], finish: str | None, size: int
+    envelope: Mapping[str, Any], message: Mapping[str, Any], finish: str | None, size: int
 ) -> Iterator[dict[str, Any]]:
     """Yield a reply as the chunks of a stream, its texts in pieces of `size` characters."""
     for delta in _deltas(message, size):
-        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
+        yield {**envelope, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
+    yield {**envelope, "choices": [{"index": 0, "delta": {}, "finish_reason": finish}]}
 
 
 def _deltas(message: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
