@@ -130,7 +130,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("clock")
 def test_waiting_for_a_slot_is_no_time_of_the_rollout() -> None:
     async def story() -> list[float]:
-        tool = Echo(waits_s=5).tool(slots=asyncio.Semaphore(1))
+        tool = Echo(waits_s=5).tool(limit=asyncio.Semaphore(1))
         async with box(tool, ledger=FakeLedger()).open(SCOPE) as tools:
             calls = (tools("echo", f'{{"a": {n}}}', limit_s=6) for n in range(4))
             return [result.seconds for result in await asyncio.gather(*calls)]

@@ -54,8 +54,8 @@ class Tool:
     """
     runs_in: str = "grpo-practice"
     """Backend that ran the call, stored with the result: `monty 1.4.0`, `google.serper.dev`."""
-    slots: asyncio.Semaphore | None = None
-    """Limit on concurrent calls; the wait for a slot does not count against the rollout's time."""
+    limit: asyncio.Semaphore | None = None
+    """Limit on concurrent calls; waiting for it does not count against the rollout's time."""
     session: ToolSession | None = None
     """Session used instead of `run` if results depend on earlier calls; tools with a common state
     share one session.

@@ -109,8 +109,8 @@ class RolloutTools:
                 state = self._states.setdefault(tool.session, _State())
                 state.unseen.append((tool.name, given, result.text))
         else:
-            # Wait only before a real call: a stored result must not wait for a slot.
-            async with tool.slots or nullcontext():
+            # Wait only before a real call: a stored result must not wait for others.
+            async with tool.limit or nullcontext():
                 result = await self._run(tool, given, limit_s)
         # No await between the event and the entry's queue: a cancellation there would make the
         # counts of events and entries differ.

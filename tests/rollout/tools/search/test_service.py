@@ -12,7 +12,7 @@ from aiohttp import ClientPayloadError
 
 from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.search.bounded_body import unread_bodies
-from grpo_practice.rollout.tools.search.engines import Serper
+from grpo_practice.rollout.tools.search.engines import Search, serper
 from grpo_practice.rollout.tools.search.service import TRIES, Service
 from tests.contract.standins import SERPER_KEY, Answer, Standins, standins
 from tests.llm.test_http import read_request, serving
@@ -33,33 +33,33 @@ class Slept(list[float]):
 
 
 @asynccontextmanager
-async def serper(
+async def opened(
     slept: Slept | None = None, timeout_s: float = 5.0
-) -> AsyncIterator[tuple[Serper, Standins]]:
+) -> AsyncIterator[tuple[Search, Standins]]:
     async with standins() as it, aiohttp.ClientSession(auto_decompress=False) as session:
         sleep = Slept() if slept is None else slept
         service = Service(
             "Serper", session, {"X-API-KEY": SERPER_KEY}, "buy some", timeout_s, sleep
         )
-        yield Serper(service, it.serper_url, {}), it
+        yield serper(service, it.serper_url, {}), it
 
 
 async def test_1_53_a_service_that_says_when_is_asked_then_and_not_next_week() -> None:
     slept, tomorrow = Slept(), format_datetime(datetime.now(UTC) + timedelta(days=1), usegmt=True)
-    async with serper(slept) as (engine, it):
+    async with opened(slept) as (search, it):
         for asked in ("7", "100000", "Wed, 21 Oct 2015 07:28:00 GMT", tomorrow):
             it.script("serper", Answer(429, headers={"Retry-After": asked}))
-            await engine.search("q", 1)
+            await search("q", 1)
     assert slept[0] == 7
     assert slept[1] == slept[3] == 30
     assert slept[2] <= 1
 
 
 async def test_1_53_an_answer_that_does_not_come_is_an_error_after_a_while() -> None:
-    async with serper(timeout_s=0.05) as (engine, it):
+    async with opened(timeout_s=0.05) as (search, it):
         it.script("serper", *[Answer(delay_s=1)] * TRIES)
         with pytest.raises(ToolError, match=r"did not answer within 0\.05 s"):
-            await engine.search("q", 1)
+            await search("q", 1)
 
 
 async def test_a_service_that_sends_interim_answers_without_end_is_given_up() -> None:

@@ -49,7 +49,7 @@ async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[
                 execute_python_code,
                 version=f"{config.backend}-1",
                 runs_in=backend.runs_in,
-                slots=asyncio.Semaphore(at_once),
+                limit=asyncio.Semaphore(at_once),
             )
         ]
 

@@ -1,8 +1,7 @@
 """Search engines and remote page readers: Serper, Jina search, Jina's reader."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.search.page import (
@@ -15,101 +14,74 @@ from grpo_practice.rollout.tools.search.page import (
 )
 from grpo_practice.rollout.tools.search.service import Service
 
+Search = Callable[[str, int], Awaitable[list[SearchHit]]]
+"""Returns at most the given number of results for a query, best first.
 
-class Engine(Protocol):
-    """A search engine for the web."""
+Raises:
+    ToolError: The search failed; the message is for a model.
+    EndpointRefusedError: The engine refuses all requests.
+"""
+ReadPage = Callable[[str], Awaitable[WebPage]]
+"""Returns the page at a URL as text.
 
-    async def search(self, query: str, n: int) -> list[SearchHit]:
-        """Return at most `n` results, best first.
-
-        Raises:
-            ToolError: The search failed; the message is for a model.
-            EndpointRefusedError: The engine refuses all requests.
-        """
-        ...
-
-
-class PageReader(Protocol):
-    """A reader of web pages."""
-
-    @property
-    def cost_micro(self) -> int | None:
-        """Cost of one page in micro-dollars; None if unknown."""
-        ...
-
-    async def read(self, url: str) -> WebPage:
-        """Return the page as text.
-
-        Raises:
-            ToolError: The page is forbidden or unreadable; the message is for a model.
-            EndpointRefusedError: The service behind the reader refuses all requests.
-        """
-        ...
+Raises:
+    ToolError: The page is forbidden or unreadable; the message is for a model.
+    EndpointRefusedError: The service behind the reader refuses all requests.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class Serper:
-    """Google search by Serper."""
+def serper(service: Service, url: str, params: Mapping[str, Any]) -> Search:
+    """Return Google search by Serper."""
 
-    service: Service
-    url: str
-    params: Mapping[str, Any]
-
-    async def search(self, query: str, n: int) -> list[SearchHit]:
-        """Search the web; see `Engine`."""
-        asked = {"q": query, "num": n, **self.params}
-        body = await self.service.ask("POST", f"{self.url}/search", json=asked)
+    async def search(query: str, n: int) -> list[SearchHit]:
+        asked = {"q": query, "num": n, **params}
+        body = await service.ask("POST", f"{url}/search", json=asked)
         return _readable_hits(body.get("organic"), "link", "snippet")[:n]
 
+    return search
 
-@dataclass(frozen=True, slots=True)
-class JinaSearch:
-    """Jina search without the text of the pages, which is cheaper."""
 
-    service: Service
-    url: str
-    params: Mapping[str, Any]
+def jina_search(service: Service, url: str, params: Mapping[str, Any]) -> Search:
+    """Return Jina search without the text of the pages, which is cheaper."""
 
-    async def search(self, query: str, n: int) -> list[SearchHit]:
-        """Search the web; see `Engine`."""
-        asked = {"q": query, "num": str(n), **_as_texts(self.params)}
+    async def search(query: str, n: int) -> list[SearchHit]:
+        asked = {"q": query, "num": str(n), **_as_texts(params)}
         headers = {"X-Respond-With": "no-content"}
-        body = await self.service.ask("GET", f"{self.url}/", params=asked, headers=headers)
+        body = await service.ask("GET", f"{url}/", params=asked, headers=headers)
         return _readable_hits(body.get("data"), "url", "description")[:n]
 
+    return search
 
-@dataclass(frozen=True, slots=True)
-class JinaReader:
-    """Jina's page reader."""
 
-    service: Service
-    url: str
-    params: Mapping[str, Any]
-    headers: Mapping[str, Any]
-    banned: Banned
-    chars: int
-    """Maximum length of a page's text, in characters."""
-    cost_micro: int | None
+def jina_reader(
+    service: Service,
+    url: str,
+    params: Mapping[str, Any],
+    headers: Mapping[str, Any],
+    banned: Banned,
+    chars: int,
+) -> ReadPage:
+    """Return Jina's page reader, which reads at most `chars` characters of a page."""
 
-    async def read(self, url: str) -> WebPage:
-        """Read a page; see `PageReader`. The address it redirects to is checked as well."""
-        asked = self.banned.check(page_url(url))
-        what = {**self.params, "url": str(asked)}
-        body = await self.service.ask(
-            "POST", f"{self.url}/", json=what, headers=_as_texts(self.headers)
-        )
+    async def read(page: str) -> WebPage:
+        asked = banned.check(page_url(page))
+        what = {**params, "url": str(asked)}
+        body = await service.ask("POST", f"{url}/", json=what, headers=_as_texts(headers))
         data = body.get("data")
         text = data.get("content") if isinstance(data, dict) else None
         if not isinstance(text, str) or not isinstance(data, dict):
             raise ToolError("the reader found no text there")
+        # Jina follows redirects itself, so the address where it arrived is checked as well.
         led = data.get("url")
         try:
-            at = self.banned.check(page_url(led)) if isinstance(led, str) else asked
+            at = banned.check(page_url(led)) if isinstance(led, str) else asked
         except RefusedError as e:  # its message may quote text from the web
             raise ToolError(f"the page leads to another one: {e.reason}") from e
         title = data.get("title")
         whole = f"# {title}\n\n{text}" if isinstance(title, str) and title else text
-        return WebPage(str(at), whole[: self.chars], len(whole) <= self.chars)
+        return WebPage(str(at), whole[:chars], len(whole) <= chars)
+
+    return read
 
 
 def _readable_hits(results: object, link: str, snippet: str) -> list[SearchHit]:

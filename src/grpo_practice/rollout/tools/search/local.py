@@ -66,7 +66,6 @@ class LocalReader:
     chars: int
     """Maximum length of a page's text, in characters."""
     total_s: float = TOTAL_S
-    cost_micro: int | None = 0
 
     async def read(self, url: str) -> WebPage:
         """Return the page as text.

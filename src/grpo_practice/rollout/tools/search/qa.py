@@ -16,7 +16,7 @@ from grpo_practice.core.prompts.files import FOLDER, Prompt, load_prompt
 from grpo_practice.core.text import CHARS_PER_TOKEN, strip_think
 from grpo_practice.rollout.tools import Output, Tool, ToolError
 from grpo_practice.rollout.tools.function import tool_of
-from grpo_practice.rollout.tools.search.engines import Engine, PageReader
+from grpo_practice.rollout.tools.search.engines import ReadPage, Search
 from grpo_practice.rollout.tools.search.fence import PREFACE, clipped, from_web, neutral
 from grpo_practice.rollout.tools.search.page import Banned, SearchHit, WebPage, domain_of
 
@@ -27,7 +27,7 @@ _SIZE = 15 * 1024
 
 
 def search_tool(
-    engine: Engine, banned: Banned, cost_micro: int | None, fences: Fences, **more: Any
+    find: Search, banned: Banned, cost_micro: int | None, fences: Fences, **more: Any
 ) -> Tool:
     """Return the tool `search`."""
 
@@ -40,7 +40,7 @@ def search_tool(
         """
         if not query.strip():
             raise ToolError("the query is empty")
-        found = await engine.search(query, max(1, min(num_results, MOST_RESULTS)))
+        found = await find(query, max(1, min(num_results, MOST_RESULTS)))
         return Output(results(found, banned, fences), cost_micro)
 
     return tool_of(search, **more)
@@ -64,7 +64,11 @@ def results(found: list[SearchHit], banned: Banned, fences: Fences) -> str:
 
 
 def web_qa_tool(
-    reader: PageReader, ask: Callable[[Scope], Chat], fences: Fences, **more: Any
+    read: ReadPage,
+    ask: Callable[[Scope], Chat],
+    cost_micro: int | None,
+    fences: Fences,
+    **more: Any,
 ) -> Tool:
     """Return the tool `web_qa`."""
     asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
@@ -78,7 +82,7 @@ def web_qa_tool(
         """
         if not query.strip():
             raise ToolError("the query is empty")
-        page = await reader.read(url)
+        page = await read(url)
         # One request for concurrent identical questions: the second finds the first in the ledger.
         lock = asking.setdefault((at.address, page.url, query), asyncio.Lock())
         start = monotonic()
@@ -88,7 +92,7 @@ def web_qa_tool(
         text = (strip_think(reply.content) or "").strip()
         if not text:
             raise ToolError("no answer was found from the page; ask otherwise")
-        return Output(answered(page, text, fences), reader.cost_micro, waited_s)
+        return Output(answered(page, text, fences), cost_micro, waited_s)
 
     return tool_of(web_qa, **more)
 

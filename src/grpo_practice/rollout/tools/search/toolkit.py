@@ -18,11 +18,11 @@ from grpo_practice.llm.endpoint import environment_proxy, refuse_socks
 from grpo_practice.rollout.tools import Tool
 from grpo_practice.rollout.tools.search.bounded_body import unread_bodies
 from grpo_practice.rollout.tools.search.engines import (
-    Engine,
-    JinaReader,
-    JinaSearch,
-    PageReader,
-    Serper,
+    ReadPage,
+    Search,
+    jina_reader,
+    jina_search,
+    serper,
 )
 from grpo_practice.rollout.tools.search.guard import Guard
 from grpo_practice.rollout.tools.search.local import open_local
@@ -55,58 +55,62 @@ async def open_search(
         raise ConfigError(f"search_banned_sites: {e}", hint="name domains: example.com") from e
     async with AsyncExitStack() as stack:
         session = await stack.enter_async_context(unread_bodies())
-        engine, found_by = _engine(config, session)
-        reader: PageReader
+        find, found_by = _engine(config, session)
+        read: ReadPage
         if config.crawl_engine == "local":
             chars = config.summary_token_limit * CHARS_PER_TOKEN
-            opened = open_local(guard or Guard(), banned, chars)
-            reader, read_by = await stack.enter_async_context(opened), "local reader"
+            local = await stack.enter_async_context(open_local(guard or Guard(), banned, chars))
+            read, read_by, read_micro = local.read, "local reader", _micro(0)
         else:
-            reader, read_by = _jina_reader(config, session, banned)
+            read, read_by = _jina_reader(config, session, banned)
+            read_micro = _micro(config.crawl_price_usd)
         yield [
             search_tool(
-                engine,
+                find,
                 banned,
                 _micro(config.search_price_usd),
                 fences,
                 runs_in=found_by,
-                slots=asyncio.Semaphore(config.at_once),
+                limit=asyncio.Semaphore(config.at_once),
             ),
             web_qa_tool(
-                reader, ask, fences, runs_in=read_by, slots=asyncio.Semaphore(config.at_once)
+                read,
+                ask,
+                read_micro,
+                fences,
+                runs_in=read_by,
+                limit=asyncio.Semaphore(config.at_once),
             ),
         ]
 
 
-def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Engine, str]:
+def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Search, str]:
     key = config.search_api_key.get_secret_value() if config.search_api_key else ""
-    google = config.search_engine == "google"
-    url = config.search_address.rstrip("/")
-    refuse_socks(url, environment_proxy(url))
-    if google:
+    url = _reachable(config.search_address)
+    if config.search_engine == "google":
         headers = {"X-API-KEY": key} if key else {}
         service = Service("Serper", session, headers, _hint("SERPER_API_KEY"), _SEARCH_S)
-        return Serper(service, url, config.search_params), _host(url)
+        return serper(service, url, config.search_params), _host(url)
     service = Service("Jina search", session, _jina(key), _hint("JINA_API_KEY"), _SEARCH_S)
-    return JinaSearch(service, url, config.search_params), _host(url)
+    return jina_search(service, url, config.search_params), _host(url)
 
 
 def _jina_reader(
     config: SearchConfig, session: "ClientSession", banned: Banned
-) -> tuple[PageReader, str]:
+) -> tuple[ReadPage, str]:
     key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
-    url = config.crawl_address.rstrip("/")
+    url = _reachable(config.crawl_address)
+    service = Service("Jina's reader", session, _jina(key), _hint("JINA_API_KEY"), _READ_S)
+    chars = config.summary_token_limit * CHARS_PER_TOKEN
+    params, headers = config.crawl_params, config.crawl_jina_params
+    return jina_reader(service, url, params, headers, banned, chars), _host(url)
+
+
+def _reachable(address: str) -> str:
+    """Return the URL without its final slash; raise ConfigError if a SOCKS proxy is set for it."""
+    url = address.rstrip("/")
     refuse_socks(url, environment_proxy(url))
-    reader = JinaReader(
-        Service("Jina's reader", session, _jina(key), _hint("JINA_API_KEY"), _READ_S),
-        url,
-        config.crawl_params,
-        config.crawl_jina_params,
-        banned,
-        config.summary_token_limit * CHARS_PER_TOKEN,
-        _micro(config.crawl_price_usd),
-    )
-    return reader, _host(url)
+    return url
 
 
 def _jina(key: str) -> dict[str, str]:
