@@ -75,12 +75,13 @@ async def merge(
     """
     if not any(_may_pass(p.operation, evidence) for p in proposed):
         return ()
+    most = teacher.most_library_tokens
     messages = teacher.render(
         "merge",
         experiences=experience_lines(library),
         proposals=_by_experience(library, proposed, evidence),
-        votes={name: _evidence_slots(of) for name, of in evidence.items()},
-        size=_size_slot(library, teacher.most_library_tokens),
+        votes={name: _evidence_values(of) for name, of in evidence.items()},
+        size=None if most is None else {"now": library_tokens(library), "most": most},
     )
     chat = teacher.open(at, "merge", None)
     # A model may well return a NONE for each experience to keep.
@@ -88,10 +89,6 @@ async def merge(
     return await teacher.ask(
         chat, messages, lambda r: read_operations(r, library, limit=limit, proposals=len(proposed))
     )
-
-
-def _size_slot(library: Library, most: int | None) -> dict[str, int] | None:
-    return None if most is None else {"now": library_tokens(library), "most": most}
 
 
 def _may_pass(op: Operation, evidence: Mapping[str, Evidence]) -> bool:
@@ -142,7 +139,7 @@ def _by_experience(
     return [(target, items) for target, items in grouped.items() if items or target in gone]
 
 
-def _evidence_slots(evidence: Evidence) -> dict[str, object]:
+def _evidence_values(evidence: Evidence) -> dict[str, object]:
     return {
         "supporting": count(evidence.supporting, "question"),
         "opposing": count(evidence.opposing, "question"),

@@ -47,10 +47,10 @@ async def write_directly(
     chars = len(experience_lines(like))
     # The label at the start of each line does not count as a word.
     words = round(len(experience_lines(like).split()) / len(like)) - 1
-    slots = {"limit": len(like), "words": words, "length": f"{chars:,}"}
+    values = {"limit": len(like), "words": words, "length": f"{chars:,}"}
     return await teacher.ask(
         teacher.open(at, "direct", None, attempt),
-        teacher.render("direct", **slots),
+        teacher.render("direct", **values),
         lambda reply: _read(reply, like),
     )
 

@@ -68,7 +68,7 @@ class Teacher:
         address = Address(at.branch_id, at.step, slot, attempt, stage)
         return self.chat(Scope(address, self.run_seed, sample.sha if sample else "", at.epoch))
 
-    def render(self, stage: Stage, **slots: object) -> list[Message]:
+    def render(self, stage: Stage, **values: object) -> list[Message]:
         """Render the messages of a stage.
 
         Raises:
@@ -79,7 +79,7 @@ class Teacher:
                 self.fences,
                 agent_objective=self.agent_objective,
                 learning_objective=self.learning_objective,
-                **slots,
+                **values,
             )
         except TemplateFault as e:
             raise ConfigError(
