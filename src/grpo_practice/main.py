@@ -50,7 +50,7 @@ from grpo_practice.core.text import unlike
 from grpo_practice.effects import commands as effects
 from grpo_practice.export import commands as export
 from grpo_practice.export import row_commands as export_rows
-from grpo_practice.reports.error_report import ErrorReport
+from grpo_practice.reports.base import ErrorReport
 from grpo_practice.serve import commands as serve
 from grpo_practice.tracing import commands as trace
 from grpo_practice.train import commands as train

@@ -18,14 +18,13 @@ from tests.processes import HANG_S
 
 def give_up_soon(monkeypatch: pytest.MonkeyPatch, hangs: Callable[[Request], bool]) -> None:
     """Give up requests that hang soon, and the others never, however slow the machine is."""
-    ask = endpoints._ask
+    send = Client.send
     monkeypatch.setattr(endpoints, "WHOLE_S", HANG_S)
 
-    async def asked(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-        limit_s = 0.5 if hangs(request) else HANG_S
-        return await ask(client, request, limit_s=limit_s, until=until)
+    async def sent(client: Client, request: Request, *, limit_s: float | None = None) -> Reply:
+        return await send(client, request, limit_s=0.5 if hangs(request) else HANG_S)
 
-    monkeypatch.setattr(endpoints, "_ask", asked)
+    monkeypatch.setattr(Client, "send", sent)
     listens(monkeypatch)
 
 

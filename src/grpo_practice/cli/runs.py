@@ -175,7 +175,7 @@ def _show(report: "RunReport") -> None:
         show_steps,
     )
     from grpo_practice.cli.terminal.training_view import show_trained
-    from grpo_practice.reports.documents import unscorable_count
+    from grpo_practice.reports.run_reports import unscorable_count
 
     run, health, traffic = report.run, report.health, report.traffic
     practice = run.kind == "practice"

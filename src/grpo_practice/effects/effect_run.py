@@ -47,14 +47,8 @@ class EffectJob:
     """A prepared measurement: everything that it names has been found and checked."""
 
     session: Session
-    found: LibraryRef
     evaluations: Mapping[str, EvalJob]
     """`effect`, `full` and `none`, each with its run."""
-
-    @property
-    def run(self) -> str:
-        """Name of the measuring run."""
-        return self.evaluations[EFFECT].spec.name
 
 
 def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
@@ -108,7 +102,7 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
         )
     # `full` and `none` are the evaluations that selection uses, too; they keep all questions.
     evaluations[EFFECT] = replace(measured, unscorable=left_out)
-    return EffectJob(within, found, evaluations)
+    return EffectJob(within, evaluations)
 
 
 def _check_size(found: LibraryRef, k: int | None) -> None:

@@ -120,13 +120,8 @@ def prune(
     """
     found = library_of(store, ref, step)
     measured = _measured(store, found)
-    stay = list[ExperienceEffect]()
-    gone = list[Pruned]()
-    for one in measured.experiences:
-        if one.harmful:
-            gone.append(Pruned(one, "harm"))
-        else:
-            stay.append(one)
+    gone = [Pruned(one, "harm") for one in measured.experiences if one.harmful]
+    stay = [one for one in measured.experiences if not one.harmful]
     if max_tokens is not None:
         _check_room(found.library, max_tokens)
         chosen = _within(stay, max_tokens)
@@ -178,17 +173,13 @@ def _within(stay: list[ExperienceEffect], max_tokens: int) -> list[ExperienceEff
     library = Library(tuple(one.experience for one in stay))
     if not stay or library_tokens(library) <= max_tokens:
         return stay
-    sizes = [_size(one.experience) for one in stay]
+    # An entry's line, with its line break.
+    sizes = [len(experience_lines(Library((one.experience,))).encode()) + 1 for one in stay]
     # Count the heading, minus the line break that the last entry does not have.
     rest = len(render_library(library).encode()) - sum(sizes)
     room = CHARS_PER_TOKEN * max_tokens - rest
     places = best_within([one.expected or 0.0 for one in stay], sizes, room)
     return [stay[place] for place in places]
-
-
-def _size(experience: Experience) -> int:
-    """Return the number of bytes of an experience's line, with its line break."""
-    return len(experience_lines(Library((experience,))).encode()) + 1
 
 
 def _removal(one: Pruned, run: str) -> Edit:

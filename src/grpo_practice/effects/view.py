@@ -31,9 +31,10 @@ def show_effects(report: "EffectsReport") -> None:
     if any(one.bounds for one in found.experiences):
         headers = ["experience", "failed with it", "without it", "effect, failed as 0", "as 1"]
         table(headers, map(_failed, rows), right=headers[1:3])
+    asked = f"{count(found.questions, 'question')} of {found.dataset} \u00d7 {found.k}"
     facts(
         [
-            ("measured", _measured(report)),
+            ("measured", f"{asked}, {count(found.scored, 'rollout')} scored"),
             ("run", found.run),
         ]
     )
@@ -93,11 +94,3 @@ def _failed(one: "ExperienceEffect") -> list[str]:
     shares = [f"{share:.1%}" for share in one.failed]
     cases = [f"{_points(case.effect)} ({_interval(case)})" for case in one.bounds]
     return [one.experience.id, *shares, *cases]
-
-
-def _measured(report: "EffectsReport") -> str:
-    found = report.found
-    return (
-        f"{count(found.questions, 'question')} of {found.dataset} \u00d7 {found.k},"
-        f" {count(found.scored, 'rollout')} scored"
-    )

@@ -2,11 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any, ClassVar
 
 from typing_extensions import override
 
+from grpo_practice.core.errors import ChangedKey
 from grpo_practice.core.text import brief, visible
 from grpo_practice.reports.encoder import json_object, json_value
 
@@ -79,3 +81,18 @@ class Report(Shown):
 def number(value: float | None) -> str:
     """Format a reward or score with three decimals; `-` for None."""
     return "-" if value is None else f"{value:.3f}"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ErrorReport(Report):
+    """An error and its exit code."""
+
+    schema: ClassVar = "grpo-practice.error/1"
+    in_document: ClassVar = ("kind", "message", "hint", "diff")
+
+    kind: str
+    message: str
+    hint: str | None
+    exit_code: int
+    diff: Sequence[ChangedKey] = ()
+    """Keys whose values differ from those at the start of the run."""

@@ -38,7 +38,6 @@ SHOWN = 60
 class _Side:
     """One arm of a comparison, loaded from the database."""
 
-    named: str
     run: RunRow
     branch: Branch
     questions: list[Question]
@@ -150,7 +149,7 @@ def _side(store: Store, named: str, name: str) -> _Side:
     k = max((q.planned for q in questions), default=1)
     totals = store.read(arms.arm_totals, branch)
     arm = Arm(run.name, named, stats.score(questions, k), totals, k, extracts(branch, totals))
-    return _Side(named, run, branch, questions, arm)
+    return _Side(run, branch, questions, arm)
 
 
 def extracts(branch: Branch, totals: arms.ArmTotals) -> bool:

@@ -13,12 +13,12 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.findings import Finding, exit_code, noteworthy, problems, remedy
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.stats import Score
-from grpo_practice.core.types import Library
+from grpo_practice.core.text import count
+from grpo_practice.core.types import Library, MeanOver
 from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
-from grpo_practice.reports.documents import cost_text, unscorable_count
 from grpo_practice.reports.known_scores import KnownScore, measured
 from grpo_practice.reports.learning_findings import distillation_of, learning_findings
 from grpo_practice.store import Store, datasets, libraries, steps
@@ -31,6 +31,26 @@ from grpo_practice.store.records import Branch, DatasetRow, StepRow
 
 if TYPE_CHECKING:
     from grpo_practice.config.schema.runs import EvalConfig
+
+
+MEAN_OVER: Mapping[MeanOver, str] = {
+    "all": "all rollouts",
+    "weighted": "all rollouts, twice those of groups that might have been left out",
+}
+"""Description of the rollouts that a mean reward covers."""
+
+
+def unscorable_count(score: Score) -> str:
+    """Describe the number of questions that cannot be scored; empty if all can be scored."""
+    if not score.questions_unscorable:
+        return ""
+    total = count(score.questions + score.questions_unscorable, "question")
+    return f"{score.questions_unscorable} of {total} cannot be scored"
+
+
+def cost_text(usage: Usage) -> str:
+    """Format the cost of calls in dollars; `unknown` if a call has no price."""
+    return "unknown" if usage.cost_micro is None else f"${usage.cost_micro / 1e6:.6f}"
 
 
 @dataclass(frozen=True, slots=True)

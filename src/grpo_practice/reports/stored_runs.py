@@ -13,7 +13,7 @@ from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
 from grpo_practice.reports.answer_findings import LIMIT, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
-from grpo_practice.reports.before_after import BeforeAfter, before_after
+from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.learning_findings import (
@@ -32,7 +32,7 @@ from grpo_practice.store.queries.run_health import Health
 from grpo_practice.store.queries.runs import Asked
 from grpo_practice.store.queries.runs import StageCost as StageCost
 from grpo_practice.store.recorded_runs import Traffic
-from grpo_practice.store.records import EFFECT, Branch, DatasetRow, RunRow, StepRow
+from grpo_practice.store.records import EFFECT, DatasetRow, RunRow, StepRow
 from grpo_practice.store.records import ShownKind as ShownKind
 from grpo_practice.store.run_names import questions_of
 
@@ -276,15 +276,6 @@ class RunReport(Report):
         ]
 
 
-def _before_and_after(
-    store: Store, run: RunRow, branch: Branch, rows: Sequence[StepRow]
-) -> BeforeAfter:
-    """Return the scores of a practice run's agent, including scores from other experiments."""
-    outs = [row.library_out for row in rows if row.library_out]
-    library = store.read(libraries.load, outs[-1]) if outs else branch.library
-    return before_after(store, branch.id, run.name, library)
-
-
 def run_report(store: Store, name: str) -> RunReport:
     """Return the report of a stored run; raise ConfigError if no run has this name."""
     run, stages = as_it_stands(store, store.read(runs.get, name)), list[str](STAGES)
@@ -302,7 +293,9 @@ def run_report(store: Store, name: str) -> RunReport:
     known = {evaluated: known_score(store, evaluated) for evaluated in family}
     difference = None
     if branch and run.kind == "practice":
-        learnt = _before_and_after(store, run, branch, rows)
+        outs = [row.library_out for row in rows if row.library_out]
+        library = store.read(libraries.load, outs[-1]) if outs else branch.library
+        learnt = before_after(store, branch.id, name, library)
         known |= {k.run: k for k in (learnt.before, learnt.after) if k}
         difference = learnt.difference
     elif known.get(name):

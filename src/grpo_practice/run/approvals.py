@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.types import Library
 from grpo_practice.practice.approval import admitted
 from grpo_practice.reports.experience_reports import DecisionReport
 from grpo_practice.run.library_refs import latest_or_named
@@ -29,7 +28,8 @@ def decide(
         rows = store.read(steps.on_line, branch)
         waiting = store.read(held, branch.id, until=len(rows))
         chosen = _chosen(waiting, names, row.name)
-        library, ids = _library(store, branch, rows), dict[str, str]()
+        made, ids = [row.library_out for row in rows if row.closed], dict[str, str]()
+        library = store.read(libraries.load, made[-1]) if made else branch.library
         step = _step_to_change(branch, rows)
         if approve:
             found = admitted(library, chosen)
@@ -79,12 +79,6 @@ def _chosen(waiting: Sequence[Held], names: Sequence[str] | None, run: str) -> l
 
 def _own(branch: Branch, row: StepRow) -> bool:
     return row.branch_id == branch.id
-
-
-def _library(store: Store, branch: Branch, rows: Sequence[StepRow]) -> Library:
-    """Return the current library of the run."""
-    outs = [row.library_out for row in rows if row.closed]
-    return store.read(libraries.load, outs[-1]) if outs else branch.library
 
 
 def _step_to_change(branch: Branch, rows: Sequence[StepRow]) -> int | None:

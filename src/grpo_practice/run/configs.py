@@ -207,12 +207,8 @@ def unnamed(loaded: Loaded[C], here: Path, command: Command) -> Loaded[C]:
             " to hosts that it names",
             hint=f"read it, then name it: grpo-practice {command} --config {here}",
         )
-    return replace(loaded, notices=[by_itself(here), *loaded.notices])
-
-
-def by_itself(path: Path) -> str:
-    """Return the notice that a configuration is used although the user did not name it."""
-    return f"using {path} in this folder, since there is no --config and no run to resume"
+    notice = f"using {here} in this folder, since there is no --config and no run to resume"
+    return replace(loaded, notices=[notice, *loaded.notices])
 
 
 def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:

@@ -259,7 +259,7 @@ class Datasets:
         for part in parts:
             check_name(part, "a dataset")
         with self._store() as store:
-            samples = _named(store, name)
+            samples = StoredSamples(store, store.read(datasets.get, name))
             known = {part: store.read(datasets.find, part) for part in parts}
             held = {part: StoredSamples(store, row) for part, row in known.items() if row}
             divided = split(
@@ -314,10 +314,6 @@ def _stage(staged: StagedSamples, file: FileSource, options: UploadOptions, ask:
             raise
     staged.clear()  # the rows so far were read without this decision
     return stage_file(staged, file, **reading_of({**options, "select": said}))
-
-
-def _named(store: Store, name: str) -> StoredSamples:
-    return StoredSamples(store, store.read(datasets.get, name))
 
 
 def _check(name: str, verify: str | None) -> None:

@@ -11,7 +11,6 @@ from grpo_practice.run.forecast.estimate import Forecast, Line, StageCalls, fore
 from grpo_practice.run.forecast.range import ONE
 from grpo_practice.run.forecast.remaining_calls import forecast
 from grpo_practice.run.practice_run import PracticeJob
-from grpo_practice.run.session import Session
 from grpo_practice.store.queries import spending
 
 
@@ -58,28 +57,23 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     """
     store = job.session.store
     mark = store.read(spending.newest_ids)
+    begun = replace(job.session, restart_step=None, again=False)  # resume the pilot's branch
+    rest: PracticeJob | EvalJob | ArmsJob
     if isinstance(job, PracticeJob):
-        names = [job.spec.name]
+        names, rest = [job.spec.name], replace(job, session=begun)
         await practice_run.pilot_practice(job, n)
     elif isinstance(job, ArmsJob):
         job = await with_direct(job)
         names = [evaluation.spec.name for evaluation in job.evaluations.values()]
+        rest = job.within(begun)
         await evaluation_run.pilot_evals(list(job.evaluations.values()), n)
     else:
-        names = [job.spec.name]
+        names, rest = [job.spec.name], replace(job, session=begun)
         await evaluation_run.pilot_evals([job], n)
     did = store.read(spending.work_since, names, mark)
-    begun = replace(job.session, restart_step=None, again=False)  # resume the pilot's branch
-    return replace(forecast_of(_within(job, begun)), pilot=n, piloted=did)
+    return replace(forecast_of(rest), pilot=n, piloted=did)
 
 
 def forecast_of(job: PracticeJob | EvalJob | ArmsJob) -> Forecast:
     """Return the forecast of the rest of a job; see `forecast` and `forecast_arms`."""
     return forecast_arms(job) if isinstance(job, ArmsJob) else forecast(job)
-
-
-def _within(
-    job: PracticeJob | EvalJob | ArmsJob, session: Session
-) -> PracticeJob | EvalJob | ArmsJob:
-    """Return a copy of the job for another session."""
-    return job.within(session) if isinstance(job, ArmsJob) else replace(job, session=session)

@@ -127,7 +127,7 @@ class RolloutReader:
     def __init__(self, store: Store, branch: Branch) -> None:
         self._store, self._branch = store, branch
         self._step: StepRow | None = None
-        self._numbers: tuple[int, dict[int, int]] | None = None
+        self._numbers = dict[int, int]()
 
     def group(self, step: int, slot: int, attempt: int | None = None) -> list[RolloutReport]:
         """Return the stored rollouts of a group, or only one attempt.
@@ -135,10 +135,14 @@ class RolloutReader:
         Raises:
             StoreError: The run was deleted while it was read.
         """
-        row = self._planned(step)
+        read = self._store.read
+        # Groups are read in order of their steps, so one step and its question numbers are enough.
+        if self._step is None or self._step.plan.step != step:
+            self._step = read(steps.one_on_line, self._branch, step)
+            self._numbers = {}
+        row = self._step
         if row is None or not 0 <= slot < len(row.plan.slots):
             return []
-        read = self._store.read
         stored = read(
             rollouts.stored, self._branch, row, transcripts=True, slot=slot, attempt=attempt
         )
@@ -146,6 +150,9 @@ class RolloutReader:
         # Check after reading: a run deleted in between looks like one without rollouts.
         read(runs.get, self._branch.run)
         sample, planned = row.plan.slots[slot]
+        if stored and not self._numbers:
+            asked = {one for one, _ in row.plan.slots}
+            self._numbers = read(rollout_list.numbers, row.branch_id, asked)
         return [
             RolloutReport(
                 self._branch.run,
@@ -154,25 +161,10 @@ class RolloutReader:
                 rollout,
                 [(section.heading, section.body) for section in sections(rollout.played)],
                 systems.get(number, ""),
-                self._number(row, sample),
+                self._numbers.get(sample),
             )
             for (_, number), (_, rollout) in sorted(stored.items())
         ]
-
-    def _planned(self, step: int) -> StepRow | None:
-        """Return a step's plan; the most recent one is cached."""
-        # Groups are read in order of their steps, so one cached step is enough.
-        if self._step is None or self._step.plan.step != step:
-            self._step = self._store.read(steps.one_on_line, self._branch, step)
-        return self._step
-
-    def _number(self, row: StepRow, sample: int) -> int | None:
-        """Return the number of a question; the numbers of the most recent step are cached."""
-        if self._numbers is None or self._numbers[0] != row.plan.step:
-            asked = {one for one, _ in row.plan.slots}
-            known = self._store.read(rollout_list.numbers, row.branch_id, asked)
-            self._numbers = (row.plan.step, known)
-        return self._numbers[1].get(sample)
 
 
 def played_run(

@@ -46,7 +46,13 @@ class ServedAgent:
         text = _content_text(first.get("content"))
         if text in ("", self.base, self.prompt):
             return [{"role": "system", "content": self.prompt}, *rest]
-        return [{**first, "role": "system", "content": self._before(first["content"])}, *rest]
+        before = f"{self.prompt}\n\n"
+        match first["content"]:
+            case str(text):
+                content: Any = before + text
+            case parts:  # a list of parts, which keeps its images and their order
+                content = [{"type": "text", "text": before}, *parts]
+        return [{**first, "role": "system", "content": content}, *rest]
 
     def theirs(self, messages: Sequence[Message]) -> list[Message]:
         """Return the client's part of messages that were built by `messages`."""
@@ -60,12 +66,6 @@ class ServedAgent:
                 return [{**first, "content": parts}, *rest]
             case _:
                 return [first, *rest]
-
-    def _before(self, content: Any) -> Any:
-        """Return the prompt followed by the content of another system message, as text or parts."""
-        if isinstance(content, str):
-            return f"{self.prompt}\n\n{content}"
-        return [{"type": "text", "text": f"{self.prompt}\n\n"}, *content]
 
 
 def _split(prompt: str) -> tuple[str, str]:

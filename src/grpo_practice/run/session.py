@@ -81,24 +81,14 @@ class Session:
 
 @dataclass(slots=True)
 class Meter:
-    """Event sink that counts the requests of one invocation."""
+    """Event sink that counts the calls of one invocation that the ledger answered."""
 
-    new: int = 0
     replayed: int = 0
     started: float = field(default_factory=monotonic)
 
     def record(self, event: Event) -> None:
         """Count an event."""
-        if isinstance(event, CallFinished):
-            if event.replayed:
-                self.replayed += 1
-            else:
-                self.new += 1
-
-    @property
-    def seconds(self) -> float:
-        """Seconds since the meter was created."""
-        return monotonic() - self.started
+        self.replayed += isinstance(event, CallFinished) and event.replayed
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +112,8 @@ class OpenRun:
         """Totals of this invocation so far."""
         from grpo_practice.reports.run_reports import Invocation
 
-        return Invocation(self.invocation_id, self.meter.replayed, self.meter.seconds)
+        seconds = monotonic() - self.meter.started
+        return Invocation(self.invocation_id, self.meter.replayed, seconds)
 
 
 class PilotOverError(PausedError):

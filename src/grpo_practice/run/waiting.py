@@ -117,7 +117,8 @@ class _Stop:
         if first and self._session.step_stop is not None:
             self._session.step_stop.signal = number
             if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._announce_step_stop)
+                text = f"stopping after this step; {self._again()}"
+                self._loop.call_soon_threadsafe(self._session.notice, text)
             return
         # Use a thread, because a stuck loop could not end the process.
         self._patience = threading.Timer(LEAVE_S + (GRACE_S if first else 0), self._leave)
@@ -127,9 +128,6 @@ class _Stop:
             # Leave the work to the loop: a handler runs between any two bytecodes, and the loop
             # may be asleep.
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
-
-    def _announce_step_stop(self) -> None:
-        self._session.notice(f"stopping after this step; {self._again()}")
 
     def _begin(self) -> None:
         if self._ending is not None:  # an early signal is also handled in over()

@@ -21,7 +21,9 @@ def weights_sha(folder: Path) -> bytes:
     """
     total = hashlib.sha256()
     for path in check_weights(folder):
-        total.update(path.name.encode() + b"\0" + _file_sha(path))
+        with path.open("rb") as file:
+            sha = hashlib.file_digest(file, "sha256").digest()
+        total.update(path.name.encode() + b"\0" + sha)
     return total.digest()
 
 
@@ -34,11 +36,6 @@ def check_weights(folder: Path) -> list[Path]:
             hint="pickled weights are never loaded: convert them, or name another model",
         )
     return files
-
-
-def _file_sha(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").digest()
 
 
 def weights_size(folder: Path) -> int:

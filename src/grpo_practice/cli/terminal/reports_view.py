@@ -88,7 +88,7 @@ def passed(score: "Score") -> str:
 
 
 def _scores(score: "Score", k: int) -> list[tuple[str, str]]:
-    from grpo_practice.reports.documents import unscorable_count
+    from grpo_practice.reports.run_reports import unscorable_count
 
     mean = f"{reward(score.mean)}   95 % interval {interval(score)}"
     some = score.questions_at_k < score.questions
@@ -223,7 +223,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
     """Return the steps whose mean reward covers only some rollouts, by the rollouts it covers."""
-    from grpo_practice.reports.documents import MEAN_OVER
+    from grpo_practice.reports.run_reports import MEAN_OVER
 
     found = dict[str, list[int]]()
     for row in steps:

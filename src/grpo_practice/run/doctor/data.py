@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
 
-from grpo_practice.config.schema.runs import EvalConfig, RunConfig
+from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.core.errors import ConfigError, DataError, GrpoPracticeError
 from grpo_practice.core.findings import Finding, ok, problem, problems, warning
 from grpo_practice.core.prompts.files import prompts_from
@@ -36,11 +36,15 @@ def samples_of(
     closed.
     """
     found, findings = dict[str, Samples](), list[Finding]()
+    data = config.evaluation.data
     for use, name in config.datasets.items():
         try:
             if is_data_file(name):
                 staged = held.enter_context(StagedSamples())
-                found[use] = _stage(staged, base_dir / name, config.evaluation)
+                columns = {"question": data.question_field, "answer": data.gt_field}
+                mapping = {key: column for key, column in columns.items() if column}
+                stage_file(staged, base_dir / name, mapping=mapping)
+                found[use] = staged
             elif store is None:
                 raise DataError(f"there is no dataset {name!r} yet", hint=way_to(name))
             else:
@@ -49,12 +53,6 @@ def samples_of(
         except GrpoPracticeError as e:
             findings.append(problem(f"{use} data", e))
     return found, findings
-
-
-def _stage(staged: StagedSamples, path: Path, config: EvalConfig) -> StagedSamples:
-    named = {"question": config.data.question_field, "answer": config.data.gt_field}
-    stage_file(staged, path, mapping={key: field for key, field in named.items() if field})
-    return staged
 
 
 def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> list[Finding]:

@@ -5,7 +5,6 @@ import socket
 from collections import defaultdict
 from collections.abc import Coroutine, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -116,8 +115,12 @@ async def _model(
     clock = asyncio.get_running_loop().time
     until = clock() + WHOLE_S
     async with Client(endpoint, Limit(1), notice=notices.append) as client:
+
+        async def ask(request: Request) -> Reply:
+            async with asyncio.timeout_at(until):  # one deadline for both requests
+                return await client.send(request, limit_s=endpoint.timeout_s)
+
         try:
-            ask = partial(_ask, client, limit_s=endpoint.timeout_s, until=until)
             reply = await ask(request)
             with_tool = ask(replace(request, messages=_CALL, tools=[_TOOL]))
             called = await _called(role, with_tool, needed=tools)
@@ -143,12 +146,6 @@ async def _model(
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called]
     return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
-
-
-async def _ask(client: Client, request: Request, *, limit_s: float, until: float) -> Reply:
-    """Return the reply; raise TimeoutError at the deadline `until`."""
-    async with asyncio.timeout_at(until):
-        return await client.send(request, limit_s=limit_s)
 
 
 async def _listens(url: str) -> bool:

@@ -119,7 +119,9 @@ def planned_effect(
         return PlannedEffect(se, rollouts, measured=True)
     known = _evaluations(store, exp_id)
     baseline = eval_name(exp_id)
-    whole = _with_library(store, baseline, library)
+    branch = store.read(runs.newest_branch, baseline)
+    full = evaluations_of(store, branch, library) if branch else []
+    whole = full[0].run if full else None
     pair = {name: of for name, of in known.items() if name in (baseline, whole)}
     within, between = _within(known), _between(pair, baseline)
     sigma2, spread = within or SIGMA2, Range(0, 1)
@@ -133,14 +135,6 @@ def planned_effect(
     most = planned_se(0, 1 / m, m, questions, k)
     measured = within is not None and between is not None
     return PlannedEffect(Range(low, min(high, most)), rollouts, measured)
-
-
-def _with_library(store: Store, baseline: str, library: Library) -> str | None:
-    """Return the evaluation of the baseline's agent with a library, or None if there is none."""
-    branch = store.read(runs.newest_branch, baseline)
-    if branch is None:
-        return None
-    return next((one.run for one in evaluations_of(store, branch, library)), None)
 
 
 def _measured_effects(
