@@ -150,6 +150,7 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
         if run.exp_id == config.exp_id and run.purpose == "test" and run.head_branch is not None:
             branch = store.read(branches.load, run.head_branch)
             used.append(store.read(datasets.by_id, branch.dataset_id))
+    # By content: the same questions may have been uploaded under another name.
     for row in used:
         if row.sha256 == dataset.sha256:
             raise _evaluated_on(dataset.name, config.exp_id)

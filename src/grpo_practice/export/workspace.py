@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 from grpo_practice.api.workspace import Workspace as Core
 
 if TYPE_CHECKING:
-    from grpo_practice.export.export_report import Exported
+    from grpo_practice.export.export_report import Exported, ExportedData, ExportedRows
     from grpo_practice.export.rows import RowFormat
     from grpo_practice.export.training_data import DataOptions
     from grpo_practice.export.trl_rows import DataFormat
-    from grpo_practice.reports.exported_rows import ExportedData, ExportedRows
 
 
 class Exports(Core):
@@ -89,8 +88,8 @@ class Exports(Core):
                 file already exists or cannot be written.
         """
         from grpo_practice.core.files import write_lines
+        from grpo_practice.export.export_report import ExportedRows
         from grpo_practice.export.rows import Counted, format_of_rows, row_lines
-        from grpo_practice.reports.exported_rows import ExportedRows
 
         target = Path(path)
         format, rows = format or format_of_rows(target), Counted(self.rows(run))
@@ -138,9 +137,9 @@ class Exports(Core):
             ConfigError: As for `training_rows`; or the file already exists or cannot be written.
         """
         from grpo_practice.core.files import write_lines
+        from grpo_practice.export.export_report import ExportedData
         from grpo_practice.export.rows import Counted, json_line
         from grpo_practice.export.training_data import training_data
-        from grpo_practice.reports.exported_rows import ExportedData
 
         with self._store() as store:
             data = training_data(store, run, format, **options)

@@ -79,6 +79,7 @@ def compare_evaluations(
     pairs = [_differences(store, baseline, other) for baseline, other in wanted]
     judged = [judged_of(pair.all, pair.new) for pair in pairs]
     at = [pair.look for pair in pairs]
+    # All at once, because each p value is adjusted for the number of contrasts.
     ps = adjusted([found.p for found in judged], at)
     found = [
         Contrast(

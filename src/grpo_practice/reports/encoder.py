@@ -73,12 +73,14 @@ def json_value(value: object) -> Any:
     match value:
         case None | bool() | int() | str():
             return value
+        # JSON has no NaN and no infinity, and other parsers refuse what Python writes for them.
         case float():
             return value if math.isfinite(value) else None
         case bytes():
             return value.hex()
         case Mapping():
             return {_key(key): json_value(inner) for key, inner in value.items()}
+        # Sorted, because the order of a set of strings differs in each process.
         case Set():
             return sorted(map(json_value, value))
         # Must follow str and bytes, which are sequences, too.

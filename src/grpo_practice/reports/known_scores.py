@@ -28,6 +28,7 @@ class KnownScore:
 def known_score(store: Store, run: str) -> KnownScore | None:
     """Return the score of an evaluation run; None if the run does not exist or is incomplete."""
     found = store.read(runs.find, run)
+    # More rollouts may have been planned since it was complete; its old score is then no score.
     if found is None or found.head_branch is None or found.steps_closed < found.steps:
         return None
     if not found.has_score:

@@ -329,6 +329,7 @@ def _evaluation(
     loaded, target = eval_config(store, asked, objects)
     wanted = asked
     if name == "aa":
+        # Always the same other seed, so that a repeated command finds its answers in the ledger.
         seed = loaded.config.seed + 1
         target = replace(target, name=f"{target.name}/seed={seed}")
         wanted = replace(wanted, overrides={**wanted.overrides, "seed": seed})

@@ -48,6 +48,7 @@ def config_file(config: ConfigInput, command: Command) -> Path | Tree:
         ConfigError: The file does not exist, or the text is not valid YAML.
     """
     match config:
+        # A YAML text has a line break, and no one puts a line break into the name of a file.
         case str() if "\n" in config:
             return parse_yaml(config, "the config")
         case str():
@@ -250,6 +251,7 @@ def _variants(request: EvalRequest, objects: PythonObjects, library: Library) ->
     agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
     verify = objects.verify_name or request.verify
     named = {"model": request.model, "verify": verify}
+    # In another order, an evaluation would no longer be found under its earlier name.
     parts = [library_variant(library)] if request.library is not None else []
     return [*parts, *([agent] if agent else []), *(f"{k}={v}" for k, v in named.items() if v)]
 

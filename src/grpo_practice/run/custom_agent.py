@@ -61,6 +61,7 @@ async def open_own(
         if config.function is not None:
             program, workers = await _open_function(stack, config, folder, notice, function)
         else:
+            # A command starts a process for each rollout, so it has no workers to wait for.
             program, workers = CommandProgram(command_of(config, folder), folder), None
             stack.callback(program.close)
         computing = config.concurrency
@@ -209,6 +210,7 @@ class _Shared:
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
+# Of the module, because the agents of several evaluations are opened independently.
 _shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
 
 
@@ -227,6 +229,7 @@ async def open_proxy(config: ProxyConfig, folder: Path) -> AsyncIterator[Proxy]:
     key = (asyncio.get_running_loop(), config, folder)
     # Several evaluations may run together, but only one server can listen on a fixed port.
     shared = _shared.setdefault(key, _Shared())
+    # Counted before the first await, so that a user who leaves meanwhile does not close the proxy.
     shared.users += 1
     try:
         # A second agent may arrive while the first one is still opening the proxy.

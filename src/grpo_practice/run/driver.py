@@ -8,9 +8,8 @@ from typing import Any, Protocol, TypeVar
 
 from grpo_practice.config import Loaded
 from grpo_practice.core.events import RunStarted
-from grpo_practice.core.types import PlannedStep
 from grpo_practice.run.preflight import try_verify
-from grpo_practice.run.session import OpenRun, Session, announced, open_runs
+from grpo_practice.run.session import OpenRun, Planned, Session, announced, open_runs
 from grpo_practice.store import steps
 from grpo_practice.store.records import Branch, DatasetRow, RunSpec, StepRow
 from grpo_practice.verify.resolve import VerifyFunction
@@ -41,8 +40,6 @@ class RunJob(Protocol):
 
 
 J = TypeVar("J", bound=RunJob)
-Planned = tuple[Sequence[PlannedStep], Sequence[str]]
-"""Planned steps of a run, and notices."""
 
 
 @asynccontextmanager
@@ -77,13 +74,9 @@ async def playing(
     if spec.parent_run is None or spec.purpose == "rejudge":
         await try_verify(session, spec, first.verify, first.dataset)
     with open_runs(session, wanted) as opened, ExitStack() as events:
-        runs = list[OpenRun]()
+        runs, stored = list[OpenRun](), partial(session.store.read, steps.on_line)
         for job, run in zip(jobs, opened, strict=True):
-            rows = (
-                steps_of(job, run.branch)
-                if steps_of
-                else session.store.read(steps.on_line, run.branch)
-            )
+            rows = steps_of(job, run.branch) if steps_of else stored(run.branch)
             runs.append(replace(run, rows=rows))
             start = replace(begun(job, runs[-1]), beside=len(runs) > 1)
             events.enter_context(announced(session, start))

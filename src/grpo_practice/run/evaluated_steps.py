@@ -18,6 +18,7 @@ def due(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int]:
     if settings.eval_strategy == "epoch":
         # The dict keeps the last step of each epoch.
         return set({row.plan.epoch: row.plan.step for row in rows}.values())
+    # Steps are counted from 0, and `eval_steps` counts how many have been made.
     steps = {row.plan.step for row in rows}
     return {step for step in steps if (step + 1) % settings.eval_steps == 0}
 

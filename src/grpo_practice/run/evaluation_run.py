@@ -170,6 +170,8 @@ async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
         EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a run failed.
     """
+    # `lent` first: it gives no notice about a moved endpoint before a restart from step 0, which
+    # `following` may ask for.
     jobs = [following(lent(job)) for job in jobs]
     session, pilot = jobs[0].session, jobs[0].pilot
     # With a pilot, the error continues to `pilot_evals`, since there is no report to return.
@@ -277,7 +279,7 @@ def planned(
     Raises:
         FingerprintError: A sample is missing, or fewer rollouts are requested than planned.
     """
-    if job.source is not None:
+    if job.source is not None:  # `steps_of` plans a rejudge, once its branch has an ID
         return [], []
     store = job.session.store
     own = [row.plan for row in rows if row.branch_id == branch.id]
@@ -303,6 +305,7 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
     have = {plan.step: plan for plan in stored}
     steps = have | {plan.step: plan for plan in wanted}
     for step in have.keys() & {plan.step for plan in wanted}:
+        # The shorter plan is filled with a slot that any slot of the longer one exceeds.
         both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
         slots = tuple(max(pair) for pair in both)  # same sample, so this compares attempts
         steps[step] = replace(have[step], slots=slots)

@@ -30,13 +30,14 @@ def half_prompts(
     sizes = [len(row.plan.slots) for row in rows]
     ends = accumulate(sizes)
     first = {row.plan.step: end - size for row, end, size in zip(rows, ends, sizes, strict=True)}
+    # More questions or attempts leave the halves dealt so far as they are; see `design`.
     k = max((k for row in rows for _, k in row.plan.slots), default=0)
     shown = design(len(library), sum(sizes), k, seed)
     prompts = dict[bytes, SystemPrompt]()
 
     def prompt(key: AttemptKey) -> SystemPrompt:
         half = shown[first[key.step] + key.slot, key.attempt]
-        known = prompts.get(half.tobytes())
+        known = prompts.get(half.tobytes())  # an array cannot be a key
         if known is None:
             pairs = list(zip(library.experiences, half, strict=True))
             part = Library(tuple(e for e, is_shown in pairs if is_shown), library.next_label)

@@ -133,6 +133,7 @@ def read_library(path: Path) -> Library:
         )
     labels = [_LABEL.fullmatch(name) for _, name in texts.values()]
     numbers = [int(label[1]) for label in labels if label]
+    # One missing or repeated label is enough: an experience must not get the label of another.
     if len(set(numbers)) < len(texts):
         numbers = list(range(1, len(texts) + 1))
     return Library(tuple(map(Experience, numbers, texts)), max(numbers) + 1)

@@ -22,6 +22,7 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 
 StepRef = Literal["last", "best"] | int
 
+# Numbers have few digits, because SQLite refuses integers of more than 64 bits with OverflowError.
 _REF = re.compile(
     r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
 )
@@ -172,6 +173,7 @@ def _parsed(store: Store, ref: str | None) -> Ref:
 
 
 def _practice_run(store: Store, name: str) -> RunRow:
+    # Such a name reaches this point only if `_REF` did not match its end, as in `RUN:frist`.
     start = re.split("[@:]", name)[0]
     if start != name and not store.read(runs.find, name) and store.read(runs.find, start):
         raise ConfigError(

@@ -170,6 +170,7 @@ def _loaded(source: UserFunction) -> Callable[..., Any]:
 
 def check_call(name: str, function: Callable[..., Any]) -> None:
     """Raise ConfigError unless the function accepts the arguments of an agent."""
+    # Bound now, because a call with wrong arguments would fail only in the first paid rollout.
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:
@@ -268,6 +269,8 @@ def agent_function(function: Callable[..., Any]) -> AgentFunction:
     """
     name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     check_call(name, function)
+    # Values from outside the function, such as globals, are not part of its source: if they change,
+    # the agent still counts as the same.
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError) as e:

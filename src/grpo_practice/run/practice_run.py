@@ -118,7 +118,8 @@ def prepare_practice(session: Session, request: PracticeRequest) -> PracticeJob:
     if notice:
         session.notice(notice)
     check_models(config)
-    if start is None:  # a resumed run keeps its library
+    # A resumed run keeps its library, and need not be told again where it came from.
+    if start is None:
         start = session.store.read(branches.start_library, config.exp_id)
     prompts = configured_prompts(config, folder)
     check_texts({f"prompts_dir: {name}.md": prompt.text for name, prompt in prompts.items()})
@@ -188,6 +189,7 @@ async def _run(job: PracticeJob) -> "PracticeReport":
         async with playing(job.session, [job], planned, _begun) as (run,):
             rows = run.rows
             left = any(not row.closed for row in rows)
+            # Only now, because a row of an evaluation refers to the row of its practice run.
             if left and job.tests and job.pilot is None and needs_baseline(job, run.branch):
                 await evaluate_baseline(job.tests)
             if left or job.tests or job.selects:

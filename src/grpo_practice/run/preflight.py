@@ -154,6 +154,7 @@ def unscorable(
     end: int | None = None,
 ) -> dict[int, str]:
     """Return the reasons why samples from `first` up to `end` cannot be scored, by position."""
+    # One by one: the answers of a large dataset do not fit into memory.
     golds = store.each(datasets.golds, dataset.id, first=first, end=end)
     reasons = ((at, check_gold(verify, gold)) for at, gold in enumerate(golds, first))
     return {at: why for at, why in reasons if why}

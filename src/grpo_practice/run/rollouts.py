@@ -115,6 +115,8 @@ def rollouts_of(
     choice = Choice(choice) if isinstance(choice, str) else choice
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
+    # Read only the places at once: an open read transaction would keep the write-ahead log growing
+    # while the caller looks at one transcript after the other.
     groups = store.read(lambda db: [*rollout_list.wanted_groups(db, branch, wanted, most)])
     reader = RolloutReader(store, branch)
     for step, slot, attempts in groups:

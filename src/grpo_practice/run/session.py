@@ -125,10 +125,10 @@ class PilotOverError(PausedError):
         super().__init__("the pilot is over")
 
 
-Plan = Callable[[Branch, Sequence[StepRow]], tuple[Sequence[PlannedStep], Sequence[str]]]
-"""Function that takes a branch and its steps, and returns the steps that the branch should have,
-and notices.
-"""
+Planned = tuple[Sequence[PlannedStep], Sequence[str]]
+"""The steps that a branch should have, and notices."""
+Plan = Callable[[Branch, Sequence[StepRow]], Planned]
+"""Function that plans a branch, given the steps that it has."""
 
 
 @contextmanager
@@ -161,7 +161,9 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         return steps
 
     with ExitStack() as stack:
-        for spec, _ in wanted:  # lock all runs before changing one
+        # Lock all runs before changing one. No lock is waited for, so that two commands with the
+        # same runs in another order cannot wait for each other.
+        for spec, _ in wanted:
             stack.enter_context(store.lock(spec.name))
         for spec, _ in wanted:
             end_dead_invocations(session, spec.name)
@@ -174,6 +176,7 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         for (spec, _), branch in zip(wanted, begun, strict=True):
             for text in [*branch.notices, *said[branch.run]]:
                 session.notice(text)
+            # Keys outside the identity may change; the next command should find their new values.
             store.renew_config(branch, spec)
             opened.append(stack.enter_context(_worked_on(session, spec, branch)))
         yield opened

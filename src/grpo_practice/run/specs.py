@@ -142,6 +142,7 @@ def unless_edited(
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
+    # Six digits are enough to tell a few versions of one file apart, and short enough to read.
     other = f"{before}/{file.stem}@{digest(now).hex()[:6]}/{after}".rstrip("/")
     notice = f"{file} has changed since {name} was played: this evaluation is {other}"
     return replace(loaded, notices=[*loaded.notices, notice]), EvalTarget(other, library)
@@ -222,6 +223,7 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
 
 def identity_settings(model: ModelConfig) -> dict[str, Any]:
     """Return the model settings that can change its answers."""
+    # These label a request, or are addressed to the endpoint rather than to the model.
     free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
     return model.model_settings.model_dump(exclude_none=True, exclude=free)
 

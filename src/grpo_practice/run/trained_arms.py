@@ -110,16 +110,12 @@ def weights_beside(store: Store, agent: Path) -> tuple[str, bytes] | None:
     return next(((branch.run, sha) for sha in shas), None)
 
 
-def trained_name(exp_id: str, sha: bytes) -> str:
-    """Return `EXP/eval/trained-1a2b3c4d`, the name of an evaluation of trained weights."""
-    return eval_name(exp_id, f"trained-{sha.hex()[:8]}")
-
-
 def of_weights(job: EvalJob, weights: Exported) -> EvalJob:
     """Return an arm's evaluation with the hash of the trained weights in its name and identity."""
-    name, library = trained_name(job.config.exp_id, weights.sha), job.spec.library
-    if library:
-        name = f"{name}/{library_variant(library)}"
+    parts = [f"trained-{weights.sha.hex()[:8]}"]
+    if job.spec.library:
+        parts.append(library_variant(job.spec.library))
+    name = eval_name(job.config.exp_id, *parts)
     identity = {**job.spec.identity, WEIGHTS_SHA: weights.sha.hex()}
     return replace(job, spec=replace(job.spec, name=name, identity=identity))
 

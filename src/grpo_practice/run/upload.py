@@ -143,6 +143,7 @@ def families_notes(staged: StagedSamples) -> list[str]:
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
     """Return a verify function, the answers it cannot use, and a suitable function."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
+    # Each pass reads the answers anew, because those of a large dataset do not fit into memory.
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
     if suitability.few(len(unusable), row.n):
         return verify, unusable, verify

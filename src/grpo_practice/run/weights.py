@@ -29,6 +29,7 @@ def weights_sha(folder: Path) -> bytes:
 
 def check_weights(folder: Path) -> list[Path]:
     """Return the weight files of a folder; raise ConfigError if there are no such files."""
+    # In the order of names, since a file system lists a folder in any order, and this is hashed.
     files = sorted(path for path in folder.glob("*.safetensors") if path.is_file())
     if not files:
         raise ConfigError(

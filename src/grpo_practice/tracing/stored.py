@@ -1,13 +1,18 @@
 """Sending of traces of stored runs."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from time import sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
+
+from typing_extensions import override
 
 from grpo_practice.core.errors import ConfigError, EndpointError
-from grpo_practice.reports.trace_report import TraceReport
+from grpo_practice.core.text import count
+from grpo_practice.reports.base import Report
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.queries.traced import (
@@ -23,6 +28,38 @@ from grpo_practice.tracing.tracer import GROUPS_PER_READ, NOT_INSTALLED, Tracing
 
 if TYPE_CHECKING:
     from grpo_practice.tracing.sender import Sender
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class TraceReport(Report):
+    """Traces of a run that a collector accepted."""
+
+    schema: ClassVar = "grpo-practice.trace/1"
+
+    run: str
+    to: str
+    """Address of the collector, without credentials."""
+    traces: int
+    """Number of groups and merges."""
+    spans: Mapping[str, int]
+    """Kind → number of spans."""
+    open_groups: int
+    """Number of groups left out because they are not fully played."""
+
+    @property
+    @override
+    def next_command(self) -> str:
+        """Command that shows the run."""
+        return f"grpo-practice runs show {quote(self.run)}"
+
+    @override
+    def summary(self) -> Sequence[Sequence[str]]:
+        """Return a row for each kind of span."""
+        title = f"{self.run}: {count(self.traces, 'trace')} to {self.to}"
+        rows = [(kind, str(n)) for kind, n in sorted(self.spans.items())]
+        left = [("not whole yet", count(self.open_groups, "group"))] if self.open_groups else []
+        return [(title,), *rows, *left]
+
 
 TRIES, FIRST_PAUSE_S = 5, 1.0
 """Maximum number of attempts to send spans to a busy collector, and the first pause in seconds."""

@@ -11,8 +11,8 @@ from grpo_practice.run.requests.base import RunRequest, TracedRequest
 
 if TYPE_CHECKING:
     from grpo_practice.core.events import Emit
-    from grpo_practice.reports.trace_report import TraceReport
     from grpo_practice.store import Store
+    from grpo_practice.tracing.stored import TraceReport
 
 
 class Traces(Core):

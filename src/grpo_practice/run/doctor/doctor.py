@@ -100,6 +100,7 @@ async def diagnose(
         findings.append(problem(".env", e))
     findings += look_here(request.database, env)
     requests = 0
+    # The check adds to the list, so that an error does not lose the findings before it.
     try:
         requests = await _check_config(request, env, findings, notice)
     except GrpoPracticeError as e:

@@ -49,6 +49,7 @@ async def look_at_tools(agent: AgentConfig, folder: Path, *, run: bool) -> list[
     if agent.type != "simple":
         return await _own(agent, folder, run=run)
     found, tools = list[Finding](), list[Tool]()
+    # Toolkits that start a program or contact a server which the config names.
     left = {demand.key[1] for demand in agent_programs(agent, ())} if not run else set()
     for name, toolkit in agent.toolkits.items():
         about = f"toolkit {name}"

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import ceil
 from typing import ClassVar, Literal
 
 from typing_extensions import override
@@ -152,6 +153,7 @@ class Forecast(Report):
             total(getattr(line, what) for line in self.stages).whole()
             for what in ("calls", "tokens_in", "tokens_out")
         )
+        # One unknown price makes the sum unknown, rather than too low.
         usd = None if self.unpriced else total(line.cost_usd or Range() for line in self.stages)
         return Total(calls, tokens_in, tokens_out, usd, self._seconds)
 
@@ -183,6 +185,7 @@ class Forecast(Report):
             if cap is None:
                 continue
             left, need = cap - getattr(self.account.spent, name), needs[name]
+            # A cap stops at the first request beyond it, so what exactly reaches it still fits.
             reached: Reached = "no" if need.high <= left else "yes" if need.low > left else "maybe"
             found.append(PlannedCap(flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
@@ -286,5 +289,5 @@ def _usd(price: Price, tokens_in: Range, tokens_out: Range, known: Figures | Non
     """Return the dollars per call; the lower end assumes the cached share of past calls."""
     cached = int(tokens_in.low * (known.cached_share if known else 0.0))
     least = price.usd(Usage(int(tokens_in.low), cached, int(tokens_out.low)))
-    most = price.usd(Usage(-int(-tokens_in.high // 1), None, -int(-tokens_out.high // 1)))
+    most = price.usd(Usage(ceil(tokens_in.high), None, ceil(tokens_out.high)))
     return None if least is None or most is None else Range(float(least), float(most))

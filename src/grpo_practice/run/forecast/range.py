@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from functools import reduce
-from math import sqrt
+from math import ceil, sqrt
 from typing import NamedTuple
 
 LEAST_SPREAD = 0.25
@@ -27,7 +27,7 @@ class Range(NamedTuple):
 
     def whole(self) -> "Range":
         """Return the range in whole numbers, with the upper end rounded up."""
-        return Range(int(self.low), -int(-self.high // 1))
+        return Range(int(self.low), ceil(self.high))
 
 
 ONE = Range(1, 1)

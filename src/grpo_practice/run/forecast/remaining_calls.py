@@ -296,26 +296,19 @@ def _on_the_way(
     possibly from an evaluation without a library.
     """
     store, left = job.session.store, list[StageCalls]()
-    known = set[str]()
-    wanted = list[tuple[str, Library | None, float]]()
-    wanted += [(name, library, float(len(library))) for name, library in first.items()]
-    for row in rows:
-        made = store.read(libraries.load, row.library_out) if row.closed else None
-        shown = learning.now if made is None else made
-        name = evaluated_steps.library_run(job, shown)
-        wanted.append((name, made, learning.after.get(row.plan.step, 0.0)))
-    for name, library, most in wanted:
-        shown = learning.now if library is None else library
-        if library is None:
-            n = evaluation_run.wanted_rollouts(job)
-            new = Range(0, n)
-        else:
-            n = 0 if name in known else _of_evaluation(store, job, name)
-            new = Range(n, n)
-            most = len(library)
-        known.add(name)
-        scored = _scored(job.config, job.verify, new)
-        left += _prompts(store, job.dataset.id, job.config, shown, most, scored)
+    made = [store.read(libraries.load, row.library_out) for row in rows if row.closed]
+    named = dict(first)
+    for library in made:
+        named.setdefault(evaluated_steps.library_run(job, library), library)
+    for name, library in named.items():
+        n = _of_evaluation(store, job, name)
+        scored = _scored(job.config, job.verify, Range(n, n))
+        left += _prompts(store, job.dataset.id, job.config, library, len(library), scored)
+    for row in (row for row in rows if not row.closed):
+        # The step may leave the library as it is, which costs nothing.
+        scored = _scored(job.config, job.verify, Range(0, evaluation_run.wanted_rollouts(job)))
+        most = learning.after.get(row.plan.step, 0.0)
+        left += _prompts(store, job.dataset.id, job.config, learning.now, most, scored)
     return left
 
 

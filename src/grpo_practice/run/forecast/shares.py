@@ -73,6 +73,7 @@ def _by_score(store: Store, config: PracticeConfig) -> Range:
 
 def _interval(n: int, k: int) -> Range:
     """Return the Agresti-Coull interval for a proportion k / n, which also works for 0 and n."""
+    # Two standard errors: z² is about 4, of which half count as successes.
     n += 4
     share = (k + 2) / n
     width = 2 * sqrt(share * (1 - share) / n)

@@ -233,6 +233,7 @@ class TracedRequest(RunRequest):
 
     @override
     def __post_init__(self) -> None:
+        # Not super(): `slots=True` makes a second class, and super() would refer to the first one.
         RunRequest.__post_init__(self)
         check_share(self.trace_sample)
 

@@ -73,6 +73,7 @@ class _Evaluation(PilotedRequest):
     @override
     def __post_init__(self) -> None:
         PilotedRequest.__post_init__(self)
+        # A frozen dataclass can only be completed this way.
         if isinstance(self.agent, str):
             object.__setattr__(self, "agent", Path(self.agent))
 
