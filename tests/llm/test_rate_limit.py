@@ -14,7 +14,7 @@ from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission
 from grpo_practice.llm.concurrency import FIRST
 from grpo_practice.llm.endpoint import Endpoint
-from grpo_practice.llm.rate_limit import Paces
+from grpo_practice.llm.rate_limit import Rate
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, Script, answers, reply
 from tests.llm.test_client import URL, ask, connect
 from tests.llm.virtual import virtual
@@ -328,6 +328,6 @@ def test_who_waits_for_its_turn_does_not_start_into_a_pause() -> None:
 
 
 def test_without_a_rate_nothing_is_counted() -> None:
-    rate = Paces().rate(URL)
+    rate = Rate()
     rate.cap(None, None)
     assert (rate.requests, rate.tokens) == (None, None)

@@ -1,6 +1,7 @@
 """Gate for all requests: keeps spending within the caps and holds requests back during a stop."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.errors import GrpoPracticeError
 from grpo_practice.core.events import Emit, silent
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
-from grpo_practice.llm.rate_limit import Paces
+from grpo_practice.llm.rate_limit import Rate, RateLimit
 
 GRACE_S = 5.0
 """Maximum wait, in seconds, for the requests in flight when the command is stopping."""
@@ -54,7 +55,12 @@ class Admission:
 
     def __init__(self, account: Account | None = None) -> None:
         self.account = account or Account()
-        self.paces = Paces()
+        # Here, since all clients of a command share them: a second client of the same URL must
+        # observe the wait that the first one was asked for.
+        self.waits = defaultdict[str, RateLimit](RateLimit)
+        """URL → wait that it requested."""
+        self.rates = defaultdict[str, Rate](Rate)
+        """`base_url` → limits per minute of that endpoint."""
         self._inside = 0
         self.stopped: GrpoPracticeError | None = None
         """Reason why no further request is sent."""
@@ -119,6 +125,7 @@ class Admission:
             return
         waiting = [(n, turn) for n, turn in self._waiting if not turn.done()]
         self._waiting = []
+        # Try all of them, not only the first: a small request may fit where a large one does not.
         for need_, turn in waiting:
             if self.account.fits(need_):
                 self._let_in(need_)
@@ -134,6 +141,7 @@ class Admission:
     @contextmanager
     def finishing(self) -> Iterator[None]:
         """Count the block as in flight, until it makes a request that is not sent."""
+        # By task, so that `drain`, called inside such a block, can take its own caller out.
         self._finishing.add(asyncio.current_task())
         self._empty.clear()
         try:

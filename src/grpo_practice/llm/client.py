@@ -105,9 +105,8 @@ class Client:
         if self._http.at_once < limit.n:
             notice(fewer_notice(host(endpoint.base_url), self._http.at_once, limit.n))
             limit.lower(self._http.at_once)
-        paces = self._admission.paces
-        self._address = paces.address(self._http.url)
-        self._rate = paces.rate(endpoint.base_url)
+        self._address = self._admission.waits[self._http.url]
+        self._rate = self._admission.rates[endpoint.base_url]
         self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._bodies = Bodies(endpoint)
         self._answered = self._replied = self._told_of_size = False

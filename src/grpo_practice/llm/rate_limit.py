@@ -31,7 +31,6 @@ def now() -> float:
 class RateLimit:
     """The wait requested by one URL, shared by all its clients."""
 
-    url: str
     opens: float = 0.0
     """Time until which the server asked us to send nothing."""
     spread_s: float = 0.0
@@ -117,20 +116,5 @@ class Rate:
 def _lower(meter: _Meter | None, per_minute: int | None) -> _Meter | None:
     if per_minute is None or (meter is not None and meter.per_minute <= per_minute):
         return meter
+    # Keep `next`: a new cap must not let a burst through.
     return _Meter(per_minute, meter.next if meter else 0.0)
-
-
-class Paces:
-    """Waits and rates of all endpoints, shared by all clients of a command."""
-
-    def __init__(self) -> None:
-        self._addresses = dict[str, RateLimit]()
-        self._rates = dict[str, Rate]()
-
-    def address(self, url: str) -> RateLimit:
-        """Return the wait of that URL."""
-        return self._addresses.setdefault(url, RateLimit(url))
-
-    def rate(self, base_url: str) -> Rate:
-        """Return the rate of that endpoint."""
-        return self._rates.setdefault(base_url, Rate())
