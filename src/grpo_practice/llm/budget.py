@@ -122,6 +122,7 @@ class Account:
         spent, more = getattr(self.spent, name), getattr(need, name)
         # Suggest twice the cap or ten more requests: with less, the run would soon pause again.
         raised = max(2 * cap, spent + 10 * more)
+        # Not with `--again`, which would replay what is already paid for.
         command = with_cap(self.command.replace(" --again", ""), name, raised)
         text = f"paused by {flag} {_number(name, cap)}: {_shown(name, spent)} spent so far"
         if name != "requests":  # the next request needs exactly one

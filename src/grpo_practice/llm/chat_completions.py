@@ -153,6 +153,7 @@ def _take(
     body: dict[str, Any], choice: dict[str, Any], chunk: dict[str, Any], which: int | None
 ) -> None:
     """Add a chunk to the body; if `which` is None, all choices belong to the one reply."""
+    # Skip null: while usage is streamed, all chunks but one have `usage: null`.
     body |= {k: v for k, v in chunk.items() if k not in ("object", "choices") and v}
     choices = chunk.get("choices")
     for piece in choices if isinstance(choices, list) else ():

@@ -95,6 +95,7 @@ class Endpoint:
         ours = {"Content-Type": "application/json"}
         if self.api_key:
             ours["Authorization"] = f"Bearer {self.api_key}"
+        # Names of headers ignore case: compared as spelt, a request could carry a header twice.
         theirs = {name.lower() for name in self.headers}
         return {k: v for k, v in ours.items() if k.lower() not in theirs} | dict(self.headers)
 

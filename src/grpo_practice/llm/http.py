@@ -262,6 +262,7 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     lowered = dict[str, str]()
     for name, value in headers.items():
         key = name.lower()
+        # A repeated header is one list (RFC 9110, 5.3).
         lowered[key] = f"{lowered[key]}, {value}" if key in lowered else value
     whole = "\n".join((*lowered, *lowered.values()))
     if whole.isascii() and not redactor.suspects(whole):

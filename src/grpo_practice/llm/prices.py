@@ -36,6 +36,7 @@ class Price:
         if usage.tokens_in is None or usage.tokens_out is None:
             return None
         usd = self.usd(usage)
+        # Up: rounded to the nearest, thousands of tiny calls would cost nothing.
         return None if usd is None else int((usd * MILLION).to_integral_value(ROUND_CEILING))
 
 

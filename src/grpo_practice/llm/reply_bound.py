@@ -39,5 +39,6 @@ class ReplyBound:
             or reasoning_chars(reply.message)
             or thoughts
             or "<think>" in reply.content
+            # All tokens went into text that the endpoint does not return.
             or (reply.finish == "length" and not reply.content.strip())
         )

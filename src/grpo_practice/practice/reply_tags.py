@@ -81,7 +81,7 @@ def blocks(text: str, form: Form) -> list[Block]:
     found, block = list[Block](), Block(form, wrapped=False, end=0)
     opened: _Tag | None = None
     for tag in _tags(text, form):
-        if opened and (block.wrapped if tag.name != opened.name or not tag.closing else True):
+        if opened and (block.wrapped or (tag.closing and tag.name == opened.name)):
             block.add(text, opened, tag.start, tag.end if tag.closing else tag.start)
         opened = None
         if tag.name == form.item:

@@ -145,6 +145,7 @@ def levels(lengths: Sequence[int], room: int, least: Sequence[int] = ()) -> list
     def shared(level: int) -> list[int]:
         return [max(few, min(n, level)) for n, few in zip(lengths, least, strict=True)]
 
+    # Find the highest level that fits by bisection, since the sum only grows with the level.
     low, high = 0, max(lengths, default=0)
     while low < high:
         middle = (low + high + 1) // 2

@@ -184,7 +184,10 @@ class _Step:
 def phrases(text: str) -> set[Phrase]:
     """Return the runs of words by which a text can be recognised."""
     words = words_of(text)
-    runs = (_run(words, i, _long(word)) for i, word in enumerate(words))
+    runs = (
+        _run(words, i, UNSPACED if UNSPACED_WORD.match(word) else PHRASE)
+        for i, word in enumerate(words)
+    )
     short = (_run(words, i, PRECISE) for i in range(len(words)))
     precise = {run for run in short if any(c.isdigit() for word in run for c in word)}
     return {run for run in runs if run} | precise
@@ -193,10 +196,6 @@ def phrases(text: str) -> set[Phrase]:
 def _run(words: Sequence[str], i: int, n: int) -> Phrase:
     """Return the `n` words from index `i`; empty if fewer remain."""
     return tuple(words[i : i + n]) if i + n <= len(words) else ()
-
-
-def _long(word: str) -> int:
-    return UNSPACED if UNSPACED_WORD.match(word) else PHRASE
 
 
 def words_of(text: str) -> list[str]:

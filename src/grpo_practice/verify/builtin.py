@@ -60,9 +60,12 @@ def _standing(wanted: str) -> str:
     before = f"(?<!{LETTER})" if re.match(LETTER, wanted) else ""
     after = f"(?!{LETTER})" if re.match(LETTER, wanted[-1]) else ""
     if wanted[0].isdigit():
+        # Refuse the places after a point and negative numbers; after a word or a bracket, a minus
+        # is a subtraction.
         before += r"(?<!\d\.)(?<!(?<![\w)\]])[-\u2212])"
         before += r"(?<!\d,)" if re.match(r"\d{3}(?!\d)", wanted) else ""
     if wanted[-1].isdigit():
+        # The number must not go on, as 4 does in 4.2 and in 4,000.
         after += r"(?!\.\d)(?!,\d{3}(?!\d))"
     return before + re.escape(wanted) + after
 
@@ -80,6 +83,7 @@ def choice(sample: Sample, response: str, *, all: bool = False) -> Verdict:
     golds = [letters_of(gold, options) for gold in gold_texts(sample.answer)]
     exactly = all or sample.meta.get("select") == "all"
     wanted = {frozenset[str]().union(*golds)} if exactly else {*golds}
+    # A gold that names no option would equal an answer that chooses none.
     wanted.discard(frozenset())
     if exactly or any(len(letters) > 1 for letters in wanted):
         chosen = chosen_letters(response, options)

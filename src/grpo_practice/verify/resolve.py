@@ -288,6 +288,7 @@ def _custom(
     function: Callable[..., Any] | None = None
     try:
         source = user_code.UserFunction(path, func, path.read_text("utf-8"))
+        # In a separate process first: loading may hang, or end the interpreter.
         problem = source.rehearse() if load else None
         if problem:
             raise ConfigError(f"verify {name}: cannot load {path}: {problem}")

@@ -5,7 +5,7 @@ All functions take time linear in the length of the text.
 
 import re
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from grpo_practice.verify.expressions import EXPRESSION, is_prose, last_expression
 
@@ -104,12 +104,8 @@ def _read(stated: str) -> tuple[str, ...]:
     leading = _FORMULA.match(hedged) or EXPRESSION.match(hedged)
     if leading and not _WORKED_OUT.search(hedged):
         return *texts, leading[0]
-    found = (last_expression(text) for text in (clause, sentence))
-    return (*texts, *_first(found))
-
-
-def _first(found: Iterable[str | None]) -> tuple[str, ...]:
-    return next(((text,) for text in found if text), ())
+    last = last_expression(clause) or last_expression(sentence)
+    return (*texts, last) if last else texts
 
 
 def _bare(text: str) -> str:

@@ -32,6 +32,7 @@ def read_result(result: Any, where: str) -> Verdict:
             `{"reward": a number in [0, 1], "reasoning": text or None}`; the message names the
             function and the value.
     """
+    # Real instead of float: NumPy's numbers are Real, but not all of them are floats.
     if isinstance(result, bool | Real):
         result = {"reward": float(result)}
     if not isinstance(result, Mapping) or "reward" not in result:

@@ -311,6 +311,7 @@ class Clock:
     @contextmanager
     def asking(self) -> Iterator[Callable[[float], None]]:
         """Pause the clock during a request; the request may report its own duration in seconds."""
+        # Settle the time so far: it stands still until the last request has ended.
         start = self._own = self.limit_s - self.left_s
         self._asking += 1
         self._idle.clear()

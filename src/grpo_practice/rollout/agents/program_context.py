@@ -65,6 +65,7 @@ def answer_text(value: Any, what: str) -> str:
     """Return the answer as text, '' for None; raise AgentError for any other type."""
     if value is None:
         return ""
+    # Not isinstance(), which also trusts `__class__`, an attribute that the object may define.
     if not issubclass(type(value), str):
         raise AgentError(f"{what} {type(value).__name__}, not text")
     text = exactly(value)

@@ -116,6 +116,7 @@ class WorkerProgram:
             found = [f"the process {ended(e.code)}"]
         except TimeoutError:
             found = [f"it does not load within {LOADING_S:g} s"]
+        # '' sorts before every reason, so the greatest entry is a reason if there is one.
         if why := max(found):
             name = self._source.name
             raise ConfigError(

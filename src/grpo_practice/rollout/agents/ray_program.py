@@ -63,6 +63,7 @@ class RayProgram:
         import ray
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+        # Ask all nodes before waiting for any: each may need minutes to set up its environment.
         asked = {
             node.address: ray.remote(on_node.look)
             .options(

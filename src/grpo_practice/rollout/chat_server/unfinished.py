@@ -35,6 +35,8 @@ class Unfinished:
         """Start the connection's time limit, unless it has already started."""
         if connection not in self._since:
             self._since[connection] = asyncio.get_running_loop().time()
+            # An earlier check is needed only for the first connection, which may have no timer
+            # yet, and when a crowd begins, which shortens the limit of the oldest.
             if len(self) in (1, CROWD + 1):
                 self._close_overdue()
 
@@ -53,6 +55,8 @@ class Unfinished:
         self._timer = None
         loop = asyncio.get_running_loop()
         while self._since:
+            # A dict keeps the order of insertion, and all limits are equal: the oldest is due
+            # first.
             oldest, since = next(iter(self._since.items()))
             due = since + (RECEIVE_S if len(self) <= CROWD else CROWDED_S)
             if due > loop.time():

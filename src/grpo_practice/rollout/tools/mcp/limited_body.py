@@ -54,6 +54,7 @@ class LimitedBody(httpx2.AsyncByteStream):
             if unpack is None:
                 # The standard requires a zlib header for deflate, but it is often missing.
                 bare = self._encoding == "deflate" and chunk[0] & 0x0F != 8
+                # 32: zlib tells gzip and zlib apart by the header. Negative: there is no header.
                 unpack = zlib.decompressobj(-zlib.MAX_WBITS if bare else 32 + zlib.MAX_WBITS)
             packed = chunk
             while packed:

@@ -38,6 +38,7 @@ _TAIL = 2_000
 INHERITED = ("PATH", "HOME")
 WORKDIR = "{workdir}"
 """Placeholder for the rollout's own folder in arguments and variables."""
+# It compares the parent after `prctl`: if the parent had ended before, no signal would come.
 LAUNCHER = """
 import ctypes, os, signal, sys
 parent, names, *command = sys.argv[1:]

@@ -94,7 +94,9 @@ async def execute(start: Launch, code: str, *, limit_s: float, memory_mb: int) -
             first = await process.stdout.read(1)
             started = first == STARTED
             written.add(b"" if started else first)
-            await _read(process.stdout, written)
+            # Beyond the limit the rest is not read: the process is stopped below.
+            while not written.flooded and (data := await process.stdout.read(1 << 16)):
+                written.add(data)
             # After a flood nobody reads any more: the process would wait for
             # its pipe, and we for the process.
             if not written.flooded:
@@ -140,12 +142,6 @@ def _seccomp(program: bytes) -> Iterator[tuple[Sequence[str], Sequence[int]]]:
         yield ("--seccomp", str(reader)), (reader,)
     finally:
         os.close(reader)
-
-
-async def _read(stream: asyncio.StreamReader, written: Written) -> None:
-    """Read to the end, or until the output exceeds the limit."""
-    while not written.flooded and (data := await stream.read(1 << 16)):
-        written.add(data)
 
 
 async def _ended(process: Process, start: Launch) -> None:

@@ -42,6 +42,7 @@ class Interpreter:
 
 def _links(path: Path) -> Iterator[Path]:
     """Yield the path and, if it is a symbolic link, every link on the way to the real file."""
+    # Linux also follows at most 40 links; a circle of links would never end.
     for _ in range(40):
         yield path
         if not path.is_symlink():

@@ -71,6 +71,7 @@ def _confine(job: dict[str, Any]) -> None:
         (resource.RLIMIT_CORE, 0, 0),
         (resource.RLIMIT_NOFILE, 256, 256),
         (resource.RLIMIT_FSIZE, job["file_mb"] * 2**20, job["file_mb"] * 2**20),
+        # Whole seconds only. The soft limit sends SIGXCPU, which code may catch, the hard SIGKILL.
         (resource.RLIMIT_CPU, int(job["limit_s"]) + 1, int(job["limit_s"]) + 2),
         (resource.RLIMIT_AS, memory, memory + _SPARE),
     ]

@@ -65,6 +65,7 @@ class _Unpacker:
         self._encoding = encoding.strip().lower()
         self._zlib = None
         if self._encoding in ("gzip", "x-gzip"):
+            # With 16, zlib requires a gzip header.
             self._zlib = zlib.decompressobj(16 + zlib.MAX_WBITS)
         elif self._encoding not in ("", "identity", "deflate"):
             raise ToolError("what came is packed in a way that is not read here")

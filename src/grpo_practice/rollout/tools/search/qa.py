@@ -71,6 +71,7 @@ def web_qa_tool(
     **more: Any,
 ) -> Tool:
     """Return the tool `web_qa`."""
+    # Weak: a lock is dropped with the last call that holds it, however many pages a run reads.
     asking = WeakValueDictionary[tuple[Address, str, str], asyncio.Lock]()
 
     async def web_qa(url: str, query: str, at: Scope) -> Output:  # noqa: D417 - `at` is not shown
