@@ -54,7 +54,7 @@ class _Call:
     since: float = 0.0
     """Earliest time of the next try: the end of the last wait."""
     sent: int = 0
-    place: int = 0
+    order: int = 0
     """Number of requests that the client had sent by the last try."""
     maybe_paid: bool = False
     warned: bool = False
@@ -243,7 +243,7 @@ class Client:
         # Count before the await: a request cancelled in flight may be billed.
         tried.sent()
         call.sent += 1
-        call.place = self._streams.sent()
+        call.order = self._streams.sent()
         start = now()
         try:
             # Cover the whole exchange: a server that sends byte by byte resets a read timeout
@@ -289,7 +289,7 @@ class Client:
         )
         if decision is None:
             reply = self._reply(call, response, body)
-            return self._streams.decide(reply, response, call.place) or reply
+            return self._streams.decide(reply, response, call.order) or reply
         if isinstance(decision, Retry) and decision.after_s is not None:
             self._address.asked_to_wait(decision.after_s)
         if isinstance(decision, Fail) and decision.after_s is not None:

@@ -55,9 +55,8 @@ class Value:
     """A value found in place of the list of items."""
 
     raw: object
-    start: int
     end: int
-    """Offsets of the beginning and end of the JSON in the reply."""
+    """Offset of the end of the JSON in the reply."""
 
 
 class Mended:
@@ -87,15 +86,15 @@ class Mended:
 def last_value(mended: Mended, form: Form) -> Value | None:
     """Return the last list of items that can be decoded; None if there is no such list."""
     found, end = None, 0
-    for start, raw, end in _values(mended.text):
+    for raw, end in _values(mended.text):
         held = _held(raw, form)
         if held is not None:
-            found = Value(held[0], mended.place(start), mended.place(end))
+            found = Value(held[0], mended.place(end))
     return found
 
 
-def _values(text: str) -> Iterator[tuple[int, object, int]]:
-    """Yield the outermost objects, and lists of objects, in the text."""
+def _values(text: str) -> Iterator[tuple[object, int]]:
+    """Yield the outermost objects, and lists of objects, in the text, with the end of each."""
     decoder, end, misses, looked = json.JSONDecoder(strict=False), 0, 0, 0
     for start in (match.start() for match in _START.finditer(text)):
         if start < end:
@@ -108,7 +107,7 @@ def _values(text: str) -> Iterator[tuple[int, object, int]]:
             misses += 1
             looked += e.pos - start if isinstance(e, json.JSONDecodeError) else 0
         else:
-            yield start, value, end
+            yield value, end
 
 
 def _held(value: object, form: Form, depth: int = 2) -> tuple[object] | None:
