@@ -126,6 +126,7 @@ class ErrorBody:
 
 def read_error(answer: Response) -> ErrorBody | None:
     """Return the error in the response; None for a 2xx without an error."""
+    # Some servers put the error into a list.
     body = answer.body[0] if isinstance(answer.body, list) and answer.body else answer.body
     error = _error_in(body) if isinstance(body, dict) else None
     if 200 <= answer.status < 300 and not error:

@@ -96,6 +96,7 @@ def _value(key: str, value: Any) -> Any:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         raise ConfigError(f"model_settings.{key}: {value!r} is not a number")
+    # 1 and 1.0 are one setting, but differ in canonical JSON and thus in the hash of a request.
     return float(value)
 
 

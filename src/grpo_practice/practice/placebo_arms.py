@@ -111,7 +111,9 @@ def filler(like: Library) -> Library:
 
     The result is deterministic: the same library gives the same filler.
     """
-    sentences = _sentences()
+    # Each sentence is preceded by a name.
+    lines = Path(__file__).with_name("filler.txt").read_text("utf-8").splitlines()
+    sentences = [line for line in lines if line and not line.startswith("#")]
     used, made, left = Counter[int](), dict[tuple[int, ...], str](), 0
     ways: list[tuple[int, ...]] = [(i,) for i in range(len(sentences))]
     ways += permutations(range(len(sentences)), 2)
@@ -145,9 +147,3 @@ def _together(sentences: Sequence[str]) -> str:
     """Join sentences into one experience under the name of the first sentence."""
     first, *others = sentences
     return " ".join([first, *(other.partition(": ")[2] for other in others)])
-
-
-def _sentences() -> list[str]:
-    """Return the packaged sentences about unrelated subjects, each preceded by a name."""
-    text = Path(__file__).with_name("filler.txt").read_text("utf-8")
-    return [line for line in text.splitlines() if line and not line.startswith("#")]

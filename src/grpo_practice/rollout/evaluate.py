@@ -102,6 +102,7 @@ def _in_turns(works: "Sequence[_Work]", seed: int) -> "Iterator[tuple[_Work, Gro
             order = Random(f"{seed}|{step}")
             place = {group.sample.sha: order.random() for _, group in left}
             order.shuffle(left)
+            # Sorting is stable: the evaluations of a question come together, in shuffled order.
             left.sort(key=lambda pair: place[pair[1].sample.sha])
         yield from left
 
@@ -154,6 +155,7 @@ class _Work:
             return
         samples = self.store.read(datasets.samples_of, row.plan)
         stored = self.store.read(rollouts.stored, self.job.branch, row, transcripts=False)
+        # Before the first job is yielded, since `play` and `finish` look the step up.
         self.open[step] = _OpenStep(row, len(samples), stored)
         for slot, (_, attempts) in enumerate(row.plan.slots):
             known = {a: stored[slot, a][1] for a in range(attempts) if (slot, a) in stored}

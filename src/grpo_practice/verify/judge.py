@@ -96,6 +96,7 @@ class BlockingJudge:
         Raises:
             JudgeError: The judge did not reply, or the time for scoring is over.
         """
+        # Waiting here would block the very loop that has to fetch the reply.
         if self._loop is _running_loop():
             raise RuntimeError("a function that awaits must be defined with `async def`")
         if self._closed:

@@ -53,6 +53,7 @@ class CommandProgram:
             transport = starting.result()
             stdin = transport.get_pipe_transport(0)
             assert isinstance(stdin, asyncio.WriteTransport)
+            # This never waits: the input of a program that does not read it stays buffered.
             stdin.write(json.dumps(given).encode())
             stdin.write_eof()
             await asyncio.wait((talk.exited, talk.flooded), return_when=asyncio.FIRST_COMPLETED)

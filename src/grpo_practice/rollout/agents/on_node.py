@@ -72,6 +72,7 @@ def play(source: Source, question: str, system: str, context: ProgramContext) ->
             function = worker.loaded(source)
         except BaseException as e:  # noqa: BLE001 - the user's file may raise anything
             return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
+        # Only once it is loaded: loading is not charged to the time of the rollout.
         if why := _begin(context):
             return False, why
         return worker.call(function, source.name, question, system, context)

@@ -36,6 +36,7 @@ def look(base_url: str, api_key: str, model: str) -> float:
     request = Request(f"{base_url}/models", headers={"Authorization": f"Bearer {api_key}"})
     try:
         with _direct.open(request, timeout=_LIMIT_S) as answer:
+            # Bounded, since any server may listen at the address.
             told = json.loads(answer.read(1_000_000))
         found = [row["id"] for row in told["data"]]
     except HTTPError as e:

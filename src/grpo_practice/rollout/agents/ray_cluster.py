@@ -146,7 +146,7 @@ async def _check_port(address: str) -> None:
         async with asyncio.timeout(_PORT_S):
             _, writer = await asyncio.open_connection(host.strip("[]"), int(port))
         writer.close()
-    except OSError as e:
+    except OSError as e:  # a TimeoutError is an OSError as well
         raise ConfigError(
             f"agent.ray.address {address}: no server listens there: {e.strerror or 'no answer'}",
             hint="`ray start --head` prints the address of a cluster; `local` starts one here",

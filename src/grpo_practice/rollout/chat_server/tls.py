@@ -49,6 +49,7 @@ def _client_of(cert: Path, name: str | None) -> ssl.SSLContext:
     """Return the context of a client that trusts the certificate's signer and checks the rest."""
     client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     client.check_hostname = name is not None
+    # The chain in the file may end before its root; without this, only a root would be trusted.
     client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     client.load_verify_locations(cert)
     return client

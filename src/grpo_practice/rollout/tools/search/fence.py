@@ -27,6 +27,7 @@ def neutral(text: str) -> str:
     quotation marks, and the letters are kept (a `<` before a space or a digit is a comparison and
     stays). In `[INST]`, the brackets are replaced.
     """
+    # Hidden characters first: one after a `<` would hide the tag from the pattern below.
     text = _HIDDEN.sub("", text.replace("\r\n", "\n"))
     text = _TAG.sub(lambda m: (_OPEN if m[0][0] == "<" else _CLOSE) * len(m[0]), text)
     return without_marks(text)
@@ -40,4 +41,5 @@ def from_web(fences: Fences, text: str, domain: str) -> str:
 def clipped(text: str, size: int) -> str:
     """Return the text, shortened to `size` bytes with a final `…` if it is longer."""
     raw = text.encode("utf-8", "replace")
+    # The final `…` takes 3 bytes.
     return text if len(raw) <= size else raw[: size - 3].decode(errors="ignore") + "…"

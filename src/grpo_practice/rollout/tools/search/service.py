@@ -162,6 +162,7 @@ def _wait_s(state: Any) -> float:
 
 def _object(raw: bytes) -> dict[str, Any] | None:
     try:
+        # A byte-order mark is dropped: json.loads() would refuse it.
         value = clean_json(json.loads(raw.decode("utf-8-sig", "replace")))
     except (ValueError, RecursionError):
         return None
