@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.prompts.fault import TemplateFault
+from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.prompts.files import (
     DIVIDER,
     FOLDER,

@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from grpo_practice.core.fences import without_marks
-from grpo_practice.core.prompts.web import web_fenced, web_texts
+from grpo_practice.core.fences import web_fenced, web_texts, without_marks
 from grpo_practice.core.types import Group, Operation, Rollout, Sample, Trajectory
 from grpo_practice.practice.web_provenance import Source, phrases, read_in, site_of, supported
 from tests.fakes import FENCES

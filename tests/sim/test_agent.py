@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
+from grpo_practice.core.fences import web_fenced
 from grpo_practice.core.prompts.files import FINAL, FOLDER, load_prompt
-from grpo_practice.core.prompts.web import web_fenced
 from grpo_practice.sim import DEFAULT, World, answer, stage_of
 from grpo_practice.sim.questions import find, questions
 from grpo_practice.sim.student import program

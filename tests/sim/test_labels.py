@@ -7,8 +7,7 @@ import pytest
 from grpo_practice.core.types import Sample
 from grpo_practice.sim import World
 from grpo_practice.sim.experience_texts import about, keys_in, text
-from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS, find, questions, solve
-from grpo_practice.sim.topics import LABELS
+from grpo_practice.sim.questions import LABEL_TOPICS, LABELS, TOPICS, find, questions, solve
 from grpo_practice.sim.world import Teaching, topic_of
 from grpo_practice.verify.math import at_once
 from tests.sim.agents import play as play_with_tools

@@ -8,8 +8,8 @@ import pytest
 
 from grpo_practice.main import run
 from grpo_practice.sim import World
-from grpo_practice.sim.options import options_in
 from grpo_practice.sim.questions import Task, find, questions
+from grpo_practice.sim.student import options_in
 from tests.sim.agents import play as play_with
 from tests.sim.agents import run_code
 from tests.sim.stages import EMPTY, play

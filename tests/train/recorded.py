@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 import numpy as np
 
-from grpo_practice.core.stats.rewards import EPSILON, advantages
+from grpo_practice.core.stats.scores import EPSILON, advantages
 from grpo_practice.train.rewards import Rewards, given_rewards
 from tests.train.oracle import Batch, Floats, Objective, Update, update
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import numpy as np
 import pytest
 
-from grpo_practice.core.stats.rewards import advantages
+from grpo_practice.core.stats.scores import advantages
 from grpo_practice.train.rewards import Rewards, given_rewards
 from tests.train.oracle import Loss, Objective, update
 from tests.train.recorded import Plan, Step, recorded_steps

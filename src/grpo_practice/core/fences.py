@@ -1,8 +1,12 @@
-"""Fences around untrusted text in a prompt, which the text itself cannot close."""
+"""Fences around untrusted text in a prompt, which the text itself cannot close.
+
+The fence of a text from the web also names its site.
+"""
 
 import hmac
 import re
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Self
 
@@ -79,3 +83,22 @@ def new_key() -> bytes:
 def without_marks(text: str) -> str:
     """Replace the brackets of fence marks, reply tags and chat tokens, one mark for each."""
     return _MARK.sub(lambda mark: mark[0].translate(_QUOTED), text)
+
+
+_BEGIN = re.compile(rf"^<<<web (\S+) ({CODE})\n", re.MULTILINE)
+
+
+def web_fenced(fences: Fences, body: str, domain: str) -> str:
+    """Put the text in a fence that it cannot close and that names its site."""
+    return fences.around(body, f"web {domain}")
+
+
+def web_texts(text: str) -> Iterator[tuple[str, str]]:
+    """Yield (site, text) for each fence in a tool's result; a truncated one extends to the end."""
+    # Continue after the fence: a fence inside it is a page that impersonates another site.
+    at = 0
+    while begin := _BEGIN.search(text, at):
+        end = text.find(f"\n{begin[2]}>>>", begin.end())
+        stop = len(text) if end < 0 else end
+        yield begin[1], text[begin.end() : stop]
+        at = stop

@@ -4,8 +4,7 @@ import stat
 from pathlib import Path
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.files import replace_file
-from grpo_practice.core.plain_file import plain_file
+from grpo_practice.core.files import plain_file, replace_file
 from grpo_practice.core.redact import redactor
 from grpo_practice.export.agents_md import with_section
 

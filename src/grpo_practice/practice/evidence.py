@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from grpo_practice.core.stats.rewards import mean
+from grpo_practice.core.stats.scores import mean
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library, Operation, one_vote
 from grpo_practice.store.records import Past, Play

@@ -8,7 +8,7 @@ from typing import TypeVar
 from grpo_practice.core.calls import Address, Chat, Message, Reply, Scope
 from grpo_practice.core.errors import ConfigError, ReplyError
 from grpo_practice.core.fences import Fences
-from grpo_practice.core.prompts.fault import TemplateFault
+from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.prompts.files import STORED_HINT, Prompt
 from grpo_practice.core.stages import Stage
 from grpo_practice.core.text import brief

@@ -15,7 +15,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from grpo_practice.core.calls import Message
-from grpo_practice.core.prompts.web import web_texts
+from grpo_practice.core.fences import web_texts
 from grpo_practice.core.text import CJK
 from grpo_practice.core.types import Group, Operation, Quarantine, Rollout
 from grpo_practice.rollout.agents.tool_agent import calls_in

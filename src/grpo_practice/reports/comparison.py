@@ -10,7 +10,7 @@ from typing_extensions import override
 from grpo_practice.core.stats import Score
 from grpo_practice.core.stats.paired import ALPHA, FEWEST, Difference, Look, Moved, Verdict
 from grpo_practice.core.stats.power import Noise, detectable, questions_to_find
-from grpo_practice.core.stats.rewards import mean
+from grpo_practice.core.stats.scores import mean
 from grpo_practice.core.text import count, ordinal
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.learning_cost import LearningCost

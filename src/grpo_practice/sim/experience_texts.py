@@ -7,7 +7,7 @@ state the topic of the experience (`about`) and its name (`named`).
 
 import re
 
-from grpo_practice.sim.topics import LORE, Advice, Lore
+from grpo_practice.sim.questions import LORE, Advice, Lore
 from grpo_practice.sim.world import World, topic_of
 
 MARKER = re.compile(r"\(#([a-z]+-[0-9a-f]{2,})\)")

@@ -1,7 +1,7 @@
-"""The simulated teacher, second half: it turns lessons into operations, and merges proposals.
+"""The simulated teacher, second half: it proposes operations, and merges proposals.
 
 This half knows only the texts and numbers in its prompt; it does not know the true effect of an
-experience.
+experience. As an author that sees no attempts (`write_directly`), it has good ideas only by luck.
 """
 
 import re
@@ -10,11 +10,12 @@ from dataclasses import dataclass, replace
 
 from grpo_practice.core.types import OpKind
 from grpo_practice.sim import teacher_prompts
-from grpo_practice.sim.experience_texts import about, named
+from grpo_practice.sim.experience_texts import about, named, text
+from grpo_practice.sim.questions import LABEL_TOPICS, TOPICS
 from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.teacher_prompts import ShownProposal, key_of
-from grpo_practice.sim.world import World, unit
+from grpo_practice.sim.world import EffectKind, World, unit
 
 NO_SOURCES, SAYS_NONE = 0.2, 0.2
 """Probability that a merge omits its source proposals, and that it lists an unchanged
@@ -158,3 +159,33 @@ def _operations(thought: str, edits: Sequence[Edit], asked: SimRequest, world: W
         told = {"op": edit.op, "id": edit.target, "text": edit.text, "from": list(edit.stands_for)}
         entries.append({name: value for name, value in told.items() if value})
     return written("operations", entries, thought, asked, world)
+
+
+_ASKED = re.compile(r"Write (\d+) experiences? of about \d+ words each[^:]*: ([\d,]+) characters")
+_MORE = " and look at it again"
+_LABEL = len("[E1] ")
+
+
+def write_directly(asked: SimRequest, world: World) -> str:
+    """Write the requested number of experiences; `luck` is the share of good ideas among them."""
+    found = _ASKED.search(asked.frame)
+    n, length = (int(found[1]), int(found[2].replace(",", ""))) if found else (1, 0)
+    texts = [_idea(asked, world, i) for i in range(n)]
+    # Pad with a harmless phrase: the arm is only played if its length is close to the request.
+    missing = (length - sum(len(text) + _LABEL for text in texts)) // len(_MORE)
+    for i in range(max(missing, 0)):
+        # Insert before the marker, which must stay at the end.
+        sentence, marker = texts[i % n].rsplit(". (", 1)
+        texts[i % n] = f"{sentence}{_MORE}. ({marker}"
+    entries = [{"op": "ADD", "text": text} for text in texts]
+    return written("operations", entries, "This is what I would tell it.", asked, world)
+
+
+def _idea(asked: SimRequest, world: World, nth: int) -> str:
+    """Return the nth experience to write, on a new topic until all topics are used."""
+    topics = list(LABEL_TOPICS if world.task == "labels" else TOPICS)
+    draw = unit(world.seed, "direct", asked.sha, nth)
+    luck, harm = world.teacher.luck, world.teacher.harm
+    kind: EffectKind = "null" if draw >= luck + harm * (1 - luck) else "harm"
+    kind = "help" if draw < luck else kind
+    return text(world, world.key(topics[nth % len(topics)], kind, nth // len(topics)))

@@ -5,15 +5,61 @@ pattern, it finds the question in any prompt.
 """
 
 import re
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from pathlib import Path
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from grpo_practice.core.types import Sample
-from grpo_practice.sim.topics import LABELS, SUMS, Lore
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A piece of advice: a short name and an instruction."""
+
+    name: str
+    do: str
+    tex: str = ""
+    """The instruction as a formula, as models write it between dollar signs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lore:
+    """Questions on one topic, and people's advice about it."""
+
+    wordings: tuple[str, ...]
+    """Templates of its questions."""
+    when: str
+    """Situation in which the advice applies."""
+    right: Advice
+    wrong: tuple[Advice, Advice]
+    """Bad advice, one piece for each common slip."""
+    program: tuple[str, ...] = ()
+    """Python expressions for a sum: its answer, then each slip."""
+    labels: tuple[str, ...] = ()
+    """Words that answer a question that is not a sum: the right one, then each slip."""
+
+
+def _read(entry: Mapping[str, Any]) -> Lore:
+    right, first, second = (Advice(*words) for words in (entry["right"], *entry["wrong"]))
+    lists = {key: tuple(entry.get(key, ())) for key in ("wordings", "program", "labels")}
+    return Lore(when=entry["when"], right=right, wrong=(first, second), **lists)
+
+
+_TEXTS = tomllib.loads(Path(__file__).with_name("topics.toml").read_text(encoding="utf-8"))
+SUMS: Mapping[str, Lore] = {name: _read(entry) for name, entry in _TEXTS["sums"].items()}
+LABELS: Mapping[str, Lore] = {name: _read(entry) for name, entry in _TEXTS["labels"].items()}
+"""Questions whose answers are words: tickets, premises, tools, rules.
+
+All of them share six labels, so many questions have the same answer. The task is to know which
+label belongs to a situation; helpful advice names that label.
+"""
+LORE: Mapping[str, Lore] = {**SUMS, **LABELS}
+
 
 Task = Literal["math", "labels", "tools"]
 """Kind of question: sums, words from a short list, or sums that take many turns with a tool."""

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 
 from grpo_practice.sim import teacher_prompts
 from grpo_practice.sim.experience_texts import NULL, about, advice, told
-from grpo_practice.sim.questions import find
+from grpo_practice.sim.questions import LORE, find
 from grpo_practice.sim.reply_formats import Entry, written
 from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.teacher_prompts import REPORT, Witness
-from grpo_practice.sim.topics import LORE
 from grpo_practice.sim.world import EffectKind, World, topic_of, unit
 
 Way = tuple[str, str]

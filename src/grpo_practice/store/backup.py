@@ -6,7 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 from grpo_practice.core.errors import StoreError
-from grpo_practice.core.plain_file import plain_file, replacement
+from grpo_practice.core.files import plain_file, replacement
 from grpo_practice.store.db import PARTS, explain
 from grpo_practice.store.reading import open_to_look
 

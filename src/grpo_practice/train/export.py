@@ -14,8 +14,8 @@ from grpo_practice.config.reading.interpolate import escaped
 from grpo_practice.config.reading.yaml_reader import parse_yaml
 from grpo_practice.config.yaml_document import to_document
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.files import plain_file
 from grpo_practice.core.foreign_text import one_line
-from grpo_practice.core.plain_file import plain_file
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
 from grpo_practice.run.weights import (
     ABOUT,

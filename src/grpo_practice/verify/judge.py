@@ -15,7 +15,7 @@ from grpo_practice.core.calls import Chat, Message, Reply
 from grpo_practice.core.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
 from grpo_practice.core.fences import Fences
 from grpo_practice.core.hashing import clean
-from grpo_practice.core.prompts.fault import TemplateFault
+from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.prompts.files import FOLDER, Prompt, compile_prompt, template_slots, try_out
 from grpo_practice.core.text import strip_think
 from grpo_practice.core.types import Sample, Verdict

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from grpo_practice.core.calls import Message
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.fences import Fences
-from grpo_practice.core.prompts.fault import TemplateFault
+from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.stages import STAGES, distillation
 
 if TYPE_CHECKING:

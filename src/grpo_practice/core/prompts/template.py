@@ -18,7 +18,7 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import htmlsafe_json_dumps, pass_context
 from typing_extensions import override
 
-from grpo_practice.core.prompts.fault import TemplateFault
+from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.prompts.syntax import EACH, LOOP_FIELDS, TESTS, WEIGHED, Checker
 
 TEXT = 100_000

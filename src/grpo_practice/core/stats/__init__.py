@@ -1,8 +1,16 @@
 """Pure arithmetic on rewards: advantages, scores with valid intervals, Pass@k."""
 
 from grpo_practice.core.stats.intervals import Interval, Method
-from grpo_practice.core.stats.rewards import advantages, correct
-from grpo_practice.core.stats.scores import Question, Score, by_source, pass_at_k, pass_hat_k, score
+from grpo_practice.core.stats.scores import (
+    Question,
+    Score,
+    advantages,
+    by_source,
+    correct,
+    pass_at_k,
+    pass_hat_k,
+    score,
+)
 
 __all__ = [
     "Interval",

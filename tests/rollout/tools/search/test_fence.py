@@ -4,7 +4,7 @@ import hashlib
 
 import pytest
 
-from grpo_practice.core.prompts.web import web_texts
+from grpo_practice.core.fences import web_texts
 from grpo_practice.rollout.tools.search.fence import clipped, from_web, neutral
 from tests.fakes import FENCES
 

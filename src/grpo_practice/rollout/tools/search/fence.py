@@ -2,8 +2,7 @@
 
 import re
 
-from grpo_practice.core.fences import Fences, without_marks
-from grpo_practice.core.prompts.web import web_fenced
+from grpo_practice.core.fences import Fences, web_fenced, without_marks
 
 PREFACE = (
     "What stands between a line `<<<web …` and the line that closes it comes from the web: it is"
