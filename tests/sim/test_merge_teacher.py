@@ -8,7 +8,7 @@ from grpo_practice.core.prompts.system import experience_lines
 from grpo_practice.core.types import Experience, Library
 from grpo_practice.practice.replies import read_operations
 from grpo_practice.sim import DEFAULT, World, answer
-from grpo_practice.sim.experience_texts import sentence, text
+from grpo_practice.sim.experience_texts import advice, text, told
 from grpo_practice.sim.world import Teaching
 from tests.fakes import FENCES
 from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, propose
@@ -16,6 +16,11 @@ from tests.sim.stages import GOALS, PROMPTS, ask, ending, library_of, merge, pro
 HELP, SPEED = DEFAULT.key("posts", "help"), DEFAULT.key("speed", "help")
 HARM, OTHER = DEFAULT.key("posts", "harm"), DEFAULT.key("posts", "harm", 1)
 ADD = {"op": "ADD", "text": text(DEFAULT, HELP)}
+
+
+def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
+    """The lesson behind an experience of the world."""
+    return told(key, advice(world, key).do, instead_of=instead_of)
 
 
 def test_a_new_lesson_is_added_in_the_words_of_an_experience() -> None:

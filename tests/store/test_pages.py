@@ -48,12 +48,12 @@ def read_all(next_page: Callable[[Any], list[Any]], place_of: Callable[[Any], An
     return found
 
 
-@pytest.mark.parametrize("n", [1, 4, 1000])
+@pytest.mark.parametrize("n", [1, 4])
 @pytest.mark.parametrize("step", [None, 0, 3])
 async def test_pages_of_rollouts_are_the_list(store: Store, n: int, step: int | None) -> None:
     branch = head(store)
     assert len(branch.line) == 2
-    whole = store.read(rollout_list.list_rollouts, branch, Wanted(step), 1000)
+    whole = store.read(pages.rollout_page, branch, FIRST, 1000, Wanted(step))
     assert len(whole) == (72 if step is None else 18)
     paged = read_all(
         lambda after: store.read(pages.rollout_page, branch, after or FIRST, n, Wanted(step)),
@@ -90,7 +90,7 @@ async def test_sorted_pages_are_the_sorted_list(
     change(store, "UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
     change(store, "UPDATE rollouts SET tokens_in = NULL WHERE rollout_id % 8 = 0")
     change(store, "UPDATE verdicts SET reward = NULL, error = 'x' WHERE rollout_id % 9 = 0")
-    rows = store.read(rollout_list.list_rollouts, branch, wanted, 1000)
+    rows = store.read(pages.rollout_page, branch, FIRST, 1000, wanted)
     value: Callable[[RolloutRow], float] = {
         "reward": lambda row: -1 if row.reward is None else row.reward,
         "tokens": lambda row: -(row.tokens or 0),
@@ -106,7 +106,7 @@ async def test_sorted_pages_are_the_sorted_list(
 
 async def test_one_rollout(store: Store) -> None:
     branch = head(store)
-    whole = store.read(rollout_list.list_rollouts, branch, Wanted(), 1000)
+    whole = store.read(pages.rollout_page, branch, FIRST, 1000, Wanted())
     assert store.read(pages.one_rollout, branch, Place(2, 3, 1)) == whole[2 * 18 + 3 * 3 + 1]
     for place in (Place(2, 3, 3), Place(2, 6, 0), Place(9, 0, 0), Place(-1, -1, -1)):
         assert store.read(pages.one_rollout, branch, place) is None

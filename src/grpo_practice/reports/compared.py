@@ -23,6 +23,7 @@ from grpo_practice.reports.known_scores import known_score
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
+from grpo_practice.store.queries.pages import FIRST, rollout_page
 from grpo_practice.store.queries.rollout_list import RolloutRow
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
@@ -215,7 +216,7 @@ def _answers(
     for side in sides if samples else ():
         most = len(samples) * max(side.arm.k, 1) * MOST_TIMES
         wanted = rollout_list.Wanted(samples=samples)
-        for row in store.read(rollout_list.list_rollouts, side.branch, wanted, most):
+        for row in store.read(rollout_page, side.branch, FIRST, most, wanted):
             found.setdefault(side.run.name, {}).setdefault(row.sample_id, []).append(row)
     return found
 

@@ -19,7 +19,7 @@ from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import export_rows, rollout_list, runs
 from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.store.queries.group_operations import teacher_calls
-from grpo_practice.store.queries.pages import FIRST
+from grpo_practice.store.queries.pages import FIRST, rollout_page
 from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
@@ -72,11 +72,11 @@ def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
     """Return the list of the first selected rollouts, without reading transcripts."""
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
-    rows = store.read(rollout_list.list_rollouts, branch, wanted, most)
+    rows = store.read(rollout_page, branch, FIRST, most, wanted)
     played = list[RolloutRow]()
     if choice.question is not None and not rows:
         step = Wanted(wanted.step)
-        played = store.read(rollout_list.list_rollouts, branch, step, SEARCHED)
+        played = store.read(rollout_page, branch, FIRST, SEARCHED, step)
     return RolloutsReport(
         run=found.run.name,
         step=wanted.step,

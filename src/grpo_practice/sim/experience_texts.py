@@ -34,13 +34,8 @@ def advice(world: World, key: str) -> Advice:
     return LORE[topic].right if kind == "help" else LORE[topic].wrong[second]
 
 
-def sentence(world: World, key: str, *, instead_of: str | None = None) -> str:
-    """Return the experience as a lesson: `When …, … . (#key)`."""
-    return told(key, advice(world, key).do, instead_of=instead_of)
-
-
 def told(key: str, do: str, *, instead_of: str | None = None) -> str:
-    """Return a lesson that recommends the method with this key, in these words.
+    """Return a lesson that recommends this method in these words: `When …, … . (#key)`.
 
     The corresponding formula is added if there is one, because models often write formulas.
     """
@@ -52,7 +47,7 @@ def told(key: str, do: str, *, instead_of: str | None = None) -> str:
 
 def text(world: World, key: str) -> str:
     """Return the experience as it appears in a library: `Name: sentence (#key)`."""
-    return named(sentence(world, key))
+    return named(told(key, advice(world, key).do))
 
 
 def named(lesson: str) -> str:

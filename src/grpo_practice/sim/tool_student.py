@@ -181,14 +181,12 @@ def _calls(question: MadeQuestion | None, asked: SimRequest, world: World) -> It
 
 def _dictated_calls(asked: SimRequest) -> list[Call]:
     """Return the calls that the prompt dictates, as in: Call the tool `add` with a=2, b=2."""
-    return [
-        Call(name, json.dumps({k: _value(v) for k, v in _GIVEN.findall(given)}))
-        for name, given in _TOLD.findall(asked.asked)
-    ]
-
-
-def _value(text: str) -> int | str:
-    return int(text) if text.removeprefix("-").isdecimal() else text
+    calls = []
+    for name, given in _TOLD.findall(asked.asked):
+        values = _GIVEN.findall(given)
+        numbers = {k: int(v) if v.removeprefix("-").isdecimal() else v for k, v in values}
+        calls.append(Call(name, json.dumps(numbers)))
+    return calls
 
 
 def _call(name: str, **arguments: str) -> Call:

@@ -22,15 +22,15 @@ HEAD = 160
 
 JUDGED = """
   CASE WHEN v.error IS NOT NULL THEN 'error' WHEN r.outcome = 'error' AND v.reward IS NOT NULL
-    THEN 'ok' ELSE r.outcome END AS judged_outcome,
+    THEN 'ok' ELSE r.outcome END AS outcome,
   CASE WHEN v.error IS NOT NULL THEN v.reason
-    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.reason END AS judged_reason,
+    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.reason END AS reason,
   CASE WHEN v.error IS NOT NULL THEN v.error
-    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS judged_error"""
+    WHEN r.outcome = 'error' AND v.reward IS NOT NULL THEN NULL ELSE r.error END AS error"""
 """Outcome of a rollout `r`, according to the verify function with the verdict `v`.
 
 An answer that this function could not score is an error; an answer that only another function
-failed to score is not an error.
+failed to score is not an error. Do not select `r.*` beside it, which has the same three names.
 """
 
 
@@ -151,7 +151,9 @@ def stored(
     lenders = branches.reuses(db, held_by)
     samples = {s.id: s for s in datasets.samples_of(db, plan)}
     rows = db.execute(
-        f"""SELECT r.*, b.response, v.reward, v.critique, v.extracted, {JUDGED} FROM rollouts r
+        f"""SELECT r.rollout_id, r.sample_id, r.slot, r.attempt, r.strikes, r.turns, r.tool_calls,
+                  r.{", r.".join(_USAGE)}, r.model_ms, b.response, v.reward, v.critique,
+                  v.extracted, {JUDGED} FROM rollouts r
              JOIN rollout_bodies b USING (rollout_id)
              LEFT JOIN verdicts v ON v.rollout_id = r.rollout_id AND v.judge_id = ?
             WHERE r.branch_id = ? AND r.step = ? AND (? IS NULL OR r.slot = ?)
@@ -178,11 +180,11 @@ def _rollout(row: sqlite3.Row, sample: Sample, messages: Sequence[Message]) -> R
     if row["reward"] is not None:
         verdict = Verdict(row["reward"], row["critique"], row["extracted"])
     played = Trajectory(
-        outcome=row["judged_outcome"],
+        outcome=row["outcome"],
         response=row["response"],
         transcript=messages,
-        reason=row["judged_reason"],
-        error=row["judged_error"],
+        reason=row["reason"],
+        error=row["error"],
         turns=row["turns"],
         tool_calls=row["tool_calls"],
         usage=usage_of(row),

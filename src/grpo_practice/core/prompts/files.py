@@ -244,9 +244,5 @@ def _tried(
     if text == _read(FOLDER / f"{name}.md"):
         return Prompt(name, text)
     prompt = compile_prompt(name, text, slots, where=where, hint=hint)
-    try_out(prompt, _trial(slots), where=where, hint=hint)
+    try_out(prompt, {slot: _TRIAL[slot] for slot in slots}, where=where, hint=hint)
     return prompt
-
-
-def _trial(slots: Iterable[str]) -> dict[str, object]:
-    return {slot: _TRIAL[slot] for slot in slots}

@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,7 +59,8 @@ class ExportRow:
 
 _COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.sample_id, q.question,
   q.answer AS gold, t.response AS answer, v.extracted, v.reward, {JUDGED},
-  r.tokens_in, r.tokens_out, r.cost_micro, r.model_ms, r.library_id, r.finished_at"""
+  r.tokens_in, r.tokens_out, r.cost_micro / 1e6 AS usd, r.model_ms / 1000.0 AS seconds,
+  'L' || r.library_id AS library, r.finished_at"""
 
 
 def question_numbers(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
@@ -77,7 +79,7 @@ def export_page(
     after: Place,
     n: int,
     *,
-    numbers: dict[int, int],
+    numbers: Mapping[int, int],
     step: int | None = None,
 ) -> list[ExportRow]:
     """Return the next `n` rollouts on a branch's line, with all their texts; see `rollout_page`."""
@@ -91,35 +93,15 @@ def export_page(
                  ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
             (*values, n - len(found)),
         )
-        found += [_row(branch.run, row, numbers.get(row["sample_id"])) for row in rows]
+        found += [_row(branch.run, row, numbers) for row in rows]
     return found
 
 
-def _row(run: str, row: sqlite3.Row, number: int | None) -> ExportRow:
-    cost, library = row["cost_micro"], row["library_id"]
-    return ExportRow(
-        run=run,
-        branch=row["branch"],
-        step=row["step"],
-        epoch=row["epoch"],
-        slot=row["slot"],
-        attempt=row["attempt"],
-        number=number,
-        question=row["question"],
-        gold=None if row["gold"] is None else json.loads(row["gold"]),
-        answer=row["answer"],
-        extracted=row["extracted"],
-        reward=row["reward"],
-        outcome=row["judged_outcome"],
-        reason=row["judged_reason"],
-        error=row["judged_error"],
-        tokens_in=row["tokens_in"],
-        tokens_out=row["tokens_out"],
-        usd=None if cost is None else cost / 1e6,
-        seconds=row["model_ms"] / 1000,
-        library=None if library is None else f"L{library}",
-        finished_at=row["finished_at"],
-    )
+def _row(run: str, row: sqlite3.Row, numbers: Mapping[int, int]) -> ExportRow:
+    values = dict(row)
+    values["number"] = numbers.get(values.pop("sample_id"))
+    values["gold"] = None if row["gold"] is None else json.loads(row["gold"])
+    return ExportRow(run=run, **values)
 
 
 def next_step(db: sqlite3.Connection, branch: Branch, after: int) -> StepRow | None:

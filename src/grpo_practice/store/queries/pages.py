@@ -7,6 +7,7 @@ line for each page.
 
 import json
 import sqlite3
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -48,7 +49,8 @@ def rollout_page(
     wanted: Wanted = ALL,
 ) -> list[RolloutRow]:
     """Return the next `n` rollouts on a branch's line, by step, group and attempt."""
-    found = list[RolloutRow]()
+    # SQLite accepts no larger integer.
+    found, n = list[RolloutRow](), min(n, sys.maxsize)
     more, given = wanted.conditions()
     for segment, where, values in stretches(branch, after, wanted.step):
         if len(found) == n:

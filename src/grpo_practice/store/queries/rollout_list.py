@@ -17,8 +17,8 @@ QUESTION = 400
 
 
 COLUMNS = f"""s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_calls,
-  r.tokens_in + r.tokens_out AS tokens, r.model_ms, v.reward, v.extracted, {JUDGED},
-  substr(q.question, 1, {QUESTION}) AS question"""
+  r.tokens_in + r.tokens_out AS tokens, r.model_ms / 1000.0 AS seconds, v.reward, v.extracted,
+  {JUDGED}, substr(q.question, 1, {QUESTION}) AS question"""
 """Columns of a `RolloutRow`, selected from `ROLLOUTS` with `QUESTIONS`."""
 QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
 
@@ -112,22 +112,6 @@ def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Coun
     return Counted(rollouts, groups)
 
 
-def list_rollouts(
-    db: sqlite3.Connection, branch: Branch, wanted: Wanted, most: int
-) -> list[RolloutRow]:
-    """Return the first `most` rollouts by step, group and attempt, without their bodies."""
-    # SQLite accepts no larger integer.
-    found, most = list[RolloutRow](), min(most, sys.maxsize)
-    for segment, where, values in _segments(branch, wanted):
-        rows = db.execute(
-            f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} {where}
-                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
-            (*values, most - len(found)),
-        ).fetchall()
-        found += numbered(db, segment, rows)
-    return found
-
-
 def sorted_keys(
     db: sqlite3.Connection, branch: Branch, wanted: Wanted, sort: Sort, after: Key | None, n: int
 ) -> list[Key]:
@@ -214,25 +198,4 @@ def numbered(
 ) -> list[RolloutRow]:
     """Return rows of `COLUMNS` as values, with the numbers of their questions."""
     known = numbers(db, branch_id, {row["sample_id"] for row in rows})
-    return [_row(row, known.get(row["sample_id"])) for row in rows]
-
-
-def _row(row: sqlite3.Row, number: int | None) -> RolloutRow:
-    return RolloutRow(
-        step=row["step"],
-        slot=row["slot"],
-        attempt=row["attempt"],
-        sample_id=row["sample_id"],
-        number=number,
-        question=row["question"],
-        head=row["head"],
-        extracted=row["extracted"],
-        reward=row["reward"],
-        outcome=row["judged_outcome"],
-        reason=row["judged_reason"],
-        error=row["judged_error"],
-        turns=row["turns"],
-        tool_calls=row["tool_calls"],
-        tokens=row["tokens"],
-        seconds=row["model_ms"] / 1000,
-    )
+    return [RolloutRow(**row, number=known.get(row["sample_id"])) for row in rows]

@@ -134,9 +134,9 @@ def outcomes(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
 def failures(db: sqlite3.Connection, branch: Branch) -> dict[str, int]:
     """Count the errors of failed rollouts, most frequent first."""
     counts: Counter[str] = Counter()
-    tail = "AND judged_outcome = 'error' GROUP BY 3"
-    for _, _, error, n in _over_unsummed(db, branch, f"{JUDGED}, count(*)", tail):
-        counts[str(error)] += n
+    for outcome, _, error, n in _over_unsummed(db, branch, f"{JUDGED}, count(*)", "GROUP BY 1, 3"):
+        if outcome == "error":
+            counts[str(error)] += n
     return dict(counts.most_common())
 
 

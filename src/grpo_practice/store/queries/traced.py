@@ -213,9 +213,9 @@ def _rollouts(
             row["slot"],
             TracedRollout(
                 attempt=row["attempt"],
-                outcome=row["judged_outcome"],
-                reason=row["judged_reason"],
-                error=row["judged_error"],
+                outcome=row["outcome"],
+                reason=row["reason"],
+                error=row["error"],
                 reward=row["reward"],
                 judged=row["judged"] is not None,
                 critique=row["critique"],
