@@ -108,6 +108,7 @@ def write_lines(path: Path, lines: Iterable[str], *, force: bool = False) -> Non
     """
     if not force:
         check_free(path)
+    # Lazily: an export of a large run may not fit into memory.
     replace_file(path, (redactor.text(line).encode() for line in lines), 0o644)
 
 

@@ -165,6 +165,7 @@ def environment_secrets(variables: Mapping[str, str]) -> set[str]:
     placeholder (`lm-studio`), unless a config uses it as a key.
     """
     named = {v for k, v in variables.items() if _KEY_NAME.search(k) and re.search(r"\d", v)}
+    # As OpenTelemetry and others spell headers in a variable: `name=value,name=value`.
     for text in (v for k, v in variables.items() if k.endswith("_HEADERS")):
         named |= {pair.partition("=")[2].strip() for pair in text.split(",")} - {""}
     return named.union(*(url_logins(v) for v in variables.values() if "://" in v))

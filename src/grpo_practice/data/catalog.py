@@ -73,7 +73,7 @@ def dapo(rows: Rows, rng: Random) -> Prepared:
             changed += last[question].fields["answer"] != row.fields["answer"]
         else:
             bare += not unwrapped
-        last[question] = row
+        last[question] = row  # a dict keeps the place of the first appearance
     found = list(last.values())
     rng.shuffle(found)
     notes = [f"{read - len(found)} of {read} rows repeat a problem: each problem is kept once"]

@@ -141,6 +141,7 @@ def _inside(value: object, path: str) -> tuple[Any] | None:
 
 def names_for(first: Mapping[str, Any], among: Collection[str] | None = None) -> str | None:
     """Suggest `--columns …` if the column names, or those in `among`, look like a row of values."""
+    # A row with a number or a list comes from JSON, which names every key.
     table = 2 <= len(first) <= SHOWN and all(isinstance(value, str) for value in first.values())
     return naming(list(first)) if table and looks_like_row(among or first) else None
 

@@ -92,7 +92,7 @@ def download(what: str, options: DownloadOptions, *, tell: Callable[[str], None]
         left = parquet.left_out(snapshot.fetch(files[0]))
         notes += [f"columns left out: {', '.join(left)}"] if left else []
     origin = f"hf://{snapshot.repo}@{snapshot.sha}/{split}"
-    return DownloadResult(made.samples[:limit], notes, made.skipped, origin)
+    return DownloadResult(notes, made.skipped, made.samples[:limit], origin)
 
 
 def _ref(what: str, options: DownloadOptions, entry: Entry | None) -> Ref:
@@ -130,6 +130,7 @@ def _published(
     )
     # Drop the first note: it describes the columns, which are fixed for the catalogue.
     samples = [replace(sample, source=what) for sample in made.samples]
+    # A seed that the user names asks for a shuffle, even where the published order has none.
     if seed is not None and entry.prepare is plain:  # all others have already shuffled with it
         Random(seed).shuffle(samples)
     return replace(made, samples=samples), [*notes, *made.notes[1:]]

@@ -212,6 +212,7 @@ def _after(text: str, place: int, token: str) -> int:
 
 
 def _skip(text: str, place: int) -> int:
+    # Not lstrip: that would copy the rest of the text for each element.
     while place < len(text) and text[place] in SPACE:
         place += 1
     return place

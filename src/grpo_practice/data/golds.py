@@ -27,6 +27,7 @@ _ASKED: frozenset[Gold] = frozenset({"number"})
 """Forms that only a person can choose."""
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
+# pandas writes a column of integers with a gap as floats: 3.0.
 _INTEGER = re.compile(r"\d{1,3}(?:\.0)?")
 WORDS = {
     "letter": "option letters",

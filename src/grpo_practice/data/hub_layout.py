@@ -38,6 +38,7 @@ def files_of(ref: Ref, files: Iterable[str], readme: str) -> tuple[str, list[str
     Raises:
         DataError: No file matches, or the choice is ambiguous; the message lists the choices.
     """
+    # Sorted, so that the shards of a split are read in their order.
     names = sorted(files)
     if ref.split in names and _has_rows(ref.split):
         return ref.split, [ref.split]

@@ -54,18 +54,6 @@ def reading_of(options: Mapping[str, object]) -> Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class ReadResult:
-    """Content of a dataset file, in memory."""
-
-    samples: list[Sample]
-    """Samples in the file's order; at least one."""
-    notes: list[str]
-    """Notes for the person who supplied the file, first the interpretation of its columns."""
-    skipped: int
-    """Number of bad rows that were skipped; always 0 without `skip_bad`."""
-
-
-@dataclass(frozen=True, slots=True)
 class ReadNotes:
     """Findings about a dataset file."""
 
@@ -75,11 +63,19 @@ class ReadNotes:
     """Number of bad rows that were skipped; always 0 without `skip_bad`."""
 
 
+@dataclass(frozen=True, slots=True)
+class ReadResult(ReadNotes):
+    """Content of a dataset file, in memory."""
+
+    samples: list[Sample]
+    """Samples in the file's order; at least one."""
+
+
 def read_samples(source: FileSource | Path, **reading: Unpack[Reading]) -> ReadResult:
     """Read every row of the file into memory as a sample. See `stage_file`."""
     with StagedSamples() as staged:
         found = stage_file(staged, source, **reading)
-        return ReadResult(list(staged), found.notes, found.skipped)
+        return ReadResult(found.notes, found.skipped, list(staged))
 
 
 def read_rows(
@@ -88,7 +84,7 @@ def read_rows(
     """Read rows from any source, not just one file, into memory. See `stage_rows`."""
     with StagedSamples() as staged:
         read = stage_rows(staged, found, path, **reading)
-        return ReadResult(list(staged), read.notes, read.skipped)
+        return ReadResult(read.notes, read.skipped, list(staged))
 
 
 def stage_file(

@@ -63,6 +63,7 @@ def split(
     held = dict.fromkeys(shares, 0)
     for first, name in part_of.items():
         held[name] += sizes[first]
+    # Kept families count: new ones go where the old ones leave a part below its share.
     dealt = sum(held.values())
     for first in _order(samples, family, seed, stratum):
         if first in part_of:
@@ -109,6 +110,7 @@ def shares_of(into: str | Mapping[str, float]) -> dict[str, float]:
 
 def _keys(sample: Sample) -> list[int]:
     """Return the keys that no two parts may share: hashes of the question and the cluster."""
+    # Hashes, since a million questions as text would take hundreds of megabytes.
     keys = [hash(("question", folded(sample.question)))]
     return keys if sample.cluster is None else [*keys, hash(("cluster", sample.cluster))]
 

@@ -49,6 +49,7 @@ class StagedSamples:
         # Safe, because nobody needs this file after a crash.
         self._db.execute("PRAGMA journal_mode = OFF")
         self._db.executescript(_TABLES)
+        # Never committed: the file is private to this object and ends with it.
         self._db.execute("BEGIN")
         self._waiting = list[tuple[Any, ...]]()
         for sample in samples:
@@ -137,6 +138,7 @@ class StagedSamples:
         A beginning is the first `length` characters after the prefix that all samples have in
         common. Samples with a cluster are ignored.
         """
+        # The prefix that the first and the last text in order share is the prefix of all texts.
         low, high = self._query("SELECT min(question), max(question) FROM rows").fetchone()
         pairs = zip(low or "", high or "", strict=False)
         common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))

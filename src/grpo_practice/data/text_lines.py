@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import nearest_file
@@ -40,14 +40,6 @@ class Row:
     fields: dict[str, Any]
     within: str | None = None
     """Key of the list that contains the row, if the file is one object."""
-
-
-class _Bytes(Protocol):
-    """The subset of a binary file's interface that this module uses."""
-
-    def readline(self, size: int = -1, /) -> bytes:
-        """Read the next line, or at most `size` bytes of it."""
-        ...
 
 
 def shown(path: Path) -> str:
@@ -106,7 +98,7 @@ def _too_much(path: Path, number: int) -> DataError:
 
 
 @contextmanager
-def _open(path: Path) -> Iterator[tuple[_Bytes, bool]]:
+def _open(path: Path) -> "Iterator[tuple[io.BufferedReader[Any] | gzip.GzipFile, bool]]":
     """Yield the file to read, and whether its size must be limited while reading."""
     with _pipe() if path == STDIN else _file(path) as file:
         if not file.peek(len(GZIP)).startswith(GZIP):

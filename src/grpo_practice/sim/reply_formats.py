@@ -41,6 +41,7 @@ def written(
     elif form < TAGS + JSON:
         body, name = _json({kind: entries}, indent=2 if talk < TALKATIVE else None), "json"
     elif form < TAGS + JSON + RAW or not entries:  # a bare [] does not show which list is empty
+        # As models write LaTeX: with single backslashes, which JSON does not allow.
         body, name = _json({kind: entries}).replace("\\\\", "\\"), "json"
     else:
         body, name = _json(entries), "json"

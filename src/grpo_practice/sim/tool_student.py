@@ -80,6 +80,7 @@ def _step(
     asked, first = requests
     place = unit(world.seed, "place", first.sha)
     late = unit(world.seed, "when", first.sha)
+    # In words, the method is in one of the first two turns; otherwise in any turn.
     at = int(late * (2 if place < IN_WORDS else calls))
     now = asked.turns == at
     # Seeded by request and turn, so that repeating a turn gives the same reply.

@@ -35,6 +35,7 @@ from grpo_practice.store.resume import (
 )
 
 ENDLESS = 1 << 30
+"""End of a branch without a successor; the views of the schema use the same number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,7 @@ def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
     made = {"sha256": judge.sha, "name": judge.name, "source": source}
     made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
+    # Another run may have used this function already: its verdicts belong to the same row.
     insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
     # Query the id, since lastrowid is meaningless after DO NOTHING.
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
@@ -236,6 +238,7 @@ def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
 
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
     """Return the library a run started with; None if it was empty or the run does not exist."""
+    # A run restarted at step 0 may have begun with another library: the newest branch counts.
     row = db.execute(
         "SELECT library_id FROM branches WHERE run_id = ? AND from_step = 0"
         " ORDER BY branch_id DESC LIMIT 1",

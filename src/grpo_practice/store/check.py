@@ -75,7 +75,7 @@ def damage_behind(path: Path, error: Exception) -> StoreError | None:
     if not isinstance(error, _SIGNS):
         return None
     try:
-        wrong = next((finding.wrong for finding in _findings(path) if finding.wrong), None)
+        wrong = next((result.wrong for result in _results(path) if result.wrong), None)
     except StoreError:  # the file is missing or of another version, so its values cannot be checked
         return None
     if wrong is None:
@@ -100,22 +100,22 @@ def check(path: Path) -> list[TableCheck]:
     A foreign schema, or a branch that descends from itself, ends the check immediately, because the
     queries of the other checks might never end.
     """
-    return list(_findings(path))
+    return list(_results(path))
 
 
-def _findings(path: Path) -> Iterator[TableCheck]:
+def _results(path: Path) -> Iterator[TableCheck]:
     with explained(path), closing(open_to_look(path, whole=False)) as db:
         # One transaction, so that all checks see the same snapshot even while a run writes.
         db.execute("BEGIN")
         looks = _LOOKS | {"checkpoints": partial(_checkpoints, folder=path.resolve().parent)}
         for name, look in looks.items():
-            finding = _find(db, name, look)
-            yield finding
-            if look in (_schema, ancestor_faults) and finding.wrong:
+            result = _result(db, name, look)
+            yield result
+            if look in (_schema, ancestor_faults) and result.wrong:
                 break
 
 
-def _find(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
+def _result(db: sqlite3.Connection, name: str, look: Look) -> TableCheck:
     n, wrong, notes = 0, list[str](), list[str]()
     try:
         for said in look(db):
@@ -277,13 +277,10 @@ def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
         if len(library) != row["n"] or library_sha(library) != row["sha256"]:
             yield f"{name} differs from the one that was made"
         elif row["cause"] in ("merge", "prune", "approve", "edit") and not _follows(db, row):
-            yield f"{name} does not follow from the operations {_made_by(row)}"
+            made_by = "behind it" if row["step"] is None else f"of step {row['step']}"
+            yield f"{name} does not follow from the operations {made_by}"
         else:
             yield None
-
-
-def _made_by(library: sqlite3.Row) -> str:
-    return "behind it" if library["step"] is None else f"of step {library['step']}"
 
 
 def _follows(db: sqlite3.Connection, library: sqlite3.Row) -> bool:

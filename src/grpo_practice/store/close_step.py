@@ -67,6 +67,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
     )
     # In this transaction: once the step is closed, reports read the sums instead of the rows.
     step_totals.write_totals(db, branch.id, step)
+    # A copy of the last step's library_out, so that finding `last` needs no search of the line.
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
     return library_out
 
@@ -100,6 +101,7 @@ def decide(
     db: sqlite3.Connection, branch: Branch, step: int, held: Iterable[int], *, approve: bool
 ) -> None:
     """Insert a person's decision on held operations, without applying it to a library."""
+    # A row of its own: the held operation stays as the step wrote it, and was decided on later.
     db.executemany(
         """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
              status, from_ops, domains, decides)
@@ -263,6 +265,7 @@ def derive(
     already has a library with the resulting text, that library is returned and nothing is inserted.
     """
     made = libraries.edited(parent, edits)
+    # Equal texts share their scores and votes, so they must not become two libraries.
     row = db.execute(
         "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ? ORDER BY 1",
         (branch.run, library_sha(made)),

@@ -39,6 +39,7 @@ def add(
             contains a secret, which would be stored and sent to models.
     """
     _refuse_secrets(db, name, found, after)
+    # By content: an upload that is repeated, perhaps from another file, makes no new revision.
     sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
     n += after.n if after else 0
     newest = find(db, name)
@@ -82,6 +83,7 @@ def _refuse_secrets(
     hint = "remove it: datasets are stored, and sent to models"
     if redactor.holds(name):
         raise DataError("the name of the dataset contains a secret, such as an API key", hint=hint)
+    # Without `after`, the id is NULL, which matches no dataset.
     held = db.execute(_ROWS, (after.id if after else None, _most(None)))
     for n, row in enumerate(chain(held, found.rows()), 1):
         texts = (row[name] for name in ("question", "answer", "source", "level", "meta"))
@@ -187,6 +189,7 @@ def get(db: Connection, name: str) -> DatasetRow:
 
 def newest(db: sqlite3.Connection) -> list[DatasetRow]:
     """Return the newest revision of every name that is not hidden, sorted by name."""
+    # SQLite takes the other columns from the row with the largest revision; standard SQL would not.
     rows = db.execute(
         f"""SELECT {_COLUMNS}, max(revision) FROM datasets WHERE hidden_at IS NULL
              GROUP BY name ORDER BY name"""
@@ -226,6 +229,7 @@ def golds(
 
 def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
     """Return the answer and the meta of the samples at these positions; skip missing positions."""
+    # One look-up by the primary key for each: the callers want a few rows of a large dataset.
     return [gold for at in positions for gold in golds(db, dataset_id, first=at, end=at + 1)]
 
 

@@ -31,6 +31,7 @@ def doomed(
     )
 
 
+# UNION, not UNION ALL: a run that is reached in two ways is visited once, and a circle ends.
 _DOWN = """WITH RECURSIVE down(run_id) AS (
     SELECT value FROM json_each(?)
     UNION SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id {more})

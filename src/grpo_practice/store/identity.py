@@ -125,28 +125,26 @@ def verify_of(identity: Identity) -> str:
 
 def played_by(spec: RunSpec) -> Played:
     """Return the agent that a run with this spec plays."""
-    agent = agent_of(spec.identity)
+    agent, instructions = agent_of(spec.identity), instructions_of(spec.identity)
+    # They are part of the system prompt, whose hash is compared separately.
     agent.pop(INSTRUCTIONS, None)
     weights = spec.identity.get(WEIGHTS_SHA)
-    library = spec.library if spec.kind == "eval" else None
+    library, prompt = None, None
+    if spec.kind == "eval":
+        # The library of an exported agent is inside its instructions.
+        library = library_sha(spec.library) if spec.library else block_sha(instructions)
+        prompt = prompt_sha(instructions, spec.library) if spec.purpose != EFFECT else None
     return Played(
         model=spec.base_model or agent.get(MODEL) or None,
         k=spec.k,
         seed=spec.seed,
         agent_sha=digest(agent),
         weights_sha=bytes.fromhex(weights) if weights else None,
-        library_sha=None if library is None else _library_sha(spec, library),
-        prompt_sha=None
-        if library is None or spec.purpose == EFFECT
-        else prompt_sha(instructions_of(spec.identity), library),
+        library_sha=library,
+        prompt_sha=prompt,
     )
 
 
 def prompt_sha(instructions: str, library: Library) -> bytes:
     """Hash the system prompt of an agent with a library. Shape: [32] bytes."""
     return text_sha(system_prompt(instructions, library))
-
-
-def _library_sha(spec: RunSpec, library: Library) -> bytes | None:
-    """Hash the library; the library of an exported agent is inside its instructions."""
-    return library_sha(library) if library else block_sha(instructions_of(spec.identity))

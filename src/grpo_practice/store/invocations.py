@@ -116,6 +116,7 @@ def holder(db: sqlite3.Connection, run: str) -> Holder | None:
 
 def holders(db: sqlite3.Connection) -> list[Holder]:
     """Return all unfinished invocations, newest first; some processes may have been killed."""
+    # Newest first: after a crash and a restart, the living process is the last one.
     rows = db.execute(
         """SELECT run_id AS run, pid, host, started_at FROM invocations WHERE ended_at IS NULL
             ORDER BY invocation_id DESC"""

@@ -90,6 +90,7 @@ class SqlLedger:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
         # A lender's agent calls were made for equal addresses, but its judge may be another one.
         asked["me"] = self._invocation_id
+        # The own branch first: what this run paid for is never replaced by a lender's answer.
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
                 """SELECT c.*, b.reply, b.codec FROM calls c JOIN call_bodies b USING (call_id)

@@ -62,7 +62,8 @@ class _LockFile:
         test = _OFD_TEST[self.command]
         assert test is not None
         found = fcntl.fcntl(self.fd, test, _flock(fcntl.F_WRLCK, start, length))
-        return _kind(found) != fcntl.F_UNLCK
+        values = struct.unpack(_FLOCK, found)
+        return bool((values[3] if sys.platform == "darwin" else values[0]) != fcntl.F_UNLCK)
 
 
 _files: dict[tuple[int, int], _LockFile] = {}
@@ -74,11 +75,6 @@ def _flock(kind: int, start: int, length: int) -> bytes:
     if sys.platform == "darwin":
         return struct.pack(_FLOCK, start, length, 0, kind, os.SEEK_SET)
     return struct.pack(_FLOCK, kind, os.SEEK_SET, start, length, 0)
-
-
-def _kind(flock: bytes) -> int:
-    values = struct.unpack(_FLOCK, flock)
-    return int(values[3] if sys.platform == "darwin" else values[0])
 
 
 def _place(name: str) -> int:

@@ -94,6 +94,7 @@ def resume_decision(
     if head is None:
         return Begin()
     changes = diff(head.identity, identity)
+    # Before the check of the identity: a restart is how a run continues with a changed one.
     if restart_step is not None:
         return _restart(head, restart_step, changes, again=again)
     is_new_method = any(change.key == METHOD for change in changes)

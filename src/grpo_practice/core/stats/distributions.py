@@ -7,6 +7,7 @@ import math
 
 _ROUNDING = 2.3e-16
 _TINY = 1e-300
+"""Stands for 0 in the continued fraction, which divides by its parts."""
 
 
 def beta_below(x: float, a: float, b: float) -> float:

@@ -52,6 +52,7 @@ def halves(experiences: int) -> Bools:
     rows = LEAST_ROWS
     while rows <= experiences:
         rows *= 2
+    # Without its first column, which is constant: every half would show that experience.
     shown: Bools = hadamard(rows, dtype=np.int8)[:, 1 : experiences + 1] > 0
     return shown
 

@@ -45,6 +45,7 @@ def of_agent(
     `exp_id`, with the branch's seed, with the library separate from the instructions. Ties are
     sorted by age: oldest first in the experiment, newest first in other experiments.
     """
+    # A condition sorts as 0 if it is false, so evaluations that differ in nothing are first.
     return _found(
         db,
         f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.judge_id = :judge

@@ -251,6 +251,7 @@ def failure_page(
     `after`: branch, step and number of the last failure on the previous page; None for the first
     page.
     """
+    # Over all branches, not along the line: requests of replaced steps may have been billed, too.
     branches = db.execute(
         "SELECT branch_id FROM branches WHERE run_id = ? ORDER BY branch_id", (run,)
     ).fetchall()

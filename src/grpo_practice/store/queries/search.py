@@ -159,5 +159,6 @@ def _all_in(column: str, words: Sequence[str]) -> str:
 
 
 def _pattern(word: str) -> str:
+    # The backslash first, or the escapes added for % and _ would themselves be escaped.
     escaped = word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return f"%{escaped}%"

@@ -204,6 +204,7 @@ def _figures(
     if not row["calls"]:
         return None
     means = {c: row[f"{c}_mean"] for c in columns}
+    # Rounding may make the difference slightly negative.
     spreads = {c: max(row[f"{c}_squared"] - means[c] ** 2, 0.0) ** 0.5 for c in columns}
     return Figures(
         of=of,
