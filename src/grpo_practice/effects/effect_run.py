@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from shlex import quote
 
-from grpo_practice.config import EvalConfig, Loaded, PracticeConfig, load_practice
+from grpo_practice.config import PracticeConfig, load_practice
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.stats.effects import FEWEST, MOST
 from grpo_practice.core.text import count, folded
@@ -72,9 +72,10 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
         )
     overrides = [*request.changes, *objects.overrides]
     loaded = load_practice(stored, overrides, request.environment())
-    name = _dataset_name(loaded.config, request.dataset)
+    config = loaded.config
+    name = _dataset_name(config, request.dataset)
     variant, library = select_variant(name), found.library
-    exp_id = loaded.config.exp_id
+    exp_id = config.exp_id
     targets = {
         EFFECT: EvalTarget(effect_name(exp_id, library), library, EFFECT),
         "full": EvalTarget(eval_name(exp_id, library_variant(library), variant), library, "select"),
@@ -88,11 +89,13 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     once, evaluations = replace(within, emit=each_once(within.emit)), dict[str, EvalJob]()
     for part, target in targets.items():
         least = k if part == EFFECT else max(k // WHOLE, 1, planned_attempts(store, target.name))
-        evaluation = _as_evaluation(loaded, name, least)
-        job = eval_job(once, evaluation, target, objects, limits=loaded.config.practice)
+        data = config.evaluation.data.model_copy(update={"dataset": name})
+        changed = {"exp_id": exp_id, "data": data, "pass_k": least}
+        evaluation = loaded.as_evaluation(config.evaluation.model_copy(update=changed))
+        job = eval_job(once, evaluation, target, objects, limits=config.practice)
         evaluations[part] = replace(job, session=within)
     measured = evaluations[EFFECT]
-    _check_unused(store, loaded.config, measured.dataset)
+    _check_unused(store, config, measured.dataset)
     left_out = measured.unscorable | _practised(store, found.branch, measured.dataset)
     if len(left_out) >= measured.dataset.n:
         raise DataError(
@@ -163,14 +166,6 @@ def _practised(store: Store, branch_id: int, dataset: DatasetRow) -> frozenset[i
     texts = {folded(text) for text in store.read(arms.question_texts, planned).values()}
     asked = store.read(arms.question_texts, store.read(datasets.sample_ids, dataset.id))
     return frozenset(sample for sample, text in asked.items() if folded(text) in texts)
-
-
-def _as_evaluation(loaded: Loaded[PracticeConfig], dataset: str, k: int) -> Loaded[EvalConfig]:
-    """Return the practice run's evaluation settings for a dataset, with k rollouts per question."""
-    config = loaded.config
-    data = config.evaluation.data.model_copy(update={"dataset": dataset})
-    changed = {"exp_id": config.exp_id, "data": data, "pass_k": k}
-    return loaded.as_evaluation(config.evaluation.model_copy(update=changed))
 
 
 async def run_effect(job: EffectJob) -> EffectsReport:

@@ -33,9 +33,7 @@ class Pruned:
 
     of: ExperienceEffect
     reason: Literal["harm", "room"]
-    """`harm`: the experience is probably harmful; `room`: other experiences are worth more per
-    token.
-    """
+    """`harm`: the experience is probably harmful; `room`: others are worth more per token."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

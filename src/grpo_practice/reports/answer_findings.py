@@ -9,17 +9,13 @@ from grpo_practice.core.text import brief, count
 from grpo_practice.store.queries.run_health import Health as Health
 
 NAMED = 3
-"""Maximum number of model names in a finding; some endpoints report a different name in every
-reply.
-"""
+"""Maximum number of model names in a finding; some endpoints name another in every reply."""
 NAME = 80
 """Maximum number of characters shown from a model name."""
 
 
 SOME = 0.05
-"""Share of answers that ended badly, or got a different score, above which a finding is
-reported.
-"""
+"""Share of answers that ended badly, or that another function scores otherwise, worth a finding."""
 LIMIT = "model_settings.max_tokens of the agent's model"
 """Setting that limits the length of an answer."""
 _ENDINGS: Mapping[str, tuple[str, str]] = {

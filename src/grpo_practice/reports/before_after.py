@@ -32,17 +32,13 @@ class BeforeAfter:
     tested: bool
     """Whether the test questions are known."""
     restart: str = ""
-    """Option that restarts an existing evaluation of the same name that measured something else;
-    empty if no restart is needed.
-    """
+    """Option that restarts an evaluation of this name which measured something else; or empty."""
     difference: str | None = None
     """Sentence about the difference between the two scores; None if either is missing."""
     learnt: bool = True
     """Whether the library holds any experience."""
     options: str = ""
-    """Options that make an evaluation use the same questions as the known score, if the run's
-    configuration selects others.
-    """
+    """Options that select the known score's questions, if the configuration selects others."""
 
     def measure(self, agent: str | None = None) -> str | None:
         """Return the command that measures the missing scores; `agent` is the exported agent file.

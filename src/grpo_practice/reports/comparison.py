@@ -111,9 +111,7 @@ class Contrast:
     known: int = 0
     """Number of common questions that were practised on, or that were used to select a library."""
     new: Difference | None = None
-    """Difference over the new questions; None if all common questions are new, or if none of them
-    is.
-    """
+    """Difference over the new questions; None if all common questions are new, or none is."""
     notes: Sequence[str] = ()
     """Sentences about other differences between the two arms."""
     k: tuple[int, int] = (1, 1)
@@ -208,9 +206,7 @@ class ComparisonReport(Report):
     texts: Mapping[int, str]
     """Sample → its question."""
     practice_cost_micro: int | None = None
-    """Cost in micro-dollars of the practice that produced the last arm; None if unknown, or if
-    there was no practice.
-    """
+    """Cost of the practice that produced the last arm; None if unknown or without practice."""
     detect: float = 0.05
     """Difference for which the needed number of questions is computed."""
     simulated: bool = False

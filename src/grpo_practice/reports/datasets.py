@@ -63,9 +63,7 @@ class ExportedDataset(Report):
     answered: bool
     """Whether any row has an answer."""
     changed: int
-    """Number of rows that an upload would read back as a different sample; only samples from
-    Python can change this way.
-    """
+    """Number of rows, all from Python, that an upload would read back as a different sample."""
     several: bool = False
     """Whether any row names several options, any one of which is right."""
 

@@ -47,9 +47,7 @@ class ExperienceEffect:
     failed: tuple[float, float] = (0.0, 0.0)
     """Share of failed rollouts with the experience, and share without it."""
     bounds: Sequence["ExperienceEffect"] = ()
-    """The same effect with failed rollouts counted as 0, and counted as 1; empty if no rollout
-    failed.
-    """
+    """The same effect with failed rollouts counted as 0 and as 1; empty if none failed."""
 
     @property
     def sign(self) -> int:
@@ -83,9 +81,7 @@ class Measurement:
     questions: int
     """Number of questions asked."""
     left_out: int
-    """Number of the dataset's questions that were not asked, because they were practised or
-    unscorable.
-    """
+    """Number of questions that were not asked, because they were practised or unscorable."""
     k: int
     """Number of rollouts planned for each question."""
     planned: int
@@ -199,9 +195,7 @@ class EffectsReport(Report):
     none: str
     """Evaluation without a library."""
     measured: Difference | None
-    """Score with the whole library less score without it; None if the evaluations share no
-    question.
-    """
+    """Score with the whole library less score without it; None if they share no question."""
 
     @property
     @override

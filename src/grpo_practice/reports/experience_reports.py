@@ -25,9 +25,7 @@ class EvidenceSummary:
     opposing: int
     """Number of questions that contradicted the experience."""
     reward_change: float | None
-    """Mean change in reward with the experience; None if no question was played both with and
-    without it.
-    """
+    """Mean change in reward with the experience; None if no question was played both ways."""
     reward_questions: int
     """Number of questions behind `reward_change`."""
     support: float
@@ -79,9 +77,7 @@ class DecisionReport(Report):
     """False if the texts were rejected."""
     decided: Sequence[Held]
     experiences: Mapping[str, str]
-    """Id of the held text → id of the new experience (`H12` → `E4`); rejected and waiting texts
-    are absent.
-    """
+    """Id of a held text → id of its experience (`H12` → `E4`); only of texts that entered."""
     waits: bool
     """True if the approved texts enter the library only when the current step closes."""
     library: Library

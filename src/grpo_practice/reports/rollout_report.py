@@ -38,9 +38,7 @@ class RolloutReport(Report):
     sections: Sequence[tuple[str, str]]
     """Heading and text of each turn, and of the end of the attempt."""
     system: str = ""
-    """System prompt passed to the agent; the user's agent program may have sent a different
-    prompt.
-    """
+    """System prompt passed to the agent; a user's program may have sent another one."""
     number: int | None = None
     """Number of the question in the run's dataset, counted from 1; None if unknown."""
 

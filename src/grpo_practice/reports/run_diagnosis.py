@@ -25,9 +25,7 @@ from grpo_practice.store.run_names import questions_of
 FEW = 10
 """Minimum number of groups, answers or texts for which a share is meaningful."""
 HALF = 0.5
-"""Share of groups that teach nothing, or of texts no longer kept, above which a finding is
-reported.
-"""
+"""Share of groups that teach nothing, or of texts no longer kept, worth a finding."""
 TENTH = 0.1
 """Share of groups smaller than planned above which a finding is reported."""
 LONGER = 1.5
@@ -35,9 +33,7 @@ LONGER = 1.5
 LITTLE = 0.1
 """Ratio of the last step's entropy to the first step's below which a finding is reported."""
 LARGE = 63
-"""Maximum number of experiences with measurable effects; models rarely follow more in one
-prompt.
-"""
+"""Maximum number of experiences with measurable effects; models rarely follow more."""
 
 MOST = 0.9
 """Share of groups with identical answers above which a finding is reported."""

@@ -28,7 +28,7 @@ from grpo_practice.core.redact import redact_url
 from grpo_practice.core.text import count
 from grpo_practice.reports.base import Report
 from grpo_practice.run.configs import config_file, stored_text
-from grpo_practice.run.specs import check_templates, teacher_context_text
+from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.verify.resolve import check_defined, resolve
@@ -43,9 +43,7 @@ class ConfigReport(Report):
 
     config: RunConfig
     path: Path | None
-    """File that the configuration was read from; None if it was passed as a value or comes from
-    the latest run.
-    """
+    """File with the configuration; None if it was passed as a value or is the latest run's."""
     used: Mapping[str, str]
     """Purpose → setting that a run would use."""
     ignored: Sequence[str]
@@ -55,9 +53,7 @@ class ConfigReport(Report):
     text: str
     """The configuration as YAML that can be loaded again, with secrets hidden."""
     routes: Sequence[KeyRoute] = ()
-    """Routes of secrets from the environment: the destination host of each, and the file that sets
-    it.
-    """
+    """Routes of secrets from the environment: each with its host, and the file that sets it."""
 
     @property
     def command(self) -> str:
@@ -174,7 +170,8 @@ def config_report(loaded: AnyConfig) -> ConfigReport:
         ConfigError: A prompt template or the verify function cannot be used.
     """
     config = loaded.config
-    check_templates(config, loaded.base_dir)
+    if config.kind == "practice":
+        configured_prompts(config, loaded.base_dir)
     spec = config.evaluation.verify
     verify = resolve(spec.name, spec.params, spec.timeout_s, loaded.base_dir, load=False)
     check_defined(verify)

@@ -33,7 +33,6 @@ from grpo_practice.run.upload import (
     Upload,
     UploadOptions,
     families_notes,
-    file_source,
     leave_unusable_out,
     stage_python_rows,
     stage_run,
@@ -86,7 +85,9 @@ class Datasets:
         with StagedSamples() as staged:
             where, origin = name, "Python"
             if isinstance(source, str | Path):
-                file = file_source(Path(source), options)
+                form, delimiter = options.get("format"), options.get("delimiter")
+                columns, rows = options.get("columns", ()), options.get("rows")
+                file = FileSource(Path(source), form, delimiter, columns, rows)
                 found = _stage(staged, file, options, ask)
                 where, origin = file.name, file.origin  # after reading, which reports symlink loops
             else:

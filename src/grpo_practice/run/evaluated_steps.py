@@ -5,10 +5,11 @@ from dataclasses import replace
 
 from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.core.errors import FingerprintError
+from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.types import Library
-from grpo_practice.run.evaluation_run import FEWER, EvalJob, run_eval, wanted_rollouts
+from grpo_practice.run.evaluation_run import FEWER, EvalJob, run_eval
 from grpo_practice.run.preflight import LOST
-from grpo_practice.run.specs import with_library
+from grpo_practice.store.identity import LIBRARY_SHA
 from grpo_practice.store.records import StepRow
 from grpo_practice.store.run_names import eval_name, library_variant, select_variant
 
@@ -28,30 +29,6 @@ def chosen_among(settings: PracticeSettings, rows: Sequence[StepRow]) -> set[int
     return due(settings, rows) | {max((row.plan.step for row in rows), default=0)}
 
 
-def evaluation_rollouts(
-    settings: PracticeSettings,
-    rows: Sequence[StepRow],
-    tests: EvalJob | None,
-    selects: EvalJob | None,
-    first: bool,
-) -> int:
-    """Return the total rollouts of all evaluations during the run, however often they resume.
-
-    Args:
-        settings: Settings of the practice run.
-        rows: Steps of the practice run.
-        tests: Evaluation after steps, if any.
-        selects: Evaluation that selects the best library, if any.
-        first: Whether the agent without a library is evaluated before all steps.
-    """
-    total = 0
-    if tests is not None:
-        total += (len(due(settings, rows)) + first) * wanted_rollouts(tests)
-    if selects is not None:  # + 1: the start library is a candidate, too
-        total += (1 + len(chosen_among(settings, rows))) * wanted_rollouts(selects)
-    return total
-
-
 async def evaluate_baseline(tests: EvalJob) -> None:
     """Evaluate the agent without a library, before paying for any practice."""
     try:
@@ -63,8 +40,10 @@ async def evaluate_baseline(tests: EvalJob) -> None:
 
 async def evaluate_library(job: EvalJob, library: Library, step: int | None) -> None:
     """Evaluate the library in a separate run, so that its evaluation is never paid for twice."""
-    spec = with_library(job.spec, library_run(job, library), library)
-    job = replace(job, spec=replace(spec, parent_step=step))
+    identity = {**job.spec.identity, LIBRARY_SHA: library_sha(library).hex()}
+    name = library_run(job, library)
+    spec = replace(job.spec, name=name, library=library, identity=identity, parent_step=step)
+    job = replace(job, spec=spec)
     try:
         await run_eval(job)
     except FingerprintError as e:

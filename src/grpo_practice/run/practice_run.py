@@ -21,14 +21,8 @@ from grpo_practice.rollout.groups.plan import plan_practice
 from grpo_practice.run.clients import Connections, Models, endpoint_of
 from grpo_practice.run.configs import practice_config
 from grpo_practice.run.driver import playing
-from grpo_practice.run.evaluated_steps import (
-    chosen_among,
-    due,
-    evaluate_baseline,
-    evaluate_library,
-    evaluation_rollouts,
-)
-from grpo_practice.run.evaluation_run import EvalJob, eval_job
+from grpo_practice.run.evaluated_steps import chosen_among, due, evaluate_baseline, evaluate_library
+from grpo_practice.run.evaluation_run import EvalJob, eval_job, wanted_rollouts
 from grpo_practice.run.library_file import start_library, start_named, start_option
 from grpo_practice.run.own_code import (
     AgentFunction,
@@ -83,9 +77,7 @@ class PracticeJob:
     start_name: str = ""
     """Option that specified the start library, as typed."""
     pilot: int | None = None
-    """Maximum number of the next step's groups to play now, as a pilot that leaves the step
-    open.
-    """
+    """Maximum number of groups to play now, as a pilot that leaves the next step open."""
 
     @property
     def config(self) -> PracticeConfig:
@@ -216,7 +208,11 @@ def _begun(job: PracticeJob, run: OpenRun) -> RunStarted:
     settled = job.session.store.read(scores.settled_counts, run.branch)
     done = sum(r.rollouts if r.closed else settled.get(r.plan.step, 0) for r in rows)
     first = any(not row.closed for row in rows) and needs_baseline(job, run.branch)
-    on_the_way = evaluation_rollouts(job.config.practice, rows, job.tests, job.selects, first)
+    settings, on_the_way = job.config.practice, 0  # over all commands that resume the run
+    if job.tests is not None:
+        on_the_way += (len(due(settings, rows)) + first) * wanted_rollouts(job.tests)
+    if job.selects is not None:  # + 1: the start library is a candidate, too
+        on_the_way += (1 + len(chosen_among(settings, rows))) * wanted_rollouts(job.selects)
     return RunStarted(
         run.branch.run,
         run.branch.id,

@@ -252,9 +252,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
 
 
 UNKNOWN = Usage(ASSUMED_OUT, None, ASSUMED_OUT)
-"""Usage assumed for a call with unknown token counts, if there is no other call to estimate
-from.
-"""
+"""Usage assumed for a call with unknown token counts, if no other call is known."""
 
 
 def admission(

@@ -25,9 +25,7 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 
 SEARCHED = 2_000
-"""Maximum number of rollouts to search for questions that were played, if the requested question
-was not.
-"""
+"""Maximum number of rollouts to search for played questions, if the requested one was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,20 +199,16 @@ def _find(store: Store, choice: Choice) -> Found:
         flips, compared = _flips(store, run, branch, choice.against)
         samples = set(flips)
     if choice.question is not None:
-        asked = {_sample(store, branch, choice.question)}
-        samples = asked if samples is None else samples & asked
+        dataset, number = store.read(datasets.by_id, branch.dataset_id), choice.question
+        known = 1 <= number <= dataset.n
+        sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
+        if sample is None:
+            raise ConfigError(
+                f"{dataset.name} has no question {number}",
+                hint=f"its questions are 1 to {dataset.n}",
+            )
+        samples = {sample} if samples is None else samples & {sample}
     return Found(run, branch, Wanted(step, samples, choice.failed), flips, compared)
-
-
-def _sample(store: Store, branch: Branch, number: int) -> int:
-    dataset = store.read(datasets.by_id, branch.dataset_id)
-    known = 1 <= number <= dataset.n
-    sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
-    if sample is None:
-        raise ConfigError(
-            f"{dataset.name} has no question {number}", hint=f"its questions are 1 to {dataset.n}"
-        )
-    return sample
 
 
 def _flips(

@@ -60,9 +60,7 @@ class Session:
     announcements: list[str] = field(default_factory=list)
     """Notices to emit before the first request; shared by a run and its evaluations."""
     step_stop: StepStop | None = None
-    """Request to stop after a step, for runs with long steps that cannot be resumed midway; with
-    None, a stop is immediate.
-    """
+    """Request to stop after a step that cannot be resumed midway; None stops immediately."""
 
     @property
     def only_looks(self) -> bool:

@@ -22,7 +22,7 @@ from grpo_practice.store import Store
 from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import Branch, DatasetRow, JudgeRecord, Purpose, RunSpec, TestSet
-from grpo_practice.verify.resolve import VerifyFunction, resolve
+from grpo_practice.verify.resolve import VerifyFunction
 
 FORMAT = 1
 """Version of the identity; increased if the meaning of stored runs changes."""
@@ -37,15 +37,6 @@ def configured_prompts(config: PracticeConfig, base_dir: Path) -> dict[str, Prom
             hint="leave out prompts_dir, or name a real model in practice.teacher_model",
         )
     return load_prompts(base_dir / own if own else None)
-
-
-def check_templates(config: RunConfig, base_dir: Path) -> None:
-    """Raise ConfigError unless each template in a config can be used, without running user code."""
-    verify = config.evaluation.verify
-    if verify.name == "judge":  # others have no template, and resolving some runs code
-        resolve(verify.name, verify.params, verify.timeout_s, base_dir)
-    if config.kind == "practice":
-        configured_prompts(config, base_dir)
 
 
 def practice_spec(
@@ -181,12 +172,6 @@ def eval_spec(
     )
 
 
-def with_library(spec: RunSpec, name: str, library: Library) -> RunSpec:
-    """Return another evaluation of the same agent, with a library."""
-    identity = {**spec.identity, LIBRARY_SHA: library_sha(library).hex()}
-    return replace(spec, name=name, library=library, identity=identity)
-
-
 def _weights_asked(target: EvalTarget) -> dict[str, Any]:
     """Return the identity keys for trained weights under evaluation; {} for any other model.
 
@@ -216,16 +201,11 @@ def judge_record(verify: VerifyFunction, model: ModelConfig) -> JudgeRecord:
     spec = dict(verify.spec)
     if verify.is_judge:
         spec["model"] = model.model_provider.model
-        spec["model_settings"] = identity_settings(model)
+        # These label a request, or are addressed to the endpoint rather than to the model.
+        free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
+        spec["model_settings"] = model.model_settings.model_dump(exclude_none=True, exclude=free)
     sha = digest({"function": verify.sha.hex(), "spec": spec})
     return JudgeRecord(sha, verify.name, spec, verify.source)
-
-
-def identity_settings(model: ModelConfig) -> dict[str, Any]:
-    """Return the model settings that can change its answers."""
-    # These label a request, or are addressed to the endpoint rather than to the model.
-    free = {"metadata", "store", "prompt_cache_retention", "extra_query", "extra_headers"}
-    return model.model_settings.model_dump(exclude_none=True, exclude=free)
 
 
 def simulated(*models: ModelConfig) -> bool:

@@ -16,11 +16,7 @@ from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.text import nearest
 from grpo_practice.core.types import Library
 from grpo_practice.reports.known_scores import evaluations_of, is_dataset
-from grpo_practice.reports.learning_cost import (
-    LearningCost,
-    cost_of_practice,
-    cost_of_training,
-)
+from grpo_practice.reports.learning_cost import LearningCost, cost_of_practice, cost_of_training
 from grpo_practice.run.evaluation_run import EvalJob
 from grpo_practice.run.library_refs import library_of
 from grpo_practice.run.weights import ABOUT, AGENT, SCHEMA, weights_sha

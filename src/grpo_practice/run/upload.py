@@ -11,7 +11,6 @@ from grpo_practice.core.calls import Message, Reply
 from grpo_practice.core.errors import ConfigError, DataError
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Sample
-from grpo_practice.data.formats import FileSource
 from grpo_practice.data.read import Reading, ReadNotes, reading_of, stage_rows
 from grpo_practice.data.staged_samples import StagedSamples
 from grpo_practice.data.text_lines import Row
@@ -29,9 +28,7 @@ BEGINNING = 40
 GSM8K share so many.
 """
 FAMILIES, SHARE = 5, 0.2
-"""Number of shared beginnings, and share of rows with such a beginning, from which families are
-suggested.
-"""
+"""Number of shared beginnings, and share of rows with one, from which families are suggested."""
 IfExists = Literal["fail", "replace", "append"]
 """Action if the name holds other rows: raise an error, store a new revision, or add the rows."""
 
@@ -52,17 +49,6 @@ class UploadOptions(Reading, total=False):
     """Key of the list that holds the rows, if a JSON file is one object."""
     no_answers: bool
     """Whether answers are optional because a judge will score."""
-
-
-def file_source(path: Path, options: UploadOptions) -> FileSource:
-    """Return the file with the options for reading its rows."""
-    return FileSource(
-        path,
-        options.get("format"),
-        options.get("delimiter"),
-        options.get("columns", ()),
-        options.get("rows"),
-    )
 
 
 @dataclass(frozen=True, slots=True)

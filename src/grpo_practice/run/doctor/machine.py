@@ -16,9 +16,7 @@ OLDEST_SQLITE = (3, 37, 0)
 """First SQLite version with STRICT tables."""
 LITTLE_BYTES, TOO_LITTLE_BYTES = 1 << 30, 100 << 20
 WAL_RESET_FIXED = (3, 51, 3)
-"""First SQLite version that loses no data if two connections reset the write-ahead log
-(wal.html).
-"""
+"""First SQLite version that loses no data if two connections reset the log (wal.html)."""
 WAL_RESET_MENDED = ((3, 44, 6), (3, 50, 7))
 """First patch releases of older release lines that include the fix."""
 NETWORK = ("nfs", "cifs", "smb", "9p", "afs", "ceph", "gluster", "lustre", "fuse.", "vboxsf")

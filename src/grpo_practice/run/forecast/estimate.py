@@ -26,9 +26,7 @@ from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Pilo
 EXPERIENCE_TOKENS = 40
 """Upper bound on the tokens of one experience in a prompt: a label and a sentence."""
 TURN_TOKENS = 1_000
-"""Upper bound on the tokens that a tool call and its result add to the next request, used if no
-such call has been made yet.
-"""
+"""Upper bound on the tokens that a tool call adds to the next request, assumed before the first."""
 ASSUMED_SECONDS = Range(2, 30)
 """Seconds per call, assumed if no such call has been made yet."""
 
@@ -130,9 +128,7 @@ class Forecast(Report):
     groups: int = 0
     """Number of groups from which the share was computed; 0 if the share is assumed."""
     learnable: int = 0
-    """Upper bound on the number of experiences still to be learnt, which make later prompts
-    longer.
-    """
+    """Upper bound on the number of experiences still to be learnt; later prompts get longer."""
     experience_tokens: int = EXPERIENCE_TOKENS
     """Number of tokens assumed for each new experience."""
     turns: RolloutRequests | None = None

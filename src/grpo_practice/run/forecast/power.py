@@ -34,13 +34,9 @@ class PlannedPower:
     finds: Range | None
     """Detectable difference, as a share; None with fewer than 10 questions."""
     measured: bool
-    """Whether the estimate relies only on earlier evaluations; if not, it also uses typical
-    values.
-    """
+    """Whether the estimate relies only on earlier evaluations, and not on typical values."""
     effective_clusters: float
-    """Number of equally large families with the same statistical power; equal to `questions` if
-    each question is its own family.
-    """
+    """Number of equally large families of the same power; `questions` if there are no families."""
 
 
 def planned_power(
@@ -90,9 +86,7 @@ class PlannedEffect:
     """Standard error, as a share; it grows with the variation of the effect between questions."""
     rollouts: int
     measured: bool
-    """Whether the estimate relies only on the experiment's earlier runs; if not, it also uses
-    typical values.
-    """
+    """Whether the estimate relies only on earlier runs, and not on typical values."""
 
 
 def planned_effect(

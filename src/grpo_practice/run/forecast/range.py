@@ -6,9 +6,7 @@ from math import ceil, sqrt
 from typing import NamedTuple
 
 LEAST_SPREAD = 0.25
-"""Minimum half-width, as a share of the mean, because future calls never exactly match past
-ones.
-"""
+"""Minimum half-width, as a share of the mean, because future calls never equal past ones."""
 
 
 class Range(NamedTuple):

@@ -154,9 +154,7 @@ class _Learning:
     after: dict[int, float]
     """Step → upper bound on the number of experiences after it."""
     shown: float
-    """Upper bound on the number of experiences in the prompts of these steps, averaged over
-    rollouts.
-    """
+    """Upper bound on the experiences in the prompts of these steps, averaged over rollouts."""
 
     @property
     def most(self) -> float:

@@ -110,9 +110,7 @@ class RolloutRequests:
 
     each: Range
     rollouts: int
-    """Number of rollouts in which requests were counted; if 0, `each` ranges from one to the
-    agent's limit.
-    """
+    """Number of rollouts whose requests were counted; if 0, `each` reaches the agent's limit."""
 
 
 def rollout_requests(
