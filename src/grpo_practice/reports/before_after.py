@@ -167,7 +167,7 @@ class _TestSet:
         """Return the attempts of an evaluation; None if they do not match the run's test set."""
         branch, tests = self.store.read(branches.load, evaluation.branch_id), self.branch.tests
         rows = self.store.read(steps.on_line, branch)
-        slots = [slot for row in rows for slot in row.plan.slots]
+        slots = [slot for row in rows for slot in row.plan.slots]  # k is 0 if it cannot be scored
         if any(0 < k < tests.k for _, k in slots) or len({k for _, k in slots if k}) > 1:
             return None
         ids = {i for i, _ in slots}

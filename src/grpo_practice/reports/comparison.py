@@ -153,6 +153,7 @@ class Contrast:
         if self.noise is None:
             return None
         clusters = questions_to_find(self.noise, difference, 1, 1, self.look.level)
+        # Further questions are expected to form families of the same sizes.
         return round(clusters * len(self.judged.questions) / self.judged.effective_clusters)
 
     @property

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from typing_extensions import override
 
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.stats import Question
-from grpo_practice.core.stats.effects import HARMFUL
+from grpo_practice.core.stats.effects import HARMFUL, Effects, effects_in_each_case
 from grpo_practice.core.stats.paired import FEWEST, Difference, difference
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Experience, Library
@@ -20,9 +20,6 @@ from grpo_practice.store import Store, branches, datasets, libraries
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.queries.arms import part_rollouts
 from grpo_practice.store.records import Branch
-
-if TYPE_CHECKING:
-    from grpo_practice.core.stats.effects import Effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,14 +131,12 @@ def measurement(store: Store, name: str) -> Measurement:
 
 def _effects(
     store: Store, branch: Branch, library: Library, asked: Sequence[Question]
-) -> tuple["Effects", list[ExperienceEffect]]:
+) -> tuple[Effects, list[ExperienceEffect]]:
     """Return the effects over scored rollouts, and the full statistics for each experience."""
     # Imported here: most commands that read reports do not need NumPy, which is slow to start.
     import numpy as np
 
-    from grpo_practice.core.stats.effects import effects_in_each_case
-
-    names = dict[tuple[bool, str], int]()
+    names = dict[tuple[bool, str], int]()  # families as numbers, by which NumPy can group
     family = {q.key: names.setdefault(q.cluster_name, len(names)) for q in asked}
     parts, ids = store.read(part_rollouts, branch), [e.id for e in library.experiences]
     shown = np.array([[id_ not in part.left_out for id_ in ids] for part in parts], np.bool_)
@@ -164,7 +159,7 @@ def _effects(
     return cases[0], experiences
 
 
-def _of_one(found: "Effects", j: int, experience: Experience) -> ExperienceEffect:
+def _of_one(found: Effects, j: int, experience: Experience) -> ExperienceEffect:
     if not found.known[j]:
         return ExperienceEffect(experience, None, None, None, None, None)
     return ExperienceEffect(

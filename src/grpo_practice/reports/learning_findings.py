@@ -171,7 +171,7 @@ def shortfalls(run: str, rows: Sequence[StepRow], practise: str = PRACTISE) -> l
     ]
     for about, lost, all_, reasons, may_be_total in counted:
         n = sum(lost.values())
-        if n * MANY <= all_:
+        if n * MANY <= all_:  # whole numbers, so that exactly 1 in 5 is not a matter of rounding
             continue
         reason = next(iter(reasons))  # the most common one
         step = min(step for step, some in lost.items() if some)

@@ -120,7 +120,7 @@ class RolloutsReport(Report):
     """Sample → its flip, if only questions that became right or wrong were requested."""
     compared: str | None = None
     """Run or step with which the verdicts are compared."""
-    played: Sequence[int] = ()
+    questions_played: Sequence[int] = ()
     """Numbers of the questions that were played, if the requested question was not."""
 
     @property

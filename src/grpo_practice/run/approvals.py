@@ -47,6 +47,7 @@ def decide(
         if not approve or step is None:
             # Do not record an approval again while it waits for its step.
             new = [one.row for one in chosen if not (approve and one.approved)]
+            # A decision belongs to the last closed step, or else to where the branch begins.
             last = max((r.plan.step for r in rows if _own(branch, r) and r.closed), default=None)
             store.decide(branch, branch.from_step if last is None else last, new, approve=approve)
         left = store.read(held, branch.id, until=len(rows))

@@ -336,6 +336,7 @@ def _evaluation(
     # The attempts of a plan can only grow, so asking for fewer would be refused.
     if (most := planned_attempts(store, target.name)) > loaded.config.pass_k:
         wanted = replace(wanted, pass_k=most)
+    # Neither a seed nor a number of rollouts is part of the names that `eval_config` makes.
     if wanted != asked:
         loaded, _ = eval_config(store, wanted, objects)
     job = eval_job(session, loaded, target, objects, limit=asked.limit)
@@ -364,6 +365,7 @@ async def with_direct(job: ArmsJob) -> ArmsJob:
     if job.direct is None:
         return job
     library = await written_directly(job.direct, job.session)
+    # `prepare_arms` has already given the notices about this evaluation.
     evaluation = _evaluation(replace(job.session, emit=silent), "direct", job.request, library)
     evaluations = {**job.evaluations, "direct": replace(evaluation, session=job.session)}
     _check_different(evaluations)
@@ -384,6 +386,7 @@ def compared(job: ArmsJob) -> "ComparisonReport":
     last = next((n for n in reversed(names) if n not in ("none", "filler")), names[-1])
     against = "full" if "full" in named else last
     contrasts = [(other, against) for other in named if other != against]
+    # Imported here, because every forecast imports this module, and none compares.
     from grpo_practice.reports.compared import compare_evaluations
 
     return compare_evaluations(job.session.store, named, contrasts=contrasts)

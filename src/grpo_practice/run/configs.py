@@ -166,6 +166,7 @@ def eval_config(store: Store, request: EvalRequest, objects: PythonObjects) -> E
         # The hash in a name refers to an earlier version of the file; `unless_edited` adds the new
         # one.
         name = latest.name if agent is None else re.sub("@[0-9a-f]{6}(?=/|$)", "", latest.name)
+        # The latest run may already have some of these variants, as in `eval --model m` twice.
         more = [v for v in variants if f"/{v}/" not in f"{name}/"]
         target = "/".join([name, *more])
     what = f"agent {config.agent.agent.name}, dataset {config.data.dataset}"

@@ -281,7 +281,7 @@ class Datasets:
                 seed,
                 by,
                 [SplitPart(row, parts[row.name], new, counts[row.name]) for row, new in made],
-                _usable(store, made[-1][0]),
+                _usable(store, made[-1][0]),  # by default `test`, the part to evaluate on
             )
 
     def sample(

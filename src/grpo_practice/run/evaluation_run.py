@@ -179,7 +179,7 @@ async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
     with over:
         async with playing(session, jobs, planned, _begun, steps_of) as opened:
             parts = [_Part(job, run) for job, run in zip(jobs, opened, strict=True)]
-            await _play_left(parts)
+            await _play(parts)
             if pilot is not None and any(part.is_left for part in parts):
                 raise PilotOverError
             # Rows of a step that stays open may still be queued, and the report reads them.
@@ -190,19 +190,6 @@ async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
             if not all(row.closed for rows in steps_now for row in rows):
                 raise PilotOverError  # planned questions beyond the limit remain
     return reports
-
-
-async def _play_left(parts: Sequence["_Part"]) -> None:
-    """Play the evaluations that are incomplete."""
-    left = [part for part in parts if part.is_left]
-    complete = [part.job.spec.name for part in parts if not part.is_left]
-    if left and complete:
-        left[0].job.session.notice(
-            f"already complete, and not played again: {', '.join(complete)}"
-            " (--again replays everything)"
-        )
-    if left:
-        await _play(left)
 
 
 def _report(part: "_Part") -> "EvalReport":
@@ -350,9 +337,17 @@ class _Part:
 
 
 async def _play(parts: Sequence[_Part]) -> None:
-    """Play the remaining rollouts of the evaluations over shared connections."""
-    first = parts[0].job
-    session, config = first.session, first.config
+    """Play the remaining rollouts of the evaluations, if any, over shared connections."""
+    left = [part for part in parts if part.is_left]
+    complete = [part.job.spec.name for part in parts if not part.is_left]
+    if not left:
+        return
+    session, config = left[0].job.session, left[0].job.config
+    if complete:
+        session.notice(
+            f"already complete, and not played again: {', '.join(complete)}"
+            " (--again replays everything)"
+        )
     session.announce()
     connections = Connections(
         session.emit,
@@ -360,7 +355,7 @@ async def _play(parts: Sequence[_Part]) -> None:
         admission=session.admission,
     )
     async with connections, AsyncExitStack() as stack:
-        evaluations = [await _opened(part, connections, stack) for part in parts]
+        evaluations = [await _opened(part, connections, stack) for part in left]
         await evaluate(evaluations, session.store, concurrency=config.concurrency, seed=config.seed)
 
 

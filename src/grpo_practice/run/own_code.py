@@ -109,7 +109,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
             hint = looked_in(folder)
             raise ConfigError(f"agent.function {name}: there is no file {where}", hint=hint)
         return found
-    _importable(folder)
+    _importable(folder)  # the module may stand beside the config
     spec = _spec_of(where)
     if spec is None:
         raise ConfigError(f"agent.function {name}: there is no module {where}", hint=FORM)
@@ -192,6 +192,7 @@ def command_of(config: AgentConfig, folder: Path) -> tuple[str, ...]:
     """Return the command; raise ConfigError if its program is not installed here."""
     command = config.command or ()
     program = command[0]
+    # As in a shell, only a name without a separator is looked up on PATH.
     found = shutil.which(program) if os.sep not in program else shutil.which(folder / program)
     if found is None:
         raise ConfigError(

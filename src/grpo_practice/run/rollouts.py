@@ -84,7 +84,7 @@ def rollout_report(store: Store, choice: Choice, most: int) -> RolloutsReport:
         filters=choice.filters,
         flips=found.flips,
         compared=found.compared,
-        played=sorted({row.number for row in played if row.number is not None}),
+        questions_played=sorted({row.number for row in played if row.number is not None}),
     )
 
 

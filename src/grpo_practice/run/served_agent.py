@@ -70,7 +70,7 @@ class ServedAgent:
 
 def _split(prompt: str) -> tuple[str, str]:
     """Return a prompt's instructions and library block; the block is '' if there is no library."""
-    at = prompt.rfind(_BLOCK)
+    at = prompt.rfind(_BLOCK)  # the last one, because instructions may quote such a block
     if at < 0:
         return prompt, ""
     return prompt[:at].removesuffix("\n\n"), prompt[at:]

@@ -150,6 +150,8 @@ def eval_spec(
     config = loaded.config
     asked = _weights_asked(target)
     judges = [config.judge] if verify.is_judge else []
+    # Rollouts of a training process were answered by no configured model: only the judge counts.
+    models = judges if asked and target.source else config.models.values()
     return RunSpec(
         name=target.name,
         exp_id=config.exp_id,
@@ -165,7 +167,7 @@ def eval_spec(
         purpose=target.purpose,
         k=config.pass_k,
         seed=config.seed,
-        simulated=simulated(*(judges if asked and target.source else config.models.values())),
+        simulated=simulated(*models),
         parent_run=target.parent_run,
         parent_step=target.parent_step,
         fence_key=target.source.fence_key if target.source else None,

@@ -73,6 +73,8 @@ def exported_weights(store: Store, exp_id: str) -> Exported:
         )
     sha = about.get("sha256")
     known = {row.sha256.hex() for row in store.read(trained_steps.checkpoints, branch)}
+    # Others would be compared under the name of this run: weights from before a restart, or of an
+    # experiment of the same name in another database.
     if about.get("run") != name or sha not in known:
         raise ConfigError(
             f"{folder} contains weights that {name} did not save",

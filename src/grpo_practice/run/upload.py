@@ -163,6 +163,7 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
             hint="--from-run takes a run of `serve --record`; `data list` lists datasets",
         )
     branch = store.read(branches.load, row.head_branch)
+    # Without a model, since the agent is only needed to take its own prompt out of the messages.
     agent = ServedAgent(run, "", branch.prompts[SYSTEM])
     silent = 0
     for talk in store.each(recorded_runs.conversations, branch.id):

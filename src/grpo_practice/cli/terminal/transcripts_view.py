@@ -100,9 +100,9 @@ def _say_none(report: "RolloutsReport") -> None:
     say(
         f"{report.ref}: {f'none of its {there:,} rollouts is such' if there else 'no rollouts yet'}"
     )
-    if report.played:
-        more = ", …" if len(report.played) > NUMBERS else ""
-        say(f"it has those of question {', '.join(map(str, report.played[:NUMBERS]))}{more}")
+    if numbers := report.questions_played:
+        more = ", …" if len(numbers) > NUMBERS else ""
+        say(f"it has those of question {', '.join(map(str, numbers[:NUMBERS]))}{more}")
     say_next(report.next_command)
 
 

@@ -69,7 +69,7 @@ def _database(path: Path) -> list[Finding]:
     text = f"{path} is empty; the first command fills it"
     if path.stat().st_size:
         try:
-            Store(path, "look").close()
+            Store(path, "look").close()  # checks the schema, and writes nothing
         except StoreError as e:
             return [problem("database", e)]
         text = f"{path}, schema {VERSION}"

@@ -78,7 +78,7 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
     found = list[Finding]()
     try:
         if not run:
-            sha_of(agent, folder)
+            sha_of(agent, folder)  # finds a missing file without running anything
             return [not_run("agent", what)]
         async with AsyncExitStack() as stack:
             found += await _reached(stack, agent, folder)

@@ -247,6 +247,7 @@ def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
     figures = (known.tokens_in, known.tokens_out, known.seconds)
     if known.of == "model" or known.calls < ENOUGH:  # prompts differ in length, or too few calls
         tokens_in, tokens_out, seconds = (Range(mean / 2, mean * 2) for mean, _ in figures)
+        # Other runs with this model may have had prompts of a different length.
         if known.of == "model" and (left.chars or left.reads):
             by_text = _by_text(left) if left.chars else _assumed_in(left)
             tokens_in = Range(min(tokens_in.low, by_text.low), max(tokens_in.high, by_text.high))

@@ -215,6 +215,7 @@ def _practice_calls(
         "step": Range(len(rows), len(rows)),
     }
     numbers = [row.plan.step for row in rows]
+    # Calls of the branches that a restart replaced count, too, because the new branch reuses them.
     made = Counter(store.read(spending.calls_at, [branch.id, *branch.reuses], numbers))
     for stage in distillation():
         spec = STAGES[stage]
@@ -222,6 +223,7 @@ def _practice_calls(
         if stage == "summarise":
             wanted = wanted.times(summarised_share(store, branch, settings))
         new = Range(max(wanted.low - made[stage], 0.0), max(wanted.high - made[stage], 0.0))
+        # Requests about a whole step wait for all of its groups, and for each other.
         together = 1 if spec.per == "step" else at_once
         x = StageCalls("practice", stage, config.teacher, new, together)
         if stage == "compare" and settings.summaries != "always":
