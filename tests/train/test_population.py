@@ -221,9 +221,9 @@ def test_another_population_is_another_search(project: TrainProject) -> None:
     sets = (*SEARCH, "train.steps=2")
     project.populate(2, None, *sets)
     for members, more in ((3, ""), (2, "train.tune.seed=1"), (2, "train.eval_every=1")):
-        with pytest.raises(ConfigError, match="was searched by a population of 2, compared every"):
+        with pytest.raises(ConfigError, match="searched with a population of 2, compared every"):
             project.populate(members, None, *sets, *([more] if more else []))
-    with pytest.raises(ConfigError, match="was searched by a population"):
+    with pytest.raises(ConfigError, match="was searched with a population"):
         project.tune(2, None, *sets)
 
 

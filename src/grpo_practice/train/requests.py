@@ -44,7 +44,7 @@ class TuneRequest(_Training):
         python="Total number of trials, including existing ones.",
     )
     population: int | None = number(
-        "With tune: members that take over each other's weights, instead of trials.",
-        python="Number of members that take over each other's weights, instead of trials.",
+        "With tune: members that copy each other's weights, instead of trials.",
+        python="Size of the population, for population-based training instead of trials.",
         least=2,
     )

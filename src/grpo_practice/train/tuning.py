@@ -115,7 +115,8 @@ def check_same_search(job: TuneJob) -> None:
     was = population_of(store.read(branches.load, run.head_branch).identity)
     if was != job.population:
         raise ConfigError(
-            f"{job.exp_id} was searched by {was or 'trials'}, not by {job.population or 'trials'}",
+            f"{job.exp_id} was searched with {was or 'trials'},"
+            f" not with {job.population or 'trials'}",
             hint="undo the change, or give the search another exp_id",
         )
 
