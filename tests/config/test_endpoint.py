@@ -98,7 +98,7 @@ def test_a_url_of_the_config_gets_the_key_of_the_same_host(url: str, key: str | 
 def test_a_key_alone_goes_to_the_host_it_came_with_or_nowhere() -> None:
     found = student([f"{AT}.model=m", f"{AT}.api_key=sk-openai-0000"], {**ENV, **OPENAI})
     assert found.base_url == "https://api.openai.com/v1"
-    with pytest.raises(ConfigError, match="a key is only sent to the host it is written with"):
+    with pytest.raises(ConfigError, match="a key is sent only to the host named next to it"):
         student([f"{AT}.api_key=sk-other-00000"], {**ENV, **OPENAI})
 
 

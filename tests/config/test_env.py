@@ -71,7 +71,7 @@ def test_a_variable_that_is_empty_in_the_environment_is_named_as_what_hides_the_
 ) -> None:
     (tmp_path / ".env").write_text(DOTENV)
     env = read_environment({name: ""}, tmp_path, trust=Trust())
-    said = f"{name} is empty in the environment, which wins over {tmp_path}/.env:{line}"
+    said = f"{name} is empty in the environment, which overrides {tmp_path}/.env:{line}"
     assert any(said in notice for notice in env.notices)
     if name != "UTU_LLM_API_KEY":  # without a key the endpoint may answer
         with pytest.raises(ConfigError) as caught:
@@ -96,6 +96,6 @@ def test_a_url_and_a_key_of_two_places_are_refused_with_both_ways_out(
         load_eval(None, WORDS, env)
     hint = "grpo-practice trust --host 127.0.0.1:9 --key UTU_LLM_API_KEY"
     assert caught.value.hint == hint
-    (name,) = re.findall(r"; or set (\w+) in the environment, too$", str(caught.value))
+    (name,) = re.findall(r"; or set (\w+) in the environment too$", str(caught.value))
     both = read_environment(process | {name: values[name]}, tmp_path, trust=Trust())
     assert load_eval(None, WORDS, both).config.student.model_provider.key == "sk-1234567890"

@@ -108,6 +108,6 @@ def test_a_body_that_holds_a_secret_is_refused(tmp_path: Path, body: str) -> Non
         "evaluation.agent.model.model_provider.base_url=http://h/v1",
         "evaluation.agent.model.model_provider.api_key=sk-model-000",
     ]
-    with pytest.raises(ConfigError, match=r"extra_body\.\w+: it holds a secret") as e:
+    with pytest.raises(ConfigError, match=r"extra_body\.\w+: it contains a secret") as e:
         identity(tmp_path, *flags)
     assert "-000" not in str(e.value)

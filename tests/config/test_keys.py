@@ -188,10 +188,10 @@ REFUSED = {
     "practice.summaries": ("sometimes", "should be 'auto', 'always' or 'never'"),
     "practice.teacher_context": ("1000", "greater than or equal to 2048"),
     f"{AGENT}.type": ("orchestra", "use `simple`"),
-    f"{AGENT}.agent.instructions": ("[a, b]", "should be a text"),
+    f"{AGENT}.agent.instructions": ("[a, b]", "should be a string"),
     f"{AGENT}.toolkits.t": ("{mode: builtin}", "built in are python_executor and search"),
     f"{AGENT}.toolkits.search.mode": ("customized", "`mode: mcp`"),
-    f"{AGENT}.toolkits.search.env_mode": ("e2b", "`local` is the one way"),
+    f"{AGENT}.toolkits.search.env_mode": ("e2b", "only `local` is supported"),
     f"{AGENT}.toolkits.search.config.search_engine": ("duckduckgo", "use `google`"),
     f"{AGENT}.toolkits.search.config.crawl_engine": ("crawl4ai", "use `jina` or `local`"),
     f"{AGENT}.toolkits.search.config.serch": ("1", "unknown key"),
@@ -222,8 +222,8 @@ def test_refused(tmp_path: Path, key: str) -> None:
     [
         ("type=python", "type python needs function"),
         ("type=command", "type command needs command"),
-        ("command=[agent]", "type simple has no use for command"),
-        ("function=a.py:f", "type simple has no use for function"),
+        ("command=[agent]", "type simple does not use command"),
+        ("function=a.py:f", "type simple does not use function"),
     ],
 )
 def test_an_agent_of_ones_own_names_its_program(tmp_path: Path, flag: str, said: str) -> None:
@@ -241,8 +241,8 @@ def test_a_command_is_a_text_or_a_list(tmp_path: Path, command: str) -> None:
     ("command", "said"),
     [
         ("python3 'agent.py", "cannot be split into words: No closing quotation"),
-        ("7", "should be a text or a list of texts"),
-        ("{a: b}", "should be a text or a list of texts"),
+        ("7", "should be a string or a list of strings"),
+        ("{a: b}", "should be a string or a list of strings"),
         ("''", "type command needs command"),
     ],
 )
@@ -309,7 +309,7 @@ def test_practice_dataset_is_the_same_key(tmp_path: Path) -> None:
         load_practice(write(tmp_path, {"p.yaml": text}), [], {}).config.data.practice_dataset_name
         == "P"
     )
-    with pytest.raises(ConfigError, match="with another value"):
+    with pytest.raises(ConfigError, match="differs from practice_dataset_name"):
         load_practice(tmp_path / "p.yaml", ["data.practice_dataset_name=Q"], {})
 
 

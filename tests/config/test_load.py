@@ -174,7 +174,7 @@ def test_all_problems_are_told_at_once_with_file_line_key_value_and_way_out(tmp_
         f"{path}:12: practice.task_timeout = '12:30': should be a valid number",
         f"{path}:13: grpo_n = 4: unknown key (did you mean practice.grpo_n?)",
         "--set evaluation.pass_k: evaluation.pass_k = '1e3': should be a valid integer (write 1000",
-        "evaluation.agent.type = 'workforce': agents made of several",
+        "evaluation.agent.type = 'workforce': multi-agent setups",
     ):
         assert line in said
 
@@ -293,7 +293,7 @@ def test_a_hidden_key_comes_from_the_environment_or_is_asked_for(tmp_path: Path)
     ):
         found = stored_practice(text, tmp_path, env).config.evaluation.agent.model.model_provider
         assert (found.key, found.base_url) == ("new-key", "https://h/v1")
-    with pytest.raises(ConfigError, match="hidden when the config was stored"):
+    with pytest.raises(ConfigError, match="redacted when the config was stored"):
         stored_practice(text, tmp_path, ENV)
     again = stored_practice(text, tmp_path, {}, [f"{at}.api_key=sk-literal-2"])
     assert again.config.evaluation.agent.model.model_provider.key == "sk-literal-2"
@@ -310,7 +310,7 @@ def test_a_hidden_key_comes_from_the_environment_or_is_asked_for(tmp_path: Path)
 def test_other_hidden_values_are_asked_for(tmp_path: Path, flag: str) -> None:
     flags = ["evaluation.agent.model.model_provider.model=m", f"evaluation.agent.{flag}"]
     text = load_practice(write(tmp_path, {"p.yaml": PRACTICE}), flags, ENV).text
-    with pytest.raises(ConfigError, match="hidden when the config was stored"):
+    with pytest.raises(ConfigError, match="redacted when the config was stored"):
         stored_practice(text, tmp_path, ENV)
 
 

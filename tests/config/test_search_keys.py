@@ -118,16 +118,16 @@ def test_a_stored_config_takes_its_keys_from_the_environment_again(tmp_path: Pat
     assert isinstance(again, SearchToolkit)
     assert keys(again.config) == [SERPER, JINA]
     _, written = load(tmp_path, search="{search_api_key: own-key-0123}")
-    with pytest.raises(ConfigError, match="was hidden when the config was stored"):
+    with pytest.raises(ConfigError, match="was redacted when the config was stored"):
         stored_eval(written.text, tmp_path, ENV)
 
 
 @pytest.mark.parametrize(
     ("search", "said"),
     [
-        ("{crawl_engine: local, crawl_url: 'http://a/'}", "local has no use for crawl_url"),
-        ("{crawl_engine: local, crawl_params: {a: 1}}", "local has no use for crawl_params"),
-        ("{crawl_engine: local, crawl_api_key: abcdefgh}", "local has no use for crawl_api_key"),
+        ("{crawl_engine: local, crawl_url: 'http://a/'}", "local does not use crawl_url"),
+        ("{crawl_engine: local, crawl_params: {a: 1}}", "local does not use crawl_params"),
+        ("{crawl_engine: local, crawl_api_key: abcdefgh}", "local does not use crawl_api_key"),
         ("{crawl_jina_params: {Authorization: x}}", "Authorization is a secret"),
         ("{crawl_jina_params: {x-set-cookie: x}}", "x-set-cookie is a secret"),
         ("{search_url: ftp://a/}", "http:// or https:// URL"),

@@ -91,7 +91,7 @@ def test_a_text_for_the_model_that_holds_a_secret_is_refused_by_name(
         load_practice(path, [*FLAGS, f"{key}={value}"], {})
     said = f"{e.value} {e.value.hint}"
     assert said.startswith(f"--set {key}: {key}")
-    assert "holds a secret" in said
+    assert "contains a secret" in said
     assert "0123456789" not in said
     assert "token-token" not in said
 
@@ -100,7 +100,7 @@ def test_a_text_that_holds_a_key_of_the_environment_is_refused_too(tmp_path: Pat
     path = write(tmp_path, {"p.yaml": PRACTICE})
     env = {"UTU_LLM_BASE_URL": "http://h/v1", "UTU_LLM_API_KEY": "sk-of-the-environment"}
     flags = [f"{AT}.model_provider.model=m", "practice.agent_objective=a sk-of-the-environment b"]
-    with pytest.raises(ConfigError, match=r"practice\.agent_objective: it holds a secret") as e:
+    with pytest.raises(ConfigError, match=r"practice\.agent_objective: it contains a secret") as e:
         load_practice(path, flags, env)
     assert "sk-of" not in str(e.value)
 

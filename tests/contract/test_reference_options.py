@@ -44,7 +44,7 @@ def test_any_other_unknown_option_points_to_the_help_alone(gp: Gp) -> None:
 def test_the_database_of_the_reference_is_not_passed_over_in_silence(
     gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said = "UTU_DB_URL is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
+    said = "UTU_DB_URL is ignored: name the file with --db FILE or GRPO_PRACTICE_DB"
     assert said not in gp("runs", "list").err
     monkeypatch.setenv("UTU_DB_URL", "sqlite:///theirs.db")
     assert said in gp("runs", "list").err

@@ -97,11 +97,11 @@ def test_what_cannot_be_a_backend_is_said_with_the_way_out(
     StandIn("bwrap", tmp_path / "bin", monkeypatch)
     for settings, why in (
         ({"backend": "docker"}, "needs an image"),
-        ({"backend": "bwrap", "image": "python"}, "has no use for image"),
-        ({"python": "python3"}, "monty has no use for python"),
-        ({**DOCKER, "python": "b"}, "docker has no use for python"),
+        ({"backend": "bwrap", "image": "python"}, "does not use image"),
+        ({"python": "python3"}, "monty does not use python"),
+        ({**DOCKER, "python": "b"}, "docker does not use python"),
         *(
-            ({"backend": "docker", "image": image}, "is no name of an image")
+            ({"backend": "docker", "image": image}, "is not a valid image name")
             for image in ("--privileged", "-v=/:/host", "a b", "", "a\n", "a,b")
         ),
         ({"backend": "subprocess", "python": "./py"}, "./py is not a Python"),

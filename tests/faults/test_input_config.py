@@ -107,9 +107,9 @@ def test_2_02_a_file_without_end_is_not_read_to_its_end(gp: Gp) -> None:
 
 def test_2_03_a_key_that_stands_twice_is_an_error_with_its_line(gp: Gp) -> None:
     ran = validate(gp, f"{EVAL}pass_k: 1\nseed: 1\npass_k: 2\n")
-    refused(ran, "error: c.yaml:8: the key 'pass_k' stands twice (first on line 6)")
+    refused(ran, "error: c.yaml:8: the key 'pass_k' appears twice (first on line 6)")
     ran = validate(gp, f"{EVAL}prices: {{a: 1, 'a': 2}}\n")
-    refused(ran, "error: c.yaml:6: the key 'a' stands twice")
+    refused(ran, "error: c.yaml:6: the key 'a' appears twice")
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_2_06_variables_of_the_environment_and_nothing_else(
     assert (ran.code, "sk-never" in ran.out + ran.err) == (0, False)
     for body in ("oc.create:{}", "oc.decode:1", "HOME", "oc.env:", "hydra:runtime.cwd", "$HOME"):
         ran = validate(gp, EVAL.replace("dataset: D", f"dataset: '${{{body}}}'"))
-        refused(ran, "c.yaml:4: data.dataset", "write \\${ for a plain ${")
+        refused(ran, "c.yaml:4: data.dataset", "write \\${ for a literal ${")
 
 
 NAMES = [
@@ -333,7 +333,7 @@ def test_2_42_only_known_names_of_an_environment_file_are_loaded(gp: Gp) -> None
     ran = validate(gp, YOUTU)
     said = ran.out + ran.err
     assert ran.code == 0
-    assert "can be read by others; chmod 600" in said
+    assert "can be read by other users; chmod 600" in said
     assert "not loaded: PATH, LD_PRELOAD" in said
     assert "llm.example" in said
     assert "sk-never" not in said

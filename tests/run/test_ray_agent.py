@@ -32,10 +32,10 @@ RAY = {"address": "local"}
         ({"ray": {"address": "ray://head:10001"}}, "String should match pattern"),
         ({"ray": {"address": "head"}}, "String should match pattern"),
         ({"ray": {"address": "local", "num_cpus": 0}}, "greater than 0"),
-        ({"ray": {"address": "local", "resources": {"CPU": 1}}}, "CPU is none of your own"),
+        ({"ray": {"address": "local", "resources": {"CPU": 1}}}, "CPU is not a custom resource"),
         ({"ray": {"address": "local", "resources": {"a": -1}}}, "greater than 0"),
-        ({"ray": RAY, "workers": 4}, "executor ray has no use for workers"),
-        ({"ray": RAY, "type": "simple", "function": None}, "type simple has no use for executor"),
+        ({"ray": RAY, "workers": 4}, "executor ray does not use workers"),
+        ({"ray": RAY, "type": "simple", "function": None}, "type simple does not use executor"),
     ],
 )
 def test_a_cluster_that_is_refused(given: dict[str, Any], said: str) -> None:

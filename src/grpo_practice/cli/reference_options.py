@@ -51,4 +51,4 @@ def database_hint() -> str | None:
     url = os.environ.get(DATABASE_URL)
     if not url or os.environ.get("GRPO_PRACTICE_DB"):
         return None
-    return f"{DATABASE_URL} is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
+    return f"{DATABASE_URL} is ignored: name the file with --db FILE or GRPO_PRACTICE_DB"

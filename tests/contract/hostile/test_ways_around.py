@@ -149,7 +149,7 @@ def test_an_exported_agent_keeps_the_key_of_the_search_that_stands_in_the_config
 def test_a_host_that_is_none_is_a_plain_error(place: Place) -> None:
     place.put("agent.yaml", model("api_key: '${oc.env:UTU_LLM_API_KEY}'"))
     for host in ("http://[::1", "http://x:99999999"):
-        refused(place.type(*EVAL, "--trust-host", host), "is no host")
+        refused(place.type(*EVAL, "--trust-host", host), "is not a valid host")
 
 
 def test_a_judge_asked_by_verify_is_announced_and_may_be_trusted(place: Place) -> None:
@@ -183,7 +183,7 @@ def test_a_last_line_that_an_editor_left_open_costs_no_word(place: Place) -> Non
     shown = place.type("trust").shown
     assert all(name in shown for name in ("/nowhere", "agent.yaml", "own.yaml"))
     kept.write_text("[" * 100_000)
-    assert "cannot be read as something you trust" in place.type("trust").shown
+    assert "not a valid entry" in place.type("trust").shown
 
 
 def test_what_cannot_be_remembered_is_an_error(place: Place) -> None:

@@ -161,7 +161,7 @@ def test_what_cannot_be_served_is_said(gp: Gp, tmp_path: Path) -> None:
     (tmp_path / "practice.yaml").write_text("practice: {epochs: 1}\nevaluation: {}\n")
     done = gp("serve", "--agent", "practice.yaml")
     assert done.code == 2
-    assert "error: practice.yaml is a practice config, and no agent's file" in done.err
+    assert "error: practice.yaml is a practice config, not an agent file" in done.err
     assert "hint: `grpo-practice export-agent" in done.err
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

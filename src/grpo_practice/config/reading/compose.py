@@ -68,8 +68,8 @@ def refuse_hidden(tree: Tree, name: str) -> None:
         if value == REDACTED and redact("text", key) == REDACTED:
             place = tree.place(key) or Position(name)
             raise ConfigError(
-                f"{place.shown}: {dotted(key)} is {REDACTED}, which hides a secret and is none",
-                hint="write ${oc.env:NAME} with the variable that holds it, or take the line out",
+                f"{place.shown}: {dotted(key)} is {REDACTED}, a placeholder for a hidden secret",
+                hint="write ${oc.env:NAME} with the variable that holds it, or remove the line",
             )
 
 
@@ -111,7 +111,7 @@ def _entries(entries: Any, own: Tree, path: Path) -> Iterator[tuple[Any, Positio
     for i, entry in enumerate(listed):
         yield entry, own.place(("defaults", i)) or Position(str(path))
     if listed.count("_self_") > 1:
-        raise ConfigError(f"{path}: `_self_` stands twice in defaults")
+        raise ConfigError(f"{path}: `_self_` appears twice in defaults")
     if "_self_" not in listed:
         yield "_self_", Position(str(path))
 

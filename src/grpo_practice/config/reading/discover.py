@@ -37,7 +37,7 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
         hits = list(_candidates(folder, name, command))
         if len(hits) > 1:
             both = " and ".join(str(hit) for hit in hits)
-            raise ConfigError(f"--config {name} could be {both}", hint="type the path")
+            raise ConfigError(f"--config {name} could be {both}", hint="give its path")
         if hits:
             return hits[0]
     raise ConfigError(f"there is no config {name}", hint=_near(name, cwd))

@@ -65,7 +65,7 @@ class Draft:
         self.ignored = settle(self.data, kind, self.problems)
         self.keys = Keys(self.data, tree, source.env, self.problems)
         self.hidden = set[Key]()
-        """Model provider sections whose API key was hidden when the config was stored."""
+        """Model provider sections whose API key was redacted when the config was stored."""
         self.evaluation: Key = ("evaluation",) if kind == "practice" else ()
         self._one_verify_key()
         self.stored: dict[str, Any] = {}
@@ -148,8 +148,8 @@ class Draft:
         """Raise ConfigError if a text that is stored in clear text contains a secret."""
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
-                reason = "it holds a secret (an API key, a header, a part of a URL)"
-                hint = "take it out: this text is stored in clear"
+                reason = "it contains a secret (an API key, a header, a part of a URL)"
+                hint = "remove it: this text is stored in plain text"
                 if "extra_body" in key or "extra_args" in key:
                     hint = "send it in extra_headers: the body of a request is stored"
                 self.problems.append(Problem(key, reason, hint, private=True))
@@ -185,7 +185,7 @@ class Draft:
         except ValidationError:
             return
         if not asked and section.pop("judge_model") is not None:
-            self.ignored.append("judge_model is ignored: this verify function asks no model")
+            self.ignored.append("judge_model is ignored: this verify function calls no model")
 
     def _one_verify_key(self) -> None:
         """Convert `verify_filename` and `verify_func_name`, the published spelling, to `verify`."""
@@ -202,7 +202,7 @@ class Draft:
         if isinstance(file, str):
             file = self._from_here(file, "verify_filename")
         if section.get("verify") is not None:
-            text = "is given beside verify_filename and verify_func_name, which are the same thing"
+            text = "duplicates verify_filename and verify_func_name"
             self.problems.append(Problem((*self.evaluation, "verify"), text, "keep one of them"))
         elif not isinstance(file, str) or not isinstance(func, str):
             key = "verify_func_name" if isinstance(file, str) else "verify_filename"
@@ -261,5 +261,5 @@ def _hidden_values(values: Any) -> Iterator[Problem]:
             REDACTED in url_secrets(value)
             or (value == REDACTED and redact("text", key) == REDACTED)
         ):
-            text = "was hidden when the config was stored"
-            yield Problem(key, text, "give it with --set, or pass --config")
+            text = "was redacted when the config was stored"
+            yield Problem(key, text, "set it with --set, or pass --config")

@@ -159,10 +159,14 @@ def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
 
 def _no_url(provider: ModelProvider, key: Key) -> Problem:
     if provider.key is not None:
-        text = "is missing: a key is only sent to the host it is written with"
-        return Problem((*key, "base_url"), text, f"write base_url beside it ({OPENAI_URL}, say)")
+        text = "is missing: a key is sent only to the host named next to it"
+        return Problem(
+            (*key, "base_url"), text, f"add base_url next to it, for example {OPENAI_URL}"
+        )
     text = f"is missing: where is the model {provider.model!r} served?"
-    hint = "set it, or UTU_LLM_BASE_URL and UTU_LLM_API_KEY (in .env, say), or OPENAI_API_KEY"
+    hint = (
+        "set it, or UTU_LLM_BASE_URL and UTU_LLM_API_KEY (in .env, for example), or OPENAI_API_KEY"
+    )
     return Problem((*key, "base_url"), text, hint)
 
 
@@ -173,5 +177,5 @@ def unused_key(provider: ModelProvider, env: Mapping[str, str], prefix: str) -> 
         return None
     return (
         f"{name} is not sent to {redact_url(provider.base_url)}, which the config names without"
-        f" a key; if it belongs there, write `api_key: ${{oc.env:{name}}}` beside base_url"
+        f" a key; if it belongs there, write `api_key: ${{oc.env:{name}}}` next to base_url"
     )

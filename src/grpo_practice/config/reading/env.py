@@ -51,7 +51,7 @@ class Environment(dict[str, str]):
         """
         names = [name for name in self._emptied if text is None or name in text]
         said = [
-            f"{name} is empty in the environment, which wins over {self.path}:{self._lines[name]}:"
+            f"{name} is empty in the environment, which overrides {self.path}:{self._lines[name]}:"
             f" unset {name}"
             for name in names
         ]
@@ -124,7 +124,7 @@ def read_environment(
     known = {k: v for k, v in given.items() if k.startswith(names)}
     notices = []
     if readable_by_others and known:
-        notices.append(f"{path} can be read by others; chmod 600 keeps its keys to you")
+        notices.append(f"{path} can be read by other users; chmod 600 keeps its keys private")
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
         only = f"{', '.join(PREFIXES)}, and the {PHOENIX[0]} of this machine"
@@ -132,7 +132,7 @@ def read_environment(
     if "UTU_DB_URL" in known and "GRPO_PRACTICE_DB" not in process:
         where = f"{path}:{lines['UTU_DB_URL']}"
         notices.append(
-            f"{where}: UTU_DB_URL is not read: name the file with --db FILE or GRPO_PRACTICE_DB"
+            f"{where}: UTU_DB_URL is ignored: name the file with --db FILE or GRPO_PRACTICE_DB"
         )
     found = Environment(process, known, path, notices, trust, lines)
     found.notices += tuple(filter(None, [found.emptied()]))

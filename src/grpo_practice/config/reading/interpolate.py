@@ -81,7 +81,7 @@ def _text(
         if found is None:
             refuse(
                 f"${{{body}}} is not supported",
-                r"only ${oc.env:NAME} and ${oc.env:NAME,default} are; write \${ for a plain ${",
+                r"only ${oc.env:NAME} and ${oc.env:NAME,default} are; write \${ for a literal ${",
             )
             return ""
         name, default = found[1], found[2]
@@ -101,7 +101,7 @@ def _text(
         if found[0] == "\\${":
             return "${"
         if found[1] is None:
-            refuse("an unclosed ${", r"write \${ for a plain ${")
+            refuse("an unclosed ${", r"write \${ for a literal ${")
             return ""
         value = one(found[1])
         return "" if value is missing else str(value)

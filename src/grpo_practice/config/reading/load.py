@@ -184,8 +184,8 @@ def _practice(
     tested = config.evaluation.data.dataset
     if tested is not None and tested == config.data.practice_dataset_name:
         draft.notices.append(
-            f"{tested!r} is practised on and evaluated on: the score will flatter; better name"
-            " other questions under evaluation.data.dataset"
+            f"{tested!r} is used for both practice and evaluation, so the score will be too high;"
+            " name other questions under evaluation.data.dataset"
         )
     return _loaded(
         draft, config.model_copy(update={"practice": practice, "evaluation": evaluation})
@@ -220,8 +220,8 @@ def _eval(
         own = read_agent(agent, source.env.trust, folders)
         if _is_practice(own):
             raise ConfigError(
-                f"{agent} is a practice config, and no agent's file",
-                hint="`grpo-practice export-agent` writes one, with what the agent has learnt",
+                f"{agent} is a practice config, not an agent file",
+                hint="`grpo-practice export-agent` writes one, including the agent's experiences",
             )
         tree = _without_other_type(tree, own)
         tree = lay_agent_over(tree, own)
@@ -305,5 +305,5 @@ def _one_dataset_key(draft: Draft) -> None:
         return
     other = section.pop("practice_dataset")
     if section.setdefault("practice_dataset_name", other) != other:
-        text = "is given beside practice_dataset_name, with another value"
+        text = "differs from practice_dataset_name"
         draft.problems.append(Problem(("data", "practice_dataset"), text, "keep one of them"))

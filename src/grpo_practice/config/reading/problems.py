@@ -100,8 +100,8 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
         elif found["type"] == "missing":
             yield Problem(key, "is missing", f"add {dotted(key)} to the config")
         elif found["type"] in ("model_type", "dict_type"):
-            hint = "an agent's file is given with --agent FILE" if key[-1:] == ("agent",) else None
-            yield Problem(key, "should be a section with keys of its own", hint)
+            hint = "give an agent file with --agent FILE" if key[-1:] == ("agent",) else None
+            yield Problem(key, "should be a section with keys", hint)
         else:
             yield Problem(key, *_wrong(found["type"], found["msg"], found["input"]))
 
@@ -146,7 +146,8 @@ def _wrong(kind: str, message: str, value: object) -> tuple[str, str | None]:
     text = message.replace("Input should", "should").replace("String should", "should")
     if kind == "string_pattern_mismatch":
         text = (
-            "may have letters, digits, `.`, `_` and `-` only (1 to 100, not starting with . or -)"
+            "may contain only letters, digits, `.`, `_` and `-`"
+            " (1 to 100, not starting with . or -)"
         )
     return text, coercion_hint(kind, value)
 
@@ -183,7 +184,7 @@ def _number_hint(text: str) -> str:
 def did_you_mean(name: str, known: Iterable[str]) -> str | None:
     """Suggest the nearest known names, or list all of them if there are only a few."""
     known = sorted(set(known))
-    everything = f"known here: {', '.join(known)}" if known else None
+    everything = f"known: {', '.join(known)}" if known else None
     return nearest(name, known) or everything
 
 

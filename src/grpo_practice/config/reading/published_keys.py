@@ -13,37 +13,37 @@ from grpo_practice.config.reading.yaml_reader import Key
 from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.core.text import is_data_file
 
-_MANY_AGENTS = "belongs to agents made of several, which are not played here"
-_RESPONSES = "belongs to the responses API, which is not used"
-_OWN_TOOLS = "give tools of your own by `mode: mcp`"
+_MANY_AGENTS = "belongs to multi-agent setups, which are not supported"
+_RESPONSES = "belongs to the Responses API, which is not used"
+_OWN_TOOLS = "provide your own tools with `mode: mcp`"
 _UNSUPPORTED = "is not supported; leave it out"
 
 IGNORED: Mapping[str, Mapping[str, str]] = {
     "evaluation": {"db_url": "results go to the file named by --db"},
     "agent": {
-        "runner": "rollouts have one runner here",
+        "runner": "there is only one runner",
         **dict.fromkeys(
             ("planner_*", "workers_*", "reporter_*", "workforce_*", "orchestrator_*"), _MANY_AGENTS
         ),
     },
-    "toolkit": {"config.workspace_root": "code runs without files of yours"},
+    "toolkit": {"config.workspace_root": "code runs without access to your files"},
     "model": {
         **{
-            f"model_provider.{k}": "is worked out when the config is read"
+            f"model_provider.{k}": "is determined when the config is read"
             for k in sorted(WORKED_OUT)
         },
         "model_settings.truncation": _RESPONSES,
         "model_settings.response_include": _RESPONSES,
         "model_settings.reasoning.summary": _RESPONSES,
         "model_settings.reasoning.generate_summary": _RESPONSES,
-        "termination_max_tokens": "transcripts are not cut while they are played",
+        "termination_max_tokens": "transcripts are not truncated during a rollout",
     },
 }
 """Ignored keys, each with the reason."""
 REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
     "practice": {
         "preset": "names settings of the reference; write them out",
-        "gate": "is none: practice.select_dataset and --step best choose",
+        "gate": "is not supported: use practice.select_dataset and --step best",
     },
     "evaluation": {"eval_method": "write `verify:` instead (math, exact, judge, …)"},
     "agent": {
@@ -52,7 +52,7 @@ REFUSED_UNLESS_EMPTY: Mapping[str, Mapping[str, str]] = {
         "enabled_skills": _UNSUPPORTED,
     },
     "toolkit": {
-        "env_mode": "tools run here; `local` is the one way",
+        "env_mode": "tools run on this machine; only `local` is supported",
         "customized_filepath": _OWN_TOOLS,
         "customized_classname": _OWN_TOOLS,
     },
@@ -62,20 +62,20 @@ REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
     "agent": {
         "type": (
             ("orchestra", "orchestrator", "workforce"),
-            "agents made of several are not played here; use `simple`",
+            "multi-agent setups are not supported; use `simple`",
         ),
-        "agent.instructions": ((list, dict), "should be a text"),
+        "agent.instructions": ((list, dict), "should be a string"),
     },
     "toolkit": {
         "mode": (("customized",), _OWN_TOOLS),
         "config.search_engine": (("baidu", "duckduckgo"), "use `google` (Serper) or `jina`"),
         "config.crawl_engine": (("crawl4ai",), "use `jina` or `local`"),
-        "mcp_transport": (("sse",), "is superseded; use `streamable_http` or `stdio`"),
+        "mcp_transport": (("sse",), "is deprecated; use `streamable_http` or `stdio`"),
     },
     "model": {
         "model_provider.type": (
             ("responses", "litellm"),
-            "only `chat.completions` is spoken; most providers and proxies offer it",
+            "only `chat.completions` is supported; most providers and proxies offer it",
         ),
     },
 }

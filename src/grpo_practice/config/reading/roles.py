@@ -43,7 +43,7 @@ class Roles:
 
         Args:
             keys: Record of the recipients of the config's keys, filled while models are resolved.
-            hidden: Sections whose key was hidden when the config was stored.
+            hidden: Sections whose key was redacted when the config was stored.
             notices: Messages for the user; resolving adds to them.
         """
         self.keys = keys
@@ -133,7 +133,7 @@ class Roles:
             return provider, None
         named = self.env.get(f"{prefix}_MODEL")
         if not named and not otherwise:
-            hint = f"set it, or {prefix}_MODEL (in .env, say); `sim` needs no endpoint"
+            hint = f"set it, or {prefix}_MODEL (for example in .env); `sim` needs no endpoint"
             self.problems.append(
                 Problem((*key, "model_provider", "model"), "no model is named", hint)
             )
@@ -178,7 +178,7 @@ class Roles:
             address = tier.address
         self.keys.models[key] = provider, address
         if hidden and not provider.key and not provider.simulated:
-            text = "was hidden when the config was stored"
+            text = "was redacted when the config was stored"
             hint = f"set {prefix}_API_KEY, or pass --config"
             self.problems.append(Problem((*at, "api_key"), text, hint))
         elif notice := unused_key(provider, self.env, prefix):

@@ -113,7 +113,7 @@ class _Loader(yaml.SafeLoader):
         self.nodes += 1
         if self.nodes > MAX_NODES:
             where = _at(self.name, self.peek_event())  # type: ignore[no-untyped-call]
-            raise ConfigError(f"{where}: more than {MAX_NODES:,} values; that is not a config")
+            raise ConfigError(f"{where}: more than {MAX_NODES:,} values, too many for a config")
         self.depth += 1
         node = super().compose_node(parent, index)
         self.depth -= 1
@@ -169,10 +169,10 @@ def read_text(path: Path) -> str:
             # Do not rely on st_size: a file may grow, and files in /proc report 0 bytes.
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
-        hint = nearest_file(path) or f"it was looked for in {path.parent.resolve()}"
+        hint = nearest_file(path) or f"looked in {path.parent.resolve()}"
         raise ConfigError(f"cannot read {path}: {e.strerror}", hint=hint) from e
     if len(raw) > MAX_BYTES:
-        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB; that is not a config")
+        raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for a config")
     try:
         # utf-8-sig: a byte-order mark would become a part of the first key.
         return raw.decode("utf-8-sig")
@@ -275,7 +275,7 @@ class _Reader:
                 raise self.error(name, "a key must be text", "put it in quotes")
             if name.value in seen:
                 first = f"first on line {seen[name.value]}"
-                raise self.error(name, f"the key {name.value!r} stands twice ({first})")
+                raise self.error(name, f"the key {name.value!r} appears twice ({first})")
             seen[name.value] = name.start_mark.line + 1
         self.loader.flatten_mapping(node)
         out = {}

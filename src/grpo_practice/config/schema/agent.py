@@ -49,16 +49,18 @@ class ProxyConfig(Model):
         if bool(self.tls_cert) != bool(self.tls_key):
             raise ValueError("tls_cert and tls_key go together")
         if self.url is None and _is_any(self.host):
-            raise ValueError(f"programs cannot ask {self.host}: url says by which name they do")
+            raise ValueError(
+                f"programs cannot connect to {self.host}: set url to an address that they can reach"
+            )
         if told.query or told.fragment or "@" in told.netloc:
-            raise ValueError("url should be a scheme, a host, a port and a path, no more")
+            raise ValueError("url may contain only a scheme, a host, a port and a path")
         if self.tls_cert and told.scheme == "http":
-            raise ValueError("url should begin with https://, since tls_cert is there")
+            raise ValueError("url should begin with https://, since tls_cert is set")
         leaves = not (is_loopback(self.host) and is_loopback(asked))
         if leaves and told.scheme == "http" and not self.insecure:
             raise ValueError(
-                "beyond this machine it takes tls_cert and tls_key, or a url with https://"
-                " (insecure: true sends addresses and conversations in clear)"
+                "serving other machines needs tls_cert and tls_key, or a url with https://"
+                " (insecure: true sends addresses and conversations unencrypted)"
             )
         return self
 
@@ -81,7 +83,9 @@ class RayConfig(Model):
     def _custom(cls, value: dict[str, float]) -> dict[str, float]:
         for name in ("CPU", "GPU", "memory", "object_store_memory"):
             if name in value:
-                raise ValueError(f"{name} is none of your own; num_cpus says how many cores")
+                raise ValueError(
+                    f"{name} is not a custom resource; num_cpus sets the number of cores"
+                )
         return value
 
 
@@ -93,11 +97,11 @@ def _is_any(host: str) -> bool:
 
 
 _OF_PROGRAMS = {
-    "concurrency": "rollout_concurrency is its own",
-    "proxy": "it asks its model itself",
+    "concurrency": "set rollout_concurrency instead",
+    "proxy": "it calls its model itself",
     "ignores_system": "it sends its system prompt",
-    "executor": "it starts no program",
-    "ray": "it starts no program",
+    "executor": "it starts no programs",
+    "ray": "it starts no programs",
 }
 """Keys that only agents that are programs use, each with the reason other agents cannot use it."""
 
@@ -167,14 +171,14 @@ class AgentConfig(Model):
                 raise ValueError(f"cannot be split into words: {e}") from None
         if isinstance(value, list | tuple | None):
             return value
-        raise ValueError("should be a text or a list of texts")
+        raise ValueError("should be a string or a list of strings")
 
     @model_validator(mode="after")
     def _whole(self) -> "AgentConfig":
         self._check_executor()
         for kind, key in (("python", "function"), ("command", "command")):
             if (self.type == kind) != bool(getattr(self, key)):
-                wrong = "needs" if self.type == kind else "has no use for"
+                wrong = "needs" if self.type == kind else "does not use"
                 raise ValueError(f"type {self.type} {wrong} {key}")
         if self.toolkits and self.type != "simple":
             raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
@@ -183,14 +187,16 @@ class AgentConfig(Model):
     def _check_executor(self) -> None:
         """Raise ValueError for keys that do not apply to this agent type or this executor."""
         if self.workers is not None and self.type != "python":
-            raise ValueError(f"type {self.type} has no use for workers: they are for python")
+            raise ValueError(f"type {self.type} does not use workers: they are for type python")
         if self.executor == "ray":
             if self.ray is None:
                 raise ValueError("executor ray needs ray.address; `local` starts a cluster here")
             if self.workers is not None:
-                raise ValueError("executor ray has no use for workers: nodes have room as they are")
+                raise ValueError(
+                    "executor ray does not use workers: Ray schedules programs on its nodes"
+                )
         if self.type != "simple":
             return
         for key, why in _OF_PROGRAMS.items():
             if getattr(self, key) != type(self).model_fields[key].default:
-                raise ValueError(f"type simple has no use for {key}: {why}")
+                raise ValueError(f"type simple does not use {key}: {why}")

@@ -292,7 +292,7 @@ class PracticeSettings(Model):
     def _hosts(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         for name in names:
             if not _HOST.fullmatch(name):
-                raise ValueError(f"{name!r} should be the name of a site alone, as example.com")
+                raise ValueError(f"{name!r} should be only the name of a site, such as example.com")
         return tuple(name.lower() for name in names)
 
     @field_validator("overlap")
@@ -300,8 +300,8 @@ class PracticeSettings(Model):
     def _early(cls, share: float, info: ValidationInfo) -> float:
         if share and info.data.get("group_policy") == "skip_uniform":
             raise ValueError(
-                "has to be 0 with practice.group_policy skip_uniform: early groups begin before it"
-                " is known which questions were not informative"
+                "must be 0 with practice.group_policy skip_uniform: early groups start before the"
+                " uninformative questions are known"
             )
         return share
 

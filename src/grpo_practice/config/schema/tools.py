@@ -48,11 +48,11 @@ class PythonConfig(Model):
         if self.image is None and self.backend == "docker":
             raise ValueError("backend docker needs an image")
         if self.image is not None and not re.fullmatch(IMAGE[1:-1], self.image):
-            raise ValueError(f"image {self.image!r} is no name of an image")
+            raise ValueError(f"image {self.image!r} is not a valid image name")
         if self.image is not None and self.backend != "docker":
-            raise ValueError(f"backend {self.backend} has no use for image")
+            raise ValueError(f"backend {self.backend} does not use image")
         if self.python is not None and self.backend not in ("bwrap", "subprocess"):
-            raise ValueError(f"backend {self.backend} has no use for python")
+            raise ValueError(f"backend {self.backend} does not use python")
         return self
 
 
@@ -112,7 +112,7 @@ class SearchConfig(Model):
     def _no_secrets(cls, value: dict[str, Any]) -> dict[str, Any]:
         for name in value:
             if name.lower() in ("authorization", "cookie", "x-set-cookie"):
-                raise ValueError(f"{name} is a secret, and these are stored in clear")
+                raise ValueError(f"{name} is a secret, but these values are stored in plain text")
         return value
 
     @model_validator(mode="after")
@@ -120,7 +120,7 @@ class SearchConfig(Model):
         """Raise ValueError for keys that only Jina's reader uses."""
         for key in ("crawl_url", "crawl_api_key", "crawl_params", "crawl_jina_params"):
             if self.crawl_engine == "local" and getattr(self, key):
-                raise ValueError(f"crawl_engine local has no use for {key}")
+                raise ValueError(f"crawl_engine local does not use {key}")
         return self
 
 
@@ -201,11 +201,13 @@ class McpToolkit(_Toolkit):
             raise ValueError(f"{self.mcp_transport} needs config.{wanted}")
         if self.config.workdir:
             if self.mcp_transport != "stdio":
-                raise ValueError(f"{self.mcp_transport} has no use for workdir")
+                raise ValueError(f"{self.mcp_transport} does not use workdir")
             if not self.stateful:
-                raise ValueError("config.workdir: rollout needs `stateful: true` beside config")
+                raise ValueError("config.workdir: rollout needs `stateful: true` next to config")
             if self.config.cwd is not None:
-                raise ValueError("config.workdir: rollout is where it runs: leave cwd out")
+                raise ValueError(
+                    "config.workdir: rollout already sets the working directory: remove cwd"
+                )
         return self
 
 
@@ -227,7 +229,7 @@ Toolkit = Annotated[
         _which,
         custom_error_type="toolkit",
         custom_error_message=(
-            f"built in are {' and '.join(BUILT_IN)}; a server of tools has `mode: mcp`"
+            f"built in are {' and '.join(BUILT_IN)}; a tool server needs `mode: mcp`"
         ),
     ),
 ]

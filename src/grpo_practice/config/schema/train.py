@@ -121,10 +121,12 @@ class TrainSettings(Model):
         if self.loss == "cispo" and self.clip[1] < 1:
             raise ValueError(
                 "with loss cispo the second number of clip is the largest ratio itself, and"
-                f" {self.clip[1]:g} would cut every update: write clip: [0.2, 5.0], say"
+                f" {self.clip[1]:g} would cut every update: for example, write clip: [0.2, 5.0]"
             )
         known = set(type(self).model_fields) - _FREE_IN_TUNE
         for key in self.tune.space:
             if key.partition(".")[0] not in known:
-                raise ValueError(f"tune.space.{key} is no key of `train:` that a trial may change")
+                raise ValueError(
+                    f"tune.space.{key} is not a key of `train:` that a trial may change"
+                )
         return self

@@ -92,7 +92,7 @@ def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:
         place = tree.place(demand.key)
         if place is None or place.brought_by is None or place.trusted:
             continue
-        text = f"{demand.text}, which a file of others may not"
+        text = f"{demand.text}, which a foreign file may not do"
         hint = f"read it; if you trust it, add --trust {shlex.quote(str(place.brought_by))}"
         # Report only the first of several keys that start the same server.
         found.setdefault((demand.key[:-1], demand.text), Problem(demand.key, text, hint))
@@ -130,7 +130,7 @@ def programs_named(config: RunConfig) -> Iterator[Demand]:
     at: Key = () if config.kind == "eval" else ("evaluation",)
     yield from agent_programs(evaluation.agent, (*at, "agent"))
     if ":" in evaluation.verify.name:
-        yield Demand((*at, "verify", "name"), "runs a file of verify functions")
+        yield Demand((*at, "verify", "name"), "runs a file with verify functions")
     if "template" in evaluation.verify.params:
         yield Demand((*at, "verify", "template"), "reads a file")
     if is_data_file(evaluation.data.dataset):
@@ -152,10 +152,13 @@ def agent_programs(agent: AgentConfig, at: Key) -> Iterator[Demand]:
         if getattr(agent, name):
             yield Demand((*at, name), "starts a program")
     for name in sorted(agent.proxy.model_fields_set):
-        yield Demand((*at, "proxy", name), _PROXY.get(name, "says where programs ask their model"))
+        yield Demand(
+            (*at, "proxy", name),
+            _PROXY.get(name, "sets the address where programs call their model"),
+        )
     if agent.ray is not None:
         for name in sorted(agent.ray.model_fields_set):
-            yield Demand((*at, "ray", name), "says where programs run")
+            yield Demand((*at, "ray", name), "sets where programs run")
     for name, kit in agent.toolkits.items():
         yield from _toolkit_programs(kit, (*at, "toolkits", name))
 
@@ -168,7 +171,7 @@ def _toolkit_programs(kit: Toolkit, at: Key) -> Iterator[Demand]:
                     yield Demand((*at, "config", name), "starts a program")
         case McpToolkit():
             # A server on this machine may do everything that its user may.
-            yield Demand((*at, "config", "url"), "uses a server of tools")
+            yield Demand((*at, "config", "url"), "uses a tool server")
         case PythonToolkit():
             yield from _sandbox_programs(kit.config, (*at, "config"))
         case SearchToolkit():

@@ -171,11 +171,11 @@ class Keys:
                 elsewhere.append(f"{url_name} in {self.env.line(url_name)}")
         if elsewhere and not self.env.trust.host(url, name):
             local = apart[0] if apart and place == PROCESS else name
-            beside = f"; or set {local} in the environment, too" if apart else ""
+            beside = f"; or set {local} in the environment too" if apart else ""
             text = (
                 f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
-                f" {', '.join(dict.fromkeys(elsewhere))}; if it may, --trust-host"
-                f" {typed_host(url)} says so once{beside}"
+                f" {', '.join(dict.fromkeys(elsewhere))}; to allow this once,"
+                f" add --trust-host {typed_host(url)}{beside}"
             )
             # Only the command, so that the line can be copied.
             hint = f"grpo-practice trust --host {typed_host(url)} --key {name}"
@@ -208,7 +208,7 @@ class Keys:
         if theirs and value and redact(value, key) == REDACTED and not env.trusts_dotenv:
             text = f"would go to the address that {env.line(theirs[0])} names"
             trust = f"grpo-practice trust {shlex.quote(str(env.path.parent))}"
-            hint = f"write the address beside it; if it may go there, say so once: {trust}"
+            hint = f"write the address next to it, or trust that folder: {trust}"
             self.problems.append(Problem(key, text, hint, private=True))
 
     def _receiver(self, key: Key, config: RunConfig) -> tuple[str, Address | None]:

@@ -60,11 +60,9 @@ def host_typed(typed: str) -> str:
         here = is_loopback(urlsplit(url).hostname or "")
         host = host_of(f"http://{typed}" if here and url != typed else url)
     except ValueError as e:
-        raise ConfigError(f"{typed} is no host that could be trusted: {e}") from e
+        raise ConfigError(f"{typed} is not a valid host: {e}") from e
     if not host.startswith("http") or not urlsplit(url).hostname:
-        raise ConfigError(
-            f"{typed} is no host that could be trusted", hint="--host api.example.com, say"
-        )
+        raise ConfigError(f"{typed} is not a valid host", hint="for example --host api.example.com")
     return host
 
 
@@ -93,8 +91,8 @@ class Trust:
         for file in files:
             if file.is_dir():
                 raise ConfigError(
-                    f"{file} is a folder, and --trust is for one file",
-                    hint=f"grpo-practice trust {shlex.quote(str(file))} trusts all that lies in it",
+                    f"{file} is a folder, but --trust takes one file",
+                    hint=f"grpo-practice trust {shlex.quote(str(file))} trusts everything in it",
                 )
         return replace(self, files=frozenset(file.resolve() for file in files), hosts=tuple(hosts))
 
@@ -148,7 +146,7 @@ class Trust:
         home = Path.home().resolve()
         if home.is_relative_to(folder.resolve()):
             raise ConfigError(
-                f"{folder.resolve()} holds all that is yours, and what others will put there",
+                f"{folder.resolve()} contains all your files, and files that others may put there",
                 hint="trust the folder of one project, or one file",
             )
         self._add([{"folder": str(folder.resolve())}])
@@ -166,8 +164,8 @@ class Trust:
             return
         except (OSError, UnicodeDecodeError) as e:
             raise ConfigError(
-                f"cannot read {self.kept}, which says what you trust: {e}",
-                hint="mend it, or move it away and say again what you trust",
+                f"cannot read {self.kept}, which lists what you trust: {e}",
+                hint="repair it, or move it away and trust your files and hosts again",
             ) from e
         for n, line in enumerate(lines, 1):
             if not line.strip():
@@ -181,8 +179,8 @@ class Trust:
             # Stop instead of skipping: a damaged line must not silently change what is trusted.
             if not whole or ("host" in record and "variable" not in record):
                 raise ConfigError(
-                    f"{self.kept}:{n}: cannot be read as something you trust",
-                    hint="take the line out",
+                    f"{self.kept}:{n}: not a valid entry",
+                    hint="remove the line",
                 )
             if not kind or kind in record:
                 yield record
@@ -205,8 +203,8 @@ class Trust:
                 os.close(file)
         except OSError as e:
             raise ConfigError(
-                f"cannot remember what you trust in {self.kept}: {e.strerror}",
-                hint="XDG_CONFIG_HOME names another folder for it",
+                f"cannot save what you trust in {self.kept}: {e.strerror}",
+                hint="set XDG_CONFIG_HOME to another folder",
             ) from e
 
 
