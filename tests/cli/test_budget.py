@@ -19,5 +19,5 @@ def test_a_forecast_fits_80_columns(toy: Gp, monkeypatch: pytest.MonkeyPatch) ->
     rows = [line.split("  ")[0] for line in lines[2:8]]
     assert rows == ["play", "summarise", "compare", "propose", "merge", "eval play"]
     assert all(line.endswith("assumption") for line in lines[2:8])
-    shown = next(line for line in lines if "still to be learnt" in line)
+    shown = next(line for line in lines if "new experiences" in line)
     assert "up to 29 experiences; 40 tokens for each" in shown

@@ -90,8 +90,8 @@ def test_a_person_is_asked_what_several_mean(
     monkeypatch.setattr("sys.stdin", keyboard)
     ran = gp("data", "upload", file, "--name", "d")
     assert ran.code == 0, ran
-    assert "Is one of them enough, or must it be exactly these? (any/all)" in ran.err
-    assert "'both' is none of any, all" in ran.err
+    assert "Is any one of them enough, or are exactly these required? (any/all)" in ran.err
+    assert "'both' is not one of any, all" in ran.err
     shown = gp("data", "show", "d", "--json").document["rows"]
     assert [(row["answer"], row["meta"]["select"]) for row in shown] == [
         ("B", "all"),

@@ -313,10 +313,10 @@ def test_a_question_that_is_shortened_is_whole_where_it_is_said_to_be(
 
 def test_what_is_measured_is_not_to_be_measured_next(demo: Gp) -> None:
     first = demo("export-agent", "--run", "demo", "-o", "next.yaml")
-    if "is not measured" in first.err:
+    if "has not been measured" in first.err:
         assert demo(*next_words(first.err)).code == 0
     again = demo("export-agent", "--run", "demo", "-o", "next.yaml", "--force")
-    assert "is not measured" not in again.err
+    assert "has not been measured" not in again.err
     assert next_words(again.err) == ["runs", "show", "demo"]
     assert demo(*next_words(again.err)).code == 0
 

@@ -21,7 +21,7 @@ def test_without_any_evaluation_it_rests_on_what_is_usual(demo: Gp) -> None:
     assert power["finds"] == pytest.approx(ends, abs=1e-4)
     assert (power["questions"], power["k"], power["measured"]) == (40, 4, False)
     low, high = (f"{100 * end:.1f}" for end in ends)
-    said = f"a difference of {low} to {high} points, in 4 cases of 5 (40 questions \u00d7 4, partly"
+    said = f"a difference of {low} to {high} points, with 80 % power (40 questions \u00d7 4, partly"
     assert said in " ".join(demo(*words).out.split())
 
 
@@ -32,7 +32,7 @@ def test_what_was_measured_is_used(demo: Gp) -> None:
     found = demo("runs", "compare", "demo/eval", "demo", "--json").document["contrasts"][0]
     low, high = power["finds"]
     assert low < found["could_find"] < high
-    assert "could find" in demo(*practice).out
+    assert "detectable" in demo(*practice).out
 
 
 @pytest.mark.parametrize("words", [("-k", "4"), ("-k", "2", "--again")])
@@ -63,7 +63,7 @@ def test_a_practice_without_an_evaluation_has_none(demo: Gp) -> None:
     words = ("practice", "--config", "practice.yaml", "--exp-id", "other", "--dry-run")
     off = ("--set", "practice.do_eval=false")
     assert demo(*words, *off, "--json").document["power"] is None
-    assert "could find" not in demo(*words, *off).out
+    assert "detectable" not in demo(*words, *off).out
 
 
 def test_questions_of_a_family_are_fewer_than_they_seem(demo: Gp) -> None:
@@ -75,7 +75,7 @@ def test_questions_of_a_family_are_fewer_than_they_seem(demo: Gp) -> None:
         words = ("eval", "--dataset", "in", *ASKED[2:], "--exp-id", "fresh", "-k", "4")
         power = demo(*words, "--json").document["power"]
         assert (power["questions"], power["effective_clusters"]) == (40, families)
-        asked = f"40 questions \u00d7 4 in families that tell as much as {families}"
+        asked = f"40 questions \u00d7 4 in families worth {families} independent questions"
         assert asked in " ".join(demo(*words).out.split())
         assert (power["finds"] is not None) == told
         if told:

@@ -122,7 +122,7 @@ def test_a_fast_run_is_not_reported_every_tenth() -> None:
 def test_stored_rollouts_are_counted_but_not_reported_one_by_one() -> None:
     events: list[Event] = [RunStarted("e", 1, steps=1, rollouts=10, done=5)]
     events += [rollout(i, stored=True) for i in range(4)]
-    assert shown_as_lines(events) == ["e: 1 step, 10 rollouts, 5 of them there already"]
+    assert shown_as_lines(events) == ["e: 1 step, 10 rollouts, 5 of them already done"]
     assert shown_as_lines([*events, rollout(9)])[1].startswith("  6/10 rollouts, mean reward 1.000")
 
 
@@ -324,13 +324,13 @@ def test_a_long_silence_is_told_with_the_requests_under_way_again_after_twice_as
     lines.show(CallStarted(other, "m"))
     lines.show(CallStarted(other, "m"))
     assert until(129) == []
-    assert until(159) == ["  no reply for 30 s: 3 requests under way, the longest 30 s"]
-    assert until(219) == ["  no reply for 1 min: 3 requests under way, the longest 1 min"]
+    assert until(159) == ["  no reply for 30 s: 3 requests in flight, the longest for 30 s"]
+    assert until(219) == ["  no reply for 1 min: 3 requests in flight, the longest for 1 min"]
     lines.show(CallFinished(other, "m", Usage(), 1.0, replayed=False))
     lines.show(RetryWaits("h", None, 1.0, asked=False, timed_out_s=600.0))
     assert until(248) == []
     said = (
-        "  no reply for 30 s: 2 requests under way, the longest 2 min, 1 timed out and asked again"
+        "  no reply for 30 s: 2 requests in flight, the longest for 2 min, 1 timed out and retried"
     )
     assert until(250) == [said]
     lines.show(CallFinished(other, "m", Usage(), 1.0, replayed=False))
@@ -343,8 +343,8 @@ def test_tries_that_timed_out_are_counted_at_the_end_of_the_run_once() -> None:
     wait = RetryWaits("h", 503, 1.0, asked=False)
     lines = shown_as_lines([practised()[0], *late, wait, RunFinished("math"), RunFinished("math")])
     assert lines[1:] == [
-        "1 request timed out after 30 s and was asked again, perhaps billed",
-        "2 requests timed out after 600 s and were asked again, perhaps billed",
+        "1 request timed out after 30 s and was retried, possibly billed twice",
+        "2 requests timed out after 600 s and were retried, possibly billed twice",
     ]
 
 

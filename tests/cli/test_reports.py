@@ -65,9 +65,9 @@ def test_an_eval_report_says_all_that_the_score_rests_on(
     cut = "warning truncated: 12 of 117 answers ran out of tokens"
     assert f"{cut} {LIMIT} type: grpo-practice rollouts list math/eval --failed" in text
     assert "requests 120 new, 7 replayed from the file, 3 failed" in text
-    assert "in all 1.23M tokens in (300.0k cached, 24 %), 45.7k out" in text
+    assert "total 1.23M tokens in (300.0k cached, 24 %), 45.7k out" in text
     assert "time 3 min 10 s" in text
-    assert text.endswith("next: grpo-practice eval (asks only the 3 rollouts that failed)")
+    assert text.endswith("next: grpo-practice eval (retries only the 3 rollouts that failed)")
     assert "simulated" not in text
 
 
@@ -108,19 +108,19 @@ def test_a_score_without_an_interval_says_so(capsys: pytest.CaptureFixture[str])
     [
         (None, {"gpt-x": 120}, 0, f"unknown: no price for gpt-x (120 calls); add {KEY}"),
         (None, {"a": 3, "b": 1}, 0, f"unknown: no price for a, b (4 calls); add {KEY}"),
-        (None, {"m": 9}, 9, "unknown: the endpoint did not say the tokens of 9 calls"),
+        (None, {"m": 9}, 9, "unknown: the endpoint reported no tokens for 9 calls"),
         (
             None,
             {"m": 9},
             1,
-            "unknown: no price for m (8 calls) and the endpoint did not say the tokens of 1 call;"
+            "unknown: no price for m (8 calls) and the endpoint reported no tokens for 1 call;"
             f" add {KEY}",
         ),
         (2_900_000, {}, 0, "$2.90"),
-        (2_900_000, {"j": 2}, 0, f"$2.90 and more: no price for j (2 calls); add {KEY}"),
+        (2_900_000, {"j": 2}, 0, f"at least $2.90: no price for j (2 calls); add {KEY}"),
         (31, {}, 0, "$0.000031"),
         (0, {}, 0, "$0.00"),
-        (None, {}, 0, "nothing was asked"),
+        (None, {}, 0, "no requests"),
     ],
 )
 def test_1_42_a_cost_that_is_not_known_is_neither_blank_nor_nothing(
@@ -159,16 +159,16 @@ def test_requests_that_were_retried_or_given_up_are_told_by_kind(
     show_eval(replace(REPORT, health=unwell))
     text = " ".join(capsys.readouterr().out.split())
     assert (
-        "7 requests answered only at a later try;"
-        " 3 requests given up (2 HTTP 503, 1 deadline), 1 of them perhaps billed"
+        "7 requests answered only after a retry;"
+        " 3 requests given up (2 HTTP 503, 1 deadline), 1 of them possibly billed"
     ) in text
 
 
 def test_where_nothing_was_asked_no_token_is_unknown(capsys: pytest.CaptureFixture[str]) -> None:
     show_eval(replace(REPORT, usage=Usage(), unpriced={}))
     text = " ".join(capsys.readouterr().out.split())
-    assert "in all 0 tokens in, 0 out" in text
-    assert "cost nothing was asked" in text
+    assert "total 0 tokens in, 0 out" in text
+    assert "cost no requests" in text
 
 
 def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,7 +319,7 @@ def test_groups_that_were_left_out_are_counted(capsys: pytest.CaptureFixture[str
     show_practice(replace(PRACTICE, steps=steps))
     text = capsys.readouterr().out
     assert "3 of 1" in text
-    assert "  2 groups left out: their question was not informative before" in text
+    assert "  2 groups left out, because their questions were not informative before" in text
 
 
 @pytest.mark.parametrize(
@@ -330,7 +330,7 @@ def test_scores_of_other_questions_are_not_compared(
     capsys: pytest.CaptureFixture[str], before: KnownScore
 ) -> None:
     show_practice(replace(PRACTICE, before=before))
-    assert "their difference says nothing" in capsys.readouterr().out
+    assert "their difference means nothing" in capsys.readouterr().out
 
 
 def test_a_failed_merge_never_passes_as_success(capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ def test_no_word_of_the_steps_is_cut_and_no_row_is_wrapped(demo: Gp, columns: in
 @pytest.mark.parametrize("columns", [60], indirect=True)
 def test_columns_that_are_left_out_are_named(demo: Gp, columns: int) -> None:
     shown = demo("runs", "show", "demo").out
-    assert "  left out, since it is narrow here: epoch, library\n" in shown
+    assert "  columns left out on this narrow terminal: epoch, library\n" in shown
 
 
 @pytest.mark.parametrize("columns", [12], indirect=True)

@@ -42,7 +42,9 @@ def test_each_next_command_leads_from_a_held_run_to_the_exported_agent(held: Gp)
     names = waiting(held)
     assert len(names) > 1
     again = held(*PRACTISE, "--epochs", "1")
-    assert re.search(rf"\bheld  +{len(names)} texts for approval, in no library yet: ", again.out)
+    assert re.search(
+        rf"\bheld  +{len(names)} texts awaiting approval, not yet in a library: ", again.out
+    )
     assert "new experiences are held for approval" in again.out
     assert next_words(again.out) == next_words(held("runs", "show", "held").out)
     for n, name in enumerate(names, 1):

@@ -164,7 +164,7 @@ def test_models_of_a_forecast_are_named_with_what_asks_them(toy: Gp) -> None:
 def test_a_forecast_ends_with_the_command_that_does_it(toy: Gp) -> None:
     forecast = toy("practice", "-c", "c.yaml", "--max-requests", "10", "--dry-run")
     *_, remark, last = forecast.out.splitlines()
-    assert remark == "it will pause before the end: raise --max-requests"
+    assert remark == "the run will pause before it is finished: raise --max-requests"
     assert last == "next: grpo-practice practice -c c.yaml --max-requests 10 --db p.db"
     piloted = toy("practice", "--pilot", "1", "-c", "c.yaml")
     assert piloted.out.splitlines()[-1] == "next: grpo-practice practice -c c.yaml --db p.db"

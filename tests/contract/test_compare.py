@@ -127,7 +127,7 @@ def test_questions_that_were_practised_are_told_apart(demo: Gp) -> None:
     assert contrast["new"]["n"] == 20
     assert "on 20 new questions" in sentence or "find" in sentence
     ran = demo("runs", "compare", one, two)
-    assert "4 questions of them were practised on, or chose a library; on all 24: " in ran.out
+    assert "used in practice or to choose a library: 4 questions; on all 24: " in ran.out
 
 
 def test_questions_that_an_agent_of_another_experiment_practised_on_are_told_apart(

@@ -196,7 +196,7 @@ def test_skip_bad_leaves_out_the_answers_that_the_verify_function_cannot_use(
     path.write_text("".join(json.dumps(row) + "\n" for row in lines))
     ran = gp("data", "upload", str(path), "--name", "d")
     assert "verify choice cannot use 1 of 10 answers: row 10: " in ran.out
-    assert "a run leaves them out; so does --skip-bad" in ran.out
+    assert "runs leave them out, as does --skip-bad" in ran.out
     assert ran.out.splitlines()[-1].endswith("--verify choice")
     ran = gp("data", "upload", str(path), "--name", "d", "--replace", "--skip-bad")
     assert ran.out.startswith("d (revision 2) holds 9 rows\n")

@@ -99,7 +99,7 @@ def test_a_split_divides_and_says_how(gp: Gp) -> None:
     train, test = questions(gp, "d-train"), questions(gp, "d-test")
     assert not train & test
     assert (len(train | test), sum(sizes(gp).values())) == (50, 110)
-    assert "is divided, as before" in gp("data", "split", "d").out
+    assert "is split, as before" in gp("data", "split", "d").out
 
 
 def test_the_split_document(gp: Gp) -> None:

@@ -63,7 +63,7 @@ ROWS = {
     "nobody to ask": Row(
         2,
         ("runs", "delete", "demo"),
-        "There is nobody to ask",
+        "Cannot ask: stdin is not a terminal",
         "add --yes",
         then="grpo-practice runs delete demo --yes",
     ),

@@ -198,7 +198,7 @@ def test_what_the_teacher_said_is_shown_while_the_step_is_open(
     assert shown.out.count("I would say that one should be careful.") == 3 * 3
     assert "[teacher is asked" not in shown.out
     whole = gp("rollouts", "show", "toy:1", "--limit", "6", "--full").out
-    assert whole.count("[teacher is asked: compare]") == 3 * 3
+    assert whole.count("[request to the teacher: compare]") == 3 * 3
     assert "## The attempts" in whole
     calls = gp("rollouts", "show", "toy:1", "--limit", "6", "--json").document["teacher"]
     assert [(call["step"], call["stage"]) for call in calls] == [(1, "compare")] * 9

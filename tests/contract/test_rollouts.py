@@ -127,7 +127,7 @@ def test_a_question_that_was_not_played_is_answered_with_those_that_were(demo: G
     for command in ("list", "show"):
         ran = demo("rollouts", command, "demo:0", "--question", str(missing))
         assert ran.code == 0
-        assert f"it has those of question {', '.join(map(str, played[:12]))}" in ran.out
+        assert f"it has rollouts of question {', '.join(map(str, played[:12]))}" in ran.out
 
 
 def means(rows: list[dict[str, Any]]) -> dict[int, list[float]]:
@@ -265,7 +265,7 @@ def test_what_a_function_returned_is_shown_and_cut_unless_all_is_asked_for(gp: G
     Workspace(DB).datasets.upload("d", [("1+1?", "2"), ("2+1?", "3")])
     assert gp("eval", "--config", "c.yaml").code == 0
     ran = gp("rollouts", "show", "own/eval")
-    assert "[system prompt that the agent was given]\nBe brief." in ran.out
+    assert "[system prompt of the agent]\nBe brief." in ran.out
     assert ran.out.count("Be brief.") == 1
     assert ran.out.count("[question]") == 2  # the function asked nobody
     assert "[question]\n2+1?\n" in ran.out

@@ -107,7 +107,7 @@ def change(sql: str) -> None:
 def test_sums_without_the_tokens_of_some_calls_are_marked(demo: Gp) -> None:
     change("UPDATE calls SET tokens_in = NULL WHERE call_id % 9 = 0 AND stage = 'play'")
     lines = demo("runs", "show", "demo").out.splitlines()
-    marked = {line.split()[0]: line.count("and more") for line in lines if " sim " in line}
+    marked = {line.split()[0]: line.count("at least") for line in lines if " sim " in line}
     assert marked["play"] >= 2
     assert marked["merge"] == 0
 

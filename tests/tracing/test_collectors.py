@@ -311,7 +311,7 @@ def test_without_the_extra_a_run_goes_on_and_the_command_says_what_to_install(
     for module in ("otlp", "sender"):
         monkeypatch.setitem(sys.modules, f"grpo_practice.tracing.{module}", None)
     said = [text for text in notices(practise(project)) if "traces" in text]
-    assert said == [f"no traces are sent: OTLP is missing; {tracer.NOT_INSTALLED}"]
+    assert said == [f"no traces are sent: OpenTelemetry is not installed; {tracer.NOT_INSTALLED}"]
     with pytest.raises(ConfigError) as caught:
         Workspace(project.db).trace("toy")
     assert caught.value.hint == tracer.NOT_INSTALLED
@@ -336,7 +336,7 @@ def test_a_run_without_a_name_or_a_collector_is_refused(project: Project) -> Non
     with pytest.raises(ConfigError, match="no run"):
         Workspace(project.db).trace("tay")
     practise(project)
-    with pytest.raises(ConfigError, match="no collector"):
+    with pytest.raises(ConfigError, match="no trace collector"):
         Workspace(project.db).trace("toy")
 
 

@@ -225,7 +225,7 @@ def export(
     datasets = workspace(db).datasets
     if output is None or output == Path("-"):
         if json:
-            raise ConfigError("--json reports on a file that was written", hint="add -o FILE.jsonl")
+            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
         for line in datasets.lines(name):
             sys.stdout.write(line)
         return

@@ -288,7 +288,7 @@ def _show_costs(costs: "Sequence[StageCost]") -> None:
 
 def _sum(known: int | None, uncounted: int) -> str:
     """Format the total tokens of some calls; mark the total if some calls did not report theirs."""
-    return tokens(known) + (" and more" if known is not None and uncounted else "")
+    return ("at least " if known is not None and uncounted else "") + tokens(known)
 
 
 def _cached(cost: "StageCost") -> str:

@@ -19,7 +19,7 @@ def show_effects(report: "EffectsReport") -> None:
     """Print a row for each experience, best first, then the effect of the whole library."""
     found = report.found
     mark = " (simulated)" if found.simulated else ""
-    say(f"L{found.library.id}{mark}: what each experience does, in points", style="bold")
+    say(f"L{found.library.id}{mark}: effect of each experience, in points", style="bold")
     known = [one for one in found.experiences if one.effect is not None]
     rows = sorted(known, key=lambda one: -(one.effect or 0))
     rows += [one for one in found.experiences if one.effect is None]
@@ -41,8 +41,8 @@ def show_effects(report: "EffectsReport") -> None:
     say(report.sentence)
     for text in report.notes:
         say(f"  {text}")
-    note("effects are of an experience among half of the others; one of several intervals in 20")
-    note("leaves out the true effect: P(harm) takes the others into account")
+    note("each effect is measured with half of the other experiences; about 1 in 20 intervals")
+    note("misses the true effect, while P(harm) takes the other experiences into account")
     say_next(report.next_command)
 
 
@@ -64,7 +64,7 @@ def show_pruned(report: "PruneReport") -> None:
     )
     say(report.sentence)
     if report.library is not None:
-        note(f"{report.run} keeps its own library; whether the new one is better is not measured")
+        note(f"{report.run} keeps its own library; the new one has not been measured")
     say_next(report.next_command)
 
 

@@ -130,10 +130,10 @@ def _check_prompt(store: Store, found: LibraryRef, instructions: str) -> None:
         and system_prompt(instructions, store.read(libraries.load, played[1])) != played[0]
     ):
         raise ConfigError(
-            f"the stored instructions of {found.run} differ from those that its agent was given:"
+            f"the stored instructions of {found.run} differ from those its agent received:"
             " a text in them was redacted as a secret, or another version played it",
-            hint=f"`grpo-practice experiences list --run {quote(found.run)}` shows the experiences,"
-            " which you can add to them by hand",
+            hint=f"`grpo-practice experiences list --run {quote(found.run)}` lists the experiences,"
+            " so that you can add them to the instructions by hand",
         )
 
 

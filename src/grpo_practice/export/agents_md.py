@@ -44,9 +44,9 @@ def with_section(text: str, section: str) -> str:
     if kinds != ["begin", "end"]:
         lines = ", ".join(str(text.count("\n", 0, mark.start()) + 1) for mark in marks)
         raise ConfigError(
-            f"the marks around its section are damaged: not one that begins and then one that ends"
+            f"the marks around the section are damaged: expected one begin mark, then one end mark"
             f" (lines {lines})",
-            hint=f"remove the lines that begin with {_MARK}, and the section; it is then added"
-            " at the end",
+            hint=f"remove the section and the lines that begin with {_MARK}; the export"
+            " then adds a new section at the end",
         )
     return text[: marks[0].start()] + section.removesuffix(end) + text[marks[1].end() :]

@@ -99,7 +99,7 @@ def export_agent(
         return
     note(f"wrote {output}")
     for when in exported.measure:
-        note(f"the score {when} is not measured")
+        note(f"the score {when} has not been measured")
     if exported.call:
         note(f"next, in the program that started the run: {exported.call}")
     elif exported.next_command:
@@ -120,7 +120,7 @@ def _export_weights(
     json: bool,
 ) -> None:
     if format_ is not None:
-        raise ConfigError(f"{run} is exported as a folder", hint="leave --format out")
+        raise ConfigError(f"{run} is exported as a folder", hint="remove --format")
     for write in WRITERS_OF_WEIGHTS:
         write(ws, run, step, output, whole=merge, force=force, json=json)
 

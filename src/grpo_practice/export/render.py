@@ -89,7 +89,7 @@ def render_files(agent: "ExportedAgent", format: str) -> Files:
     """Render the agent in a format; raise ConfigError for an unknown format."""
     if format not in FORMATS:
         raise ConfigError(
-            f"there is no export format {format!r}", hint=f"there are {', '.join(FORMATS)}"
+            f"there is no export format {format!r}", hint=f"choose one of {', '.join(FORMATS)}"
         )
     return FORMATS[format].files(agent)
 
@@ -98,6 +98,6 @@ def one_text(files: Files, format: str) -> str:
     """Return the text of a single-file format; raise ConfigError for a format that is a folder."""
     if set(files) != {""}:
         raise ConfigError(
-            f"the export format {format} is a folder", hint="name the folder with --output"
+            f"the export format {format} writes a folder", hint="name the folder with --output"
         )
     return files[""]

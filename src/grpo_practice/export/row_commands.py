@@ -120,7 +120,7 @@ def _file(output: Path | None, *, json: bool) -> Path | None:
     """
     if output is None or output == Path("-"):
         if json:
-            raise ConfigError("--json reports on a file that was written", hint="add -o FILE.jsonl")
+            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
         return None
     return output
 

@@ -25,7 +25,7 @@ def write_section(path: Path, section: str) -> None:
         raise ConfigError(f"cannot read {path}: {e.strerror}") from e
     except UnicodeDecodeError as e:
         raise ConfigError(
-            f"{path} is no UTF-8 text (byte {e.start})", hint="name another file with -o"
+            f"{path} is not UTF-8 text (byte {e.start})", hint="name another file with -o"
         ) from e
     except ConfigError as e:
         raise ConfigError(f"{path}: {e}", hint=e.hint) from e

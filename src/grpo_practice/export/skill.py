@@ -40,8 +40,8 @@ def _name(agent: ExportedAgent) -> str:
     if not agent.place or (NAME.fullmatch(agent.place) and len(agent.place) <= NAME_CHARS):
         return agent.place or slug
     raise ConfigError(
-        f"{agent.place}: the folder of a skill is named as the skill is: in small letters, digits"
-        f" and single hyphens, {NAME_CHARS} characters at most",
+        f"{agent.place}: a skill's folder has the skill's name: lowercase letters, digits and"
+        f" single hyphens, at most {NAME_CHARS} characters",
         hint=f"name the folder {slug}",
     )
 

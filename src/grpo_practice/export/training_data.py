@@ -82,7 +82,7 @@ class TrainingData:
         measured = "a question of an evaluation" in self.left_out
         return ConfigError(
             f"{run.name} has no usable training data"
-            + (f": attempts were left out, {reasons}" if reasons else ""),
+            + (f": attempts were left out ({reasons})" if reasons else ""),
             hint="add --include-eval"
             if measured
             else f"grpo-practice rollouts list {quote(self.ref)}",
@@ -118,10 +118,10 @@ def training_data(
     least, pairs = options.get("min_reward"), options.get("pairs")
     if (least if format == "dpo" else pairs) is not None:
         name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
-        raise ConfigError(f"{name} is for {other}", hint=f"leave it out, or choose {other}")
+        raise ConfigError(f"{name} is for {other}", hint=f"remove it, or choose {other}")
     check_least("pairs", pairs, 1)
     if least is not None and not 0 <= least <= 1:
-        raise ConfigError(f"min_reward is {least}, but rewards are from 0 to 1")
+        raise ConfigError(f"min_reward is {least}, but rewards range from 0 to 1")
     return TrainingData(
         store,
         ref,

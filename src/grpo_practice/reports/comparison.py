@@ -284,7 +284,7 @@ class ComparisonReport(Report):
             case "too few":
                 what = count(len(of.questions), "question")
                 if of.clusters < len(of.questions):
-                    what += f" in families that tell as much as {of.effective_clusters:.0f}"
+                    what += f" in families worth {of.effective_clusters:.0f} independent questions"
                 return f"too few questions: {what}, and a verdict needs {FEWEST}"
             case "missing":
                 return (

@@ -61,7 +61,7 @@ def serve(
         knows = f" ({count(agent.experiences, 'experience')})" if agent.experiences else ""
         to = f"{now.prepared.passing_on_to} ({agent.model}) until Ctrl-C"
         note(
-            f"serving {agent.name}{knows} at {now.url}, passing on to {to}",
+            f"serving {agent.name}{knows} at {now.url}, forwarding to {to}",
             style="bold",
         )
         if record is not None:

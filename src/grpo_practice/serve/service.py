@@ -101,13 +101,13 @@ class Service:
             async with asyncio.timeout(self.endpoint.timeout_s):
                 return await self._pass_on(turn, body)
         except TimeoutError:
-            exchange.fail(f"no whole answer within {self.endpoint.timeout_s:g} s", "deadline")
+            exchange.fail(f"no complete answer within {self.endpoint.timeout_s:g} s", "deadline")
             return await self._lost(turn, 504)
         except BrokenError as e:
             exchange.fail(str(e), e.failure.kind)
             return await self._lost(turn, 502)
         except (asyncio.CancelledError, ConnectionError) as e:
-            exchange.fail("left before it was answered", "CancelledError")
+            exchange.fail("disconnected before it was answered", "CancelledError")
             # A broken connection to the client means that it left, not that anything failed.
             raise asyncio.CancelledError from e
         except Exception as e:

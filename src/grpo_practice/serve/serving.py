@@ -159,16 +159,16 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
 
 def _what_is_not_served(config: AgentConfig, agent: ServedAgent) -> Iterator[str]:
     if not agent.prompt:
-        yield "this agent has no instructions: requests are passed on unchanged"
+        yield "this agent has no instructions: requests are forwarded unchanged"
     if config.toolkits:
         names = ", ".join(config.toolkits)
         yield (
-            f"its toolkits ({names}) are not served: the client has its own tools, sends their"
-            " schemas and calls them"
+            f"its toolkits ({names}) are not served: clients send the schemas of their own tools"
+            " and call them"
         )
     if config.type != "simple":
         what = config.function or " ".join(config.command or ())
-        yield f"its program ({what}) is not served, only its instructions and its model"
+        yield f"its program ({what}) is not served; only its instructions and its model are"
 
 
 async def serve(
@@ -205,7 +205,7 @@ async def serve(
         except OSError as e:
             raise ConfigError(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
-                hint="--port 0 takes any free one",
+                hint="--port 0 picks a free port",
             ) from e
 
 

@@ -73,8 +73,8 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
     redactor.know(url_secrets(url))
     if not is_web_address(url):
         raise ConfigError(
-            f"{variable}: {redact_url(url)} is no address: no traces are sent",
-            hint=f"name it with http:// or https://, or unset {variable}",
+            f"{variable}: {redact_url(url)} is not a valid address: no traces are sent",
+            hint=f"start it with http:// or https://, or unset {variable}",
         )
     if variable in PHOENIX:
         headers = _headers(process, ["PHOENIX_CLIENT_HEADERS"])
@@ -105,8 +105,8 @@ def _other_exporter(process: Mapping[str, str]) -> bool:
 def _check_protocol(process: Mapping[str, str]) -> None:
     if (protocol := _first(process, *_PROTOCOLS)) not in ("", "http/protobuf"):
         raise ConfigError(
-            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not spoken: no traces are sent",
-            hint="set it to http/protobuf; a collector takes that at port 4318 as a rule",
+            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not supported: no traces are sent",
+            hint="set it to http/protobuf; collectors usually accept that on port 4318",
         )
 
 

@@ -79,7 +79,7 @@ class Sender:
                 for _ in islice(response.iter_raw(), 4):
                     pass
         except httpx.TimeoutException:
-            return Refusal(f"{shown} gives no answer", lasts=False)
+            return Refusal(f"{shown} does not answer", lasts=False)
         except (httpx.HTTPError, httpx.InvalidURL) as e:
             why = brief(redactor.text(str(e)), 200) or type(e).__name__
             return Refusal(f"{shown} cannot be reached: {why}", lasts=False)
@@ -87,8 +87,10 @@ class Sender:
             case _ if 200 <= status < 300:
                 return None
             case _ if 300 <= status < 400:
-                return Refusal(f"{shown} redirects ({status}), which is not followed", lasts=True)
+                return Refusal(
+                    f"{shown} redirects ({status}), and redirects are not followed", lasts=True
+                )
             case 401 | 403 | 407:
-                return Refusal(f"{shown} wants a login (HTTP {status})", lasts=True)
+                return Refusal(f"{shown} requires a login (HTTP {status})", lasts=True)
             case _:
                 return Refusal(f"{shown} answers HTTP {status}", lasts=status not in _LATER)

@@ -76,15 +76,17 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
     try:
         from grpo_practice.tracing.sender import Sender
     except ImportError as e:
-        raise ConfigError("traces need OTLP, which is not installed", hint=NOT_INSTALLED) from e
+        raise ConfigError(
+            "traces need OpenTelemetry, which is not installed", hint=NOT_INSTALLED
+        ) from e
     with Store(path, "look") as store:
         name = store.read(runs.get, run).name
         steps = store.read(traced_steps, name)
         slots = [(step, [*store.read(played_slots, step), MERGE]) for step in steps]
     if collector is None:
         raise ConfigError(
-            "no collector of traces is named",
-            hint=f"set one of {', '.join(VARIABLES)}, to http://127.0.0.1:6006 for instance",
+            "no trace collector is set",
+            hint=f"set one of {', '.join(VARIABLES)}, for example to http://127.0.0.1:6006",
         )
     traces, kinds = 0, Counter[str]()
     with Sender(collector) as sender:

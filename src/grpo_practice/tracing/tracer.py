@@ -55,7 +55,11 @@ def traced(
     except (ConfigError, ImportError) as e:
         # A run matters more than its traces, so it continues without them.
         hint = e.hint if isinstance(e, ConfigError) else NOT_INSTALLED
-        what = str(e) if isinstance(e, ConfigError) else "no traces are sent: OTLP is missing"
+        what = (
+            str(e)
+            if isinstance(e, ConfigError)
+            else "no traces are sent: OpenTelemetry is not installed"
+        )
         emit(Notice(f"{what}; {hint}" if hint else what))
         collector = None
     if collector is None:
@@ -120,7 +124,7 @@ class Tracer:
             # Quote the names, which may contain any character.
             runs = dict.fromkeys(group.run for group in dropped)
             again = ", ".join(f"grpo-practice runs trace {quote(run)}" for run in runs)
-            sent = f"the traces of {count(len(dropped), 'group')} were not taken in time"
+            sent = f"the traces of {count(len(dropped), 'group')} could not be sent in time"
             self._emit(Notice(f"{sent}; to send them: {again}"))
 
     def _say(self) -> None:

@@ -37,7 +37,7 @@ def show_tuning(report: "TuneReport") -> None:
             (
                 str(trial.number),
                 trial.state,
-                *([trial.source or "its own"] if population else []),
+                *([trial.source or "own"] if population else []),
                 *(setting_text(trial.values.get(key)) for key in keys),
                 str(trial.steps),
                 reward(trial.score),
@@ -57,7 +57,7 @@ def show_trained_export(exported: "TrainedExport") -> None:
     _show(exported)
     if exported.library:
         library = f"--library {quote(exported.library)}"
-        say(f"with what was practised on top: {on_database(exported.next_command)} {library}")
+        say(f"to add the library practised on top: {on_database(exported.next_command)} {library}")
     say_next(exported.next_command)
 
 

@@ -247,7 +247,7 @@ async def serve_pages(
         except OSError as e:
             raise ConfigError(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
-                hint="--port 0 takes any free one",
+                hint="--port 0 picks a free port",
             ) from e
 
 

@@ -38,7 +38,7 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     assert [float(effect) for _, effect in rows] == sorted(
         (float(effect) for _, effect in rows), reverse=True
     )
-    assert f"L{last.id} (simulated): what each experience does, in points" in ran.out
+    assert f"L{last.id} (simulated): effect of each experience, in points" in ran.out
     assert "measured     40 questions of held \u00d7 8, 320 rollouts scored" in re.sub(
         r"measured +", "measured     ", ran.out
     )
@@ -89,10 +89,8 @@ def test_a_dry_run_says_how_exact_it_will_be_and_writes_nothing(measurable: Gp) 
     ran = measurable(*EFFECT, "--dry-run")
     assert ran.code == 0
     text = " ".join(ran.out.split())
-    assert re.search(
-        r"standard error \d\.\d to \d\.\d points for each effect \(320 rollouts\)", text
-    )
-    assert "a 95 % interval is about twice that to each side" in text
+    assert re.search(r"standard error \d\.\d to \d\.\d points per effect \(320 rollouts\)", text)
+    assert "a 95 % interval extends about twice that to each side" in text
     assert "assumed" not in text  # the demo has evaluated this library
     document = measurable(*EFFECT, "--dry-run", "--json").document
     assert document["effect"]["rollouts"] == 320

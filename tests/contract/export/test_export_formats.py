@@ -65,7 +65,7 @@ def test_a_section_whose_marks_are_damaged_is_left_alone(demo: Gp) -> None:
     assert demo("export-agent", "-o", "AGENTS.md").code == 0
     assert file.read_text() == f"a\n{section}b\n"
     file.write_bytes("Größe".encode("latin-1"))
-    assert "is no UTF-8 text (byte 2)" in demo("export-agent", "-o", "AGENTS.md").err
+    assert "is not UTF-8 text (byte 2)" in demo("export-agent", "-o", "AGENTS.md").err
     Path("folder").mkdir()
     ran = demo("export-agent", "--format", "agents-md", "-o", "folder")
     assert "cannot write folder" in ran.err

@@ -110,7 +110,7 @@ def test_an_agent_is_served_and_recorded_until_a_signal(demo: Gp, tmp_path: Path
     agent_file(tmp_path, "", provider=SIM)
     with running(tmp_path, *RECORD, "--json") as (process, url, said):
         assert said == [
-            f"serving math_agent (2 experiences) at {url}, passing on to the simulated endpoint in"
+            f"serving math_agent (2 experiences) at {url}, forwarding to the simulated endpoint in"
             " this program (sim) until Ctrl-C\n",
             "recording all requests as run rec in grpo-practice.db\n",
             f"to use it: export OPENAI_BASE_URL={url} OPENAI_API_KEY=unused\n",

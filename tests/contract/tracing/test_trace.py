@@ -44,7 +44,7 @@ async def test_what_is_wrong_is_a_sentence_and_what_to_type(
     db = ("--db", "p.db")
     ran = gp("runs", "trace", "toy", *db)
     assert ran.code == 2
-    assert "no collector of traces is named" in ran.err
+    assert "no trace collector is set" in ran.err
     assert "PHOENIX_ENDPOINT" in ran.err
     ran = gp("runs", "trace", "toy", "--trace-content", "maybe", *db)
     assert ran.code == 2

@@ -36,9 +36,10 @@ def show_comparison(report: "ComparisonReport") -> None:
         _show_contrast(report, contrast)
         _show_answers(report, contrast)
     if len(report.contrasts) > 1:
-        say(f"\nEach p is adjusted for {len(report.contrasts)} contrasts, no interval is.")
+        n = len(report.contrasts)
+        say(f"\nThe p values are adjusted for {n} contrasts; the intervals are not.")
     if report.learning:
-        say("\nThis table cannot say:")
+        say("\nThis table does not show:")
         for limit in report.cannot_say:
             say(f"  {limit}")
     if report.simulated:
@@ -135,14 +136,14 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
             else ""
         )
         say(
-            f"  {count(contrast.known, 'question')} of them were practised on, or chose a library;"
+            f"  used in practice or to choose a library: {count(contrast.known, 'question')};"
             f" on all {len(of.questions)}: {points(of.mean, signed=True)}{others}"
         )
     if of.missing and of.worst and of.best:
         say(
             f"  {count(of.missing, 'rollout')} without a reward: from"
             f" {points(of.worst.mean, signed=True)} to {points(of.best.mean, signed=True)},"
-            " however they had ended"
+            " whatever those rewards would have been"
         )
     for note in contrast.notes:
         say(f"  {note}")
@@ -162,7 +163,7 @@ def _show_contrast(report: "ComparisonReport", contrast: "Contrast") -> None:
         right=["moved by", before, after],
     )
     if len(moved) < len(contrast.moved):
-        say(f"  {len(moved)} of the {len(contrast.moved)} that moved")
+        say(f"  {len(moved)} of {len(contrast.moved)} changed questions shown")
 
 
 def _show_answers(report: "ComparisonReport", contrast: "Contrast") -> None:

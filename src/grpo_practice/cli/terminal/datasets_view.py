@@ -53,9 +53,7 @@ def dataset(found: "DatasetReport") -> None:
         ],
     )
     if any(len(s.question) > QUESTION or len(str(s.answer)) > ANSWER for s in found.rows):
-        say(
-            f"  shortened; whole in: {on_database(f'{PROGRAM} data show {quote(row.name)} --json')}"
-        )
+        say(f"  shortened; in full: {on_database(f'{PROGRAM} data show {quote(row.name)} --json')}")
     _next_eval(row.name, found.verify)
 
 
@@ -71,9 +69,9 @@ def stored(found: "StoredDataset") -> None:
         bad = len(found.unusable)
         named = [f"row {n}: {reason}" for n, reason in list(found.unusable.items())[:REASONS]]
         more = f"; and {bad - REASONS} more" if bad > REASONS else ""
-        way = "another function may: --verify NAME"
+        way = "try another function: --verify NAME"
         if found.next_verify == verify:
-            way = "a run leaves them out; so does --skip-bad"
+            way = "runs leave them out, as does --skip-bad"
         say(
             f"  verify {verify} cannot use {bad} of {count(row.n, 'answer')}:"
             f" {'; '.join(named)}{more} ({way})"
@@ -85,7 +83,9 @@ def stored(found: "StoredDataset") -> None:
 
 def ask_select(question: str) -> Literal["any", "all"] | None:
     """Ask the user how several correct options count; return None without a terminal."""
-    said = choose(f"{question}. Is one of them enough, or must it be exactly these?", "any", "all")
+    said = choose(
+        f"{question}. Is any one of them enough, or are exactly these required?", "any", "all"
+    )
     return "any" if said == "any" else "all" if said == "all" else None
 
 
@@ -94,7 +94,7 @@ def exported(found: "ExportedDataset") -> None:
     rows = count(found.dataset.n, "row")
     say(f"wrote {rows} of {found.dataset.name} to {found.path}")
     if found.changed:
-        say(f"  {found.changed} of {rows} would be read back as another sample")
+        say(f"  {found.changed} of {rows} would change when read back")
     say_next(found.next_command)
 
 
@@ -103,9 +103,9 @@ def split(found: "DatasetSplit") -> None:
     row, parts = found.dataset, found.parts
     held = "" if any(part.new for part in parts) else ", as before"
     whole = f"{row.name} (revision {row.revision}, {count(row.n, 'row')})"
-    say(f"{whole} is divided{held}:", style="bold")
+    say(f"{whole} is split{held}:", style="bold")
     strata = sorted({name for part in parts for name in part.strata})[:NAMED]
-    headers = ["dataset", "rows", "share", "asked", *(brief(name, 20) for name in strata)]
+    headers = ["dataset", "rows", "share", "requested", *(brief(name, 20) for name in strata)]
     total = sum(part.dataset.n for part in parts)
     rows = [
         [
@@ -118,7 +118,7 @@ def split(found: "DatasetSplit") -> None:
         for part in parts
     ]
     table(headers, rows, right=headers[1:])
-    say("  no question, but for case and spaces, and no cluster is in two of them")
+    say("  no question (ignoring case and spaces) and no cluster is in more than one of them")
     _next_eval(parts[-1].dataset.name, found.verify)
 
 

@@ -20,11 +20,11 @@ def show_forecast(forecast: "Forecast") -> None:
     if forecast.piloted is not None:
         say(f"pilot: {_piloted(forecast.piloted)}")
     if not forecast.stages:
-        say(f"{forecast.run}: nothing is left to do")
+        say(f"{forecast.run}: nothing left to do")
         return
     mark = " (simulated)" if forecast.simulated else ""
-    say(f"{forecast.run}{mark}: what is left to do", style="bold")
-    headers = ["stage", "calls", "tokens in", "tokens out", "cost", "rests on"]
+    say(f"{forecast.run}{mark}: remaining work", style="bold")
+    headers = ["stage", "calls", "tokens in", "tokens out", "cost", "based on"]
     table(headers, map(_row, forecast.stages), right=headers[1:5])
     total = forecast.total
     usd = total.cost_usd
@@ -37,17 +37,17 @@ def show_forecast(forecast: "Forecast") -> None:
             ("tokens out", _tokens(total.tokens_out)),
             ("cost", unknown if usd is None else _money(usd)),
             ("time", " to ".join(dict.fromkeys(duration(s) for s in total.seconds))),
-            ("requests of a rollout", _turns(forecast)),
-            ("groups that teach", _share(forecast)),
-            ("still to be learnt", _learnable(forecast)),
-            ("could find", _power(forecast)),
+            ("requests per rollout", _turns(forecast)),
+            ("informative groups", _share(forecast)),
+            ("new experiences", _learnable(forecast)),
+            ("detectable", _power(forecast)),
             ("standard error", _standard_error(forecast)),
             *((cap.flag, _reached(cap.cap, cap.reached)) for cap in forecast.caps),
         ]
     )
-    note("retries and questions asked again for want of a readable reply are not counted")
+    note("not counted: retries, and requests repeated because a reply was unreadable")
     if forecast.turns is not None:
-        note("nor is what tools themselves take: their prices, models they ask, their time")
+        note("nor what tools cost themselves: their prices, model calls and time")
     if hint := _cap_hint(forecast):
         say(hint)
     say(f"next: {goes_on(sys.argv[1:], begun=forecast.piloted is not None)}{_first(forecast)}")
@@ -60,12 +60,12 @@ def _power(forecast: "Forecast") -> str:
         return ""
     asked = f"{count(power.questions, 'question')} \u00d7 {power.k}"
     if power.effective_clusters < power.questions:
-        asked += f" in families that tell as much as {power.effective_clusters:.0f}"
+        asked += f" in families worth {power.effective_clusters:.0f} independent questions"
     if power.finds is None or power.finds.high > 1:
         return f"no difference: {asked} are too few"
     ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))
     basis = "" if power.measured else ", partly assumed"
-    return f"a difference of {' to '.join(ends)} points, in 4 cases of 5 ({asked}{basis})"
+    return f"a difference of {' to '.join(ends)} points, with 80 % power ({asked}{basis})"
 
 
 def _standard_error(forecast: "Forecast") -> str:
@@ -74,13 +74,13 @@ def _standard_error(forecast: "Forecast") -> str:
     if planned is None:
         return ""
     ends = " to ".join(dict.fromkeys(f"{100 * x:.1f}" for x in planned.se))
-    said = f"{ends} points for each effect ({count(planned.rollouts, 'rollout')})"
+    said = f"{ends} points per effect ({count(planned.rollouts, 'rollout')})"
     if not planned.measured:
         said += (
-            ", partly assumed: from effects that are the same for all questions to effects that"
-            " differ as much as rewards allow"
+            ", partly assumed: the low end if effects are the same for all questions, the high end"
+            " if they differ as much as rewards allow"
         )
-    return f"{said}; a 95 % interval is about twice that to each side"
+    return f"{said}; a 95 % interval extends about twice that to each side"
 
 
 def goes_on(argv: Sequence[str], *, begun: bool) -> str:
@@ -110,12 +110,12 @@ def _cap_hint(forecast: "Forecast") -> str:
         return ""
     flags = " and ".join(cap.flag for cap in caps)
     surely = "will" if any(cap.reached == "yes" for cap in caps) else "may"
-    return f"it {surely} pause before the end: raise {flags}"
+    return f"the run {surely} pause before it is finished: raise {flags}"
 
 
 def _piloted(did: "Piloted") -> str:
     if not did.rollouts:
-        return "nothing new was played"
+        return "no new rollouts"
     usage = did.usage
     cost = "cost unknown" if usage.cost_micro is None else f"${usage.cost_micro / 1e6:.4f}"
     played = f"{count(did.questions, 'question')}, {count(did.rollouts, 'rollout')}"
@@ -176,7 +176,7 @@ def _money(values: "Range") -> str:
 def _share(forecast: "Forecast") -> str:
     if forecast.share is None:
         return ""
-    rests = "assumed, within what a score before practice allows"
+    rests = "assumed, within the limits set by the score before practice"
     if forecast.groups:
         rests = f"as in {count(forecast.groups, 'group')} of this run"
     return f"{_range([f'{x:.0%}' for x in forecast.share])}, {rests}"
@@ -189,7 +189,7 @@ def _turns(forecast: "Forecast") -> str:
     shown = _range([f"{x:.1f}".removesuffix(".0") for x in turns.each])
     if turns.rollouts:
         return f"{shown}, as in {count(turns.rollouts, 'rollout')} of this agent"
-    return f"{shown}: not known before some were played, by --pilot"
+    return f"{shown}: unknown until --pilot plays some rollouts"
 
 
 def _learnable(forecast: "Forecast") -> str:
@@ -198,7 +198,7 @@ def _learnable(forecast: "Forecast") -> str:
         return ""
     return (
         f"up to {count(n, 'experience')}; {forecast.experience_tokens} tokens for each in later"
-        " prompts are in the upper ends, an assumption"
+        " prompts are assumed in the upper ends"
     )
 
 

@@ -89,7 +89,7 @@ def confirm(question: str, *, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise ConfigError(f"{question} There is nobody to ask", hint="add --yes")
+        raise ConfigError(f"{question} Cannot ask: stdin is not a terminal", hint="add --yes")
     if not typer.confirm(visible(question), err=True):
         raise DeclinedError("nothing was changed")
 
@@ -100,7 +100,7 @@ def choose(question: str, *choices: str) -> str | None:
         return None
     asked = f"{visible(question)} ({'/'.join(choices)})"
     while (said := str(typer.prompt(asked, err=True)).strip().lower()) not in choices:
-        note(f"{said!r} is none of {', '.join(choices)}")
+        note(f"{said!r} is not one of {', '.join(choices)}")
     return said
 
 

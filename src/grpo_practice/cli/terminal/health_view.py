@@ -44,10 +44,10 @@ def retries(health: "Health") -> str:
     """Return the number of requests that were retried, and of requests never answered."""
     parts = []
     if health.retried:
-        parts.append(f"{count(health.retried, 'request')} answered only at a later try")
+        parts.append(f"{count(health.retried, 'request')} answered only after a retry")
     if health.unanswered:
         kinds = ", ".join(f"{n} {brief(kind, LINE)}" for kind, n in health.unanswered.items())
-        billed = f", {health.maybe_paid} of them perhaps billed" if health.maybe_paid else ""
+        billed = f", {health.maybe_paid} of them possibly billed" if health.maybe_paid else ""
         given_up = count(sum(health.unanswered.values()), "request")
         parts.append(f"{given_up} given up ({kinds}){billed}")
     return "; ".join(parts)
@@ -79,8 +79,8 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
             f" {requests.failed} failed",
         ),
         (
-            "in all",
-            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thinking},"
+            "total",
+            f"{tokens(tokens_in)} tokens in{cached}, {tokens(tokens_out)} out{thinking} by"
             " this command and earlier ones",
         ),
         ("cost", _cost(report)),
@@ -89,7 +89,7 @@ def costs(report: "EvalReport | PracticeReport") -> list[tuple[str, str]]:
 
 def _cost(report: "EvalReport | PracticeReport") -> str:
     micro, unpriced = report.usage.cost_micro, report.unpriced
-    known = "nothing was asked" if micro is None else dollars(micro)
+    known = "no requests" if micro is None else dollars(micro)
     if not unpriced:
         return known
     calls, uncounted = sum(unpriced.values()), report.health.uncounted
@@ -99,10 +99,10 @@ def _cost(report: "EvalReport | PracticeReport") -> str:
     if calls > uncounted:
         why.append(f"no price for {', '.join(models)} ({count(calls - uncounted, 'call')})")
     if uncounted:
-        why.append(f"the endpoint did not say the tokens of {count(uncounted, 'call')}")
+        why.append(f"the endpoint reported no tokens for {count(uncounted, 'call')}")
     key = "evaluation.prices (in an evaluation's file: prices)"
     advice = f"; add {key}" if calls > uncounted else ""
-    beginning = "unknown" if micro is None else f"{known} and more"
+    beginning = "unknown" if micro is None else f"at least {known}"
     return f"{beginning}: {' and '.join(why)}{advice}"
 
 
@@ -115,4 +115,4 @@ def stage_cost(usd: float | None, unpriced: int) -> str:
     """Format the dollars of some calls; `unknown` if no call has a price."""
     if usd is None:
         return "unknown"
-    return dollars(round(usd * 1e6)) + (" and more" if unpriced else "")
+    return ("at least " if unpriced else "") + dollars(round(usd * 1e6))

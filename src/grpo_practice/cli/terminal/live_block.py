@@ -184,7 +184,7 @@ def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
     )
     share = f"{whole.done}/{whole.planned} rollouts, {int(100 * tally.share)} %"
     pieces = [bar.append(f"  {share}")] if beside >= least else [bar, Text(share)]
-    there = [f"{before} there already"] if before else []
+    there = [f"{before} already done"] if before else []
     there += [f"{whole.replayed} replayed"] if whole.replayed else []
     pieces += [Text(", ".join(there), style="cyan")] if there else []
     pieces += [Text(f"{whole.failed} failed", style="red")] if whole.failed else []
@@ -224,12 +224,12 @@ def _state(tally: Tally) -> str:
     played = part.done >= part.planned
     if tally.step is not None and tally.step_open:
         if tally.trains:
-            return "changing weights" if played else "sampling answers"
+            return "updating weights" if played else "sampling answers"
         if played:
             return f"closing step {tally.step.step}"
     if whole.done >= whole.planned:
         return "finishing"
-    return "at work" if part.played else "starting"
+    return "working" if part.played else "starting"
 
 
 def _waits(tally: Tally) -> Iterator[str]:

@@ -112,8 +112,8 @@ class Lines:
             asked, longest = count(len(calls), "request"), coarse(max(calls))
             late = self._tally.timed_out.total()
             self._print(
-                f"  no reply for {coarse(quiet_s)}: {asked} under way, the longest {longest}"
-                + (f", {late} timed out and asked again" if late else "")
+                f"  no reply for {coarse(quiet_s)}: {asked} in flight, the longest for {longest}"
+                + (f", {late} timed out and retried" if late else "")
             )
 
     def _timed_out(self) -> None:
@@ -122,8 +122,8 @@ class Lines:
         for seconds, n in sorted(late.items()):
             were = "was" if n == 1 else "were"
             self._print(
-                f"{count(n, 'request')} timed out after {seconds:g} s and {were} asked again,"
-                " perhaps billed",
+                f"{count(n, 'request')} timed out after {seconds:g} s and {were} retried,"
+                " possibly billed twice",
                 "yellow",
             )
         late.clear()
@@ -157,7 +157,7 @@ def _run_line(event: RunStarted, *, inside: bool) -> str:
     left = event.rollouts - event.done
     parts = [count(event.rollouts, "rollout")]
     if event.done:
-        parts.append(f"{event.done} of them there already" if left else "all there already")
+        parts.append(f"{event.done} of them already done" if left else "all already done")
     if not inside:
         parts.insert(0, count(event.steps, "step"))
     simulated = " (simulated)" if event.simulated else ""

@@ -59,10 +59,10 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
     # Not `next:`, because the command fails again until the verify function is mended.
     if any(name == "error.verify" for name in report.outcomes):
         again = on_database(continuing())
-        say(f"once the verify function is mended, score the answers again with: {again}")
+        say(f"once the verify function is fixed, score the answers again with: {again}")
     elif report.failures:
         failed = count(sum(report.failures.values()), "rollout")
-        say_next(f"{continuing()} (asks only the {failed} that failed)")
+        say_next(f"{continuing()} (retries only the {failed} that failed)")
     else:
         after = next_command or f"{PROGRAM} runs show {quote(report.run)}"
         say_next(remedy(report.findings) or after)
@@ -157,7 +157,7 @@ def funnel(steps: Sequence["StepRow"], run: str) -> list[tuple[str, str]]:
 def held(n: int, run: str) -> str:
     """Return the number of texts waiting for approval and the command that lists them, or ''."""
     look = on_database(f"{PROGRAM} experiences list --run {quote(run)}")
-    return f"{count(n, 'text')} for approval, in no library yet: {look}" if n else ""
+    return f"{count(n, 'text')} awaiting approval, not yet in a library: {look}" if n else ""
 
 
 def _compared(sums: "Distillation") -> str:
@@ -168,7 +168,7 @@ def _compared(sums: "Distillation") -> str:
 def _failed(sums: "Distillation") -> str:
     lost = sum(sums.failed.values())
     late = sums.compared + lost - sums.informative
-    after = f", {late} of them after a comparison that was read" if late else ""
+    after = f", {late} of them after a readable comparison" if late else ""
     return f"{count(lost, 'group')} taught nothing ({_kinds(sums.failed)}){after}" if lost else ""
 
 
@@ -185,7 +185,7 @@ def _shortened(sums: "Distillation") -> str:
     if not sums.shortened:
         return ""
     attempts = count(sums.shortened, "transcript")
-    return f"{attempts} by {sums.cut_chars:,} characters, for the teacher's context"
+    return f"{attempts} by {sums.cut_chars:,} characters, to fit the teacher's context"
 
 
 def _quarantined(steps: Sequence["StepRow"], run: str, rules: Mapping[Any, int]) -> str:
@@ -215,7 +215,8 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
     least = ["epoch", "library", "status", "scored", "experiences"]
     table(headers, rows, right=headers[:6], least=least)
     if left_out := sum(len(row.left_out or ()) for row in steps):
-        say(f"  {count(left_out, 'group')} left out: their question was not informative before")
+        groups = count(left_out, "group")
+        say(f"  {groups} left out, because their questions were not informative before")
     for what, of in _counted(steps).items():
         where = "" if len(of) == sum(row.closed for row in steps) else f" of {steps_named(of)}"
         say(f"  mean reward{where}: of {what}; to compare libraries, evaluate them")
@@ -273,7 +274,7 @@ def _before_and_after(report: "PracticeReport") -> None:
         untested = "" if known or report.tested else " (no evaluation dataset)"
         facts([(f"{when:6}", _known(known) + untested)])
     if before and after and not _comparable(before, after):
-        say("  before and after are of other questions: their difference says nothing")
+        say("  before and after cover different questions, so their difference means nothing")
     facts([("gain  ", report.difference or "")])
     for command in dict.fromkeys(report.measure.values()):
         say(f"  gain    {on_database(command)}")  # on one line, so that it can be copied

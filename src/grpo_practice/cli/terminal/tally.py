@@ -308,7 +308,7 @@ class Tally:
         # Bounds the memory of a run in which every error has another text.
         if key not in self.failures and len(self.failures) >= MOST_KINDS:
             key, reason = ("others", ""), "others"
-            error = "too many different errors to tell them apart"
+            error = "too many different errors to list"
         self.failures.setdefault(key, FailureKind(reason, error[:LONGEST])).count += 1
 
     def _call(self, event: CallFinished) -> None:

@@ -98,11 +98,11 @@ def _say_none(report: "RolloutsReport") -> None:
         say(f"compared with: {report.compared}")
     there = report.all.rollouts
     say(
-        f"{report.ref}: {f'none of its {there:,} rollouts is such' if there else 'no rollouts yet'}"
+        f"{report.ref}: {f'none of its {there:,} rollouts matches' if there else 'no rollouts yet'}"
     )
     if numbers := report.questions_played:
         more = ", …" if len(numbers) > NUMBERS else ""
-        say(f"it has those of question {', '.join(map(str, numbers[:NUMBERS]))}{more}")
+        say(f"it has rollouts of question {', '.join(map(str, numbers[:NUMBERS]))}{more}")
     say_next(report.next_command)
 
 
@@ -152,7 +152,7 @@ def show_transcripts(
             if whole and n == 0:
                 say(f"question {report.number or '-'}, step {report.step}", style="bold")
             if whole and system != (system := _unsaid(report)) and system:
-                say("[system prompt that the agent was given]", style="bold")
+                say("[system prompt of the agent]", style="bold")
                 say(system if chars is None else cut(system, chars))
             if whole and n == 0 and not any(report.question in body for _, body in report.sections):
                 say("[question]", style="bold")
@@ -171,7 +171,7 @@ def _show_call(call: "TeacherCall", chars: int | None) -> None:
     """Print the teacher's reply; without a length limit, print the prompt too."""
     about = f", attempt {call.attempt + 1}" if call.attempt >= 0 else ""
     if chars is None:
-        say(f"[teacher is asked: {call.stage}{about}]", style="bold")
+        say(f"[request to the teacher: {call.stage}{about}]", style="bold")
         say(call.asked)
     cut_off = " (cut by the token limit)" if call.finish == "length" else ""
     say(f"[teacher: {call.stage}{about}]{cut_off}", style="bold")
