@@ -232,7 +232,7 @@ async def test_a_pilot_is_kept_and_nothing_is_paid_twice(whole: Project, project
 
 
 async def test_settings_that_do_not_go_together_or_change_nothing(project: Project) -> None:
-    with pytest.raises(Exception, match=r"overlap = 0\.5: has to be 0 with .* skip_uniform"):
+    with pytest.raises(Exception, match=r"overlap = 0\.5: must be 0 with .* skip_uniform"):
         await project.practise(*SKIPS, HALF)
     first = await project.practise("practice.epochs=1")
     assert project.query("SELECT DISTINCT left_out FROM steps") == [(None,)]

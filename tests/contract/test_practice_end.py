@@ -177,7 +177,7 @@ def test_what_comes_after_a_comparison_may_fail_as_well(teacher: Teacher, practi
     assert ran.code == 1
     said = flat(ran.out)
     assert "compared 4 of 4 informative groups" in said
-    assert "4 groups taught nothing (unreadable), 4 of them after a comparison" in said
+    assert "4 groups taught nothing (unreadable), 4 of them after a readable comparison" in said
     assert "lessons 4" in said
 
 

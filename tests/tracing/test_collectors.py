@@ -213,7 +213,7 @@ def test_a_collector_that_takes_nothing_is_one_notice_and_no_storm(
     trouble = [text for text in said if text.startswith("no traces")]
     assert len(trouble) == 1
     assert words in trouble[0]
-    [left] = [text for text in said if "not taken in time" in text]
+    [left] = [text for text in said if "not be sent in time" in text]
     assert "grpo-practice runs trace toy" in left
     # Once, and where it may be over, once more at the end.
     assert len(collector.paths) <= tries
@@ -249,7 +249,7 @@ def test_a_hanging_collector_holds_the_end_for_no_longer_than_two_seconds(
         assert waits == [tracer.END_S]
         assert tracer.END_S <= 2
     # 12 groups and the merges: none was taken.
-    [left] = [text for text in said if "not taken in time" in text]
+    [left] = [text for text in said if "not be sent in time" in text]
     assert left.startswith("the traces of 14 groups")
 
 

@@ -117,7 +117,7 @@ def test_what_no_trial_could_have_is_refused_before_anything_is_trained(
     bad = (*SEARCH[:3], "train.tune.space={beta: [0.0, -1.0]}")
     with pytest.raises(ConfigError, match=r"train\.beta"):
         project.tune(2, fake, *bad)
-    with pytest.raises(ConfigError, match="no key of `train:` that a trial may change"):
+    with pytest.raises(ConfigError, match="not a key of `train:` that a trial may change"):
         project.tune(2, fake, *SEARCH[:3], "train.tune.space={stepz: [1]}")
     with pytest.raises(ConfigError, match="no questions to select a trial with"):
         project.tune(2, fake, SEARCH[3])

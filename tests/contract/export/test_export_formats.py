@@ -88,7 +88,7 @@ def test_the_folder_names_the_skill(demo: Gp) -> None:
     assert "[E1]" in Path("skills/sums-2/references/experiences.md").read_text()
     ran = demo("export-agent", "--format", "skill", "-o", "My Skill")
     assert (ran.code, Path("My Skill").exists()) == (2, False)
-    assert "the folder of a skill is named as the skill is" in ran.err
+    assert "a skill's folder has the skill's name" in ran.err
     assert "name the folder " in ran.err
 
 

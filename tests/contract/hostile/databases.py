@@ -183,7 +183,7 @@ def _link(name: str, to: str) -> Callable[[Place], None]:
 
 
 HIDDEN = "{model_provider: {model: j, base_url: '@EVIL@/v1', api_key: '***'}}"
-"""A model at the stranger's whose key was hidden when the config was stored."""
+"""A model at the stranger's whose key was redacted when the config was stored."""
 
 ATTACKS = [
     of("hidden key", stored("api_key: '***'"), MOST, without="UTU_LLM_BASE_URL"),

@@ -72,4 +72,4 @@ def test_a_port_in_use_is_said(demo: Gp) -> None:
     assert ran.code == 2
     assert ran.out == ""
     assert f"error: cannot listen on port {port}: " in ran.err
-    assert "hint: --port 0 takes any free one" in ran.err
+    assert "hint: --port 0 picks a free port" in ran.err
