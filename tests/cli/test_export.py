@@ -49,13 +49,13 @@ def test_a_format_that_is_a_folder_is_written_below_the_output(
     assert Path("made/notes/model.txt").read_text()
     assert demo("export-agent", "--format", "bundle", "-o", "made").code == 2
     assert demo("export-agent", "--format", "bundle", "-o", "made", "--force").code == 0
-    assert "is a folder" in demo("export-agent", "--format", "bundle").err
+    assert "writes a folder" in demo("export-agent", "--format", "bundle").err
 
 
 def test_the_help_names_every_format(demo: Gp) -> None:
     ran = demo("export-agent", "--help")
     assert "|".join(FORMATS) in ran.out
-    assert f"there are {', '.join(FORMATS)}" in demo("export-agent", "--format", "toml").err
+    assert f"choose one of {', '.join(FORMATS)}" in demo("export-agent", "--format", "toml").err
 
 
 def test_a_file_that_is_there_needs_force(demo: Gp) -> None:

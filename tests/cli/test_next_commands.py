@@ -306,9 +306,9 @@ def test_a_question_that_is_shortened_is_whole_where_it_is_said_to_be(
     words = ("data", "upload", "d.csv", "--name", "d", "--db", "my db.db")
     assert gp(*words).code == 0
     shown = gp("data", "show", "d", "--db", "my db.db").out
-    assert ("whole in: " in shown) == (question.strip() not in shown)
-    if "whole in: " in shown:
-        assert question.strip() in gp(*next_words(shown, "whole in: ")).out
+    assert ("in full: " in shown) == (question.strip() not in shown)
+    if "in full: " in shown:
+        assert question.strip() in gp(*next_words(shown, "in full: ")).out
 
 
 def test_what_is_measured_is_not_to_be_measured_next(demo: Gp) -> None:

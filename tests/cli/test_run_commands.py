@@ -145,7 +145,7 @@ def test_an_eval_whose_questions_failed_names_the_command_that_asks_only_those(
         out, _ = shell.type(*words)
         (line,) = [line for line in out.splitlines() if line.startswith("next: ")]
         command, asks = line.removeprefix("next: ").split(" (")
-        assert asks == "asks only the 1 rollout that failed)"
+        assert asks == "retries only the 1 rollout that failed)"
         assert "--restart-step" not in command
         asked = len(endpoint.bodies)
         shell.type(*shlex.split(command)[1:])

@@ -38,8 +38,8 @@ def test_the_readme_names_each_format() -> None:
 def test_a_folder_is_no_text_and_an_unknown_format_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(FORMATS, "bundle", Format(lambda agent: {"a.md": agent.name, "b/c": "x"}))
     assert render_files(AGENT, "bundle") == {"a.md": "solver", "b/c": "x"}
-    with pytest.raises(ConfigError, match="is a folder"):
+    with pytest.raises(ConfigError, match="writes a folder"):
         render(AGENT, "bundle")
     with pytest.raises(ConfigError, match="no export format 'toml'") as told:
         render(AGENT, "toml")
-    assert told.value.hint == f"there are {', '.join(FORMATS)}"
+    assert told.value.hint == f"choose one of {', '.join(FORMATS)}"

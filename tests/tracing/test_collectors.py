@@ -201,7 +201,7 @@ def test_headers_are_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("status", "words", "tries"),
-    [(500, "HTTP 500", 2), (401, "wants a login", 1), (302, "redirects", 1), (404, "HTTP 404", 1)],
+    [(500, "HTTP 500", 2), (401, "requires a login", 1), (302, "redirects", 1), (404, "HTTP 404", 1)],
 )
 def test_a_collector_that_takes_nothing_is_one_notice_and_no_storm(
     project: Project, monkeypatch: pytest.MonkeyPatch, status: int, words: str, tries: int
@@ -283,7 +283,7 @@ def test_a_full_queue_drops_what_comes_later_and_counts_it(
         monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
         said = notices(practise(project))
     assert len({one.span.trace_id for one in collector.all}) == 3
-    assert [text for text in said if text.startswith("the traces of 11 groups were not")]
+    assert [text for text in said if text.startswith("the traces of 11 groups could not")]
 
 
 def test_a_stored_run_insists_where_a_collector_is_busy(

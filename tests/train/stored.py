@@ -25,7 +25,7 @@ from grpo_practice.store.records import (
     UpdateRow,
 )
 from grpo_practice.store.trained_steps import checkpoints_root
-from grpo_practice.train.spec import train_spec
+from grpo_practice.train.job import train_spec
 from grpo_practice.verify.resolve import resolve
 
 RUN = "toy/train"

@@ -13,7 +13,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.events import Notice
 from grpo_practice.train.population import first_members, next_members
 from grpo_practice.train.space import Choice, SearchRange, Space
-from grpo_practice.train.tune_report import TuneReport
+from grpo_practice.train.tune_report import TuneReport, copied_from
 from tests.train.fake_trainer import FakeTrainer, KilledError, TrainProject
 
 SPACE: Space = {
@@ -37,6 +37,10 @@ def make_project(folder: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
     return made
 
 
+def names(count: int) -> list[str]:
+    return [f"s/tune/{n}" for n in range(count)]
+
+
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
     return make_project(tmp_path / "p", monkeypatch)
@@ -44,17 +48,18 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TrainProject:
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=12), st.integers())
 def test_the_worst_quarter_takes_over_what_is_better(scores: list[float], seed: int) -> None:
-    members = first_members(SPACE, len(scores), seed)
+    members = first_members(SPACE, names(len(scores)), seed)
     scored = dict(enumerate(scores))
     after = next_members(members, scored, 10, SPACE, seed)
     assert after == next_members(members[::-1], scored, 10, SPACE, seed)
     assert [member.number for member in after] == list(range(len(scores)))
-    changed = [member for member in after if member.source is not None]
+    changed = [member for member in after if copied_from(member.phases)]
     quarter = math.ceil(len(scores) / 4)
     assert len(changed) <= quarter
     for member in changed:
-        assert member.source is not None
-        best, step = member.source
+        copied = copied_from(member.phases)
+        assert copied is not None
+        best, step = int(copied[0].rpartition("/")[2]), copied[1]
         assert (step, scored[best] > scored[member.number]) == (9, True)
         assert sum(score > scored[best] for score in scores) < quarter
         assert sum(score < scored[member.number] for score in scores) < quarter
@@ -65,12 +70,12 @@ def test_the_worst_quarter_takes_over_what_is_better(scores: list[float], seed: 
 
 
 def test_settings_are_drawn_from_the_whole_space_and_change_a_little() -> None:
-    members = first_members(SPACE, 200, 0)
+    members = first_members(SPACE, names(200), 0)
     rates = sorted(member.values["learning_rate"] for member in members)
     assert rates[50] == pytest.approx(10**-5.5, rel=0.5)  # factors count, not differences
     assert {member.values["group_size"] for member in members} == set(range(2, 9))
     scores = {member.number: float(member.number) for member in members}
-    moved = [m for m in next_members(members, scores, 5, SPACE, 0) if m.source is not None]
+    moved = [m for m in next_members(members, scores, 5, SPACE, 0) if len(m.phases) > 1]
     assert len(moved) == 50
     near = 0
     for member in moved:
@@ -92,7 +97,7 @@ def test_a_value_of_a_list_moves_to_its_neighbour() -> None:
 
 
 def test_who_has_no_score_is_out() -> None:
-    members = first_members(SPACE, 3, 0)
+    members = first_members(SPACE, names(3), 0)
     assert [m.number for m in next_members(members, {0: 1.0, 2: 1.0}, 5, SPACE, 0)] == [0, 2]
 
 

@@ -43,7 +43,7 @@ def test_doctor_looks_for_the_extra_and_the_base_model(
     def checks() -> dict[str, str]:
         return {c.about: c.sentence for c in project.workspace.doctor(project.config).findings}
 
-    monkeypatch.setattr("grpo_practice.train.look.check_installed", lambda: None)
+    monkeypatch.setattr("grpo_practice.train.checks.check_installed", lambda: None)
     assert f"{project.base} can be trained" in checks()["train"]
     (project.base / "model.safetensors").unlink()
     assert "has no weights" in checks()["train"]

@@ -9,10 +9,11 @@ from typing import Any
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.config.schema.train import LoraSettings, TrainSettings
 from grpo_practice.core.errors import ConfigError, DataError
+from grpo_practice.core.findings import Finding, ok, problem
 from grpo_practice.core.text import brief, count
 from grpo_practice.core.types import PlannedStep
 from grpo_practice.rollout.groups.plan import plan_practice
-from grpo_practice.run.weights import check_no_code, check_weights, model_folder
+from grpo_practice.run.weights import check_no_code, check_weights, local_folder, model_folder
 from grpo_practice.train.loading import keep_quiet, load_tokenizer
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.work import Message, evaluates
@@ -256,3 +257,19 @@ def lora_arguments(lora: LoraSettings) -> dict[str, Any]:
         "target_modules": names[0] if names == ["all-linear"] else names,
         "task_type": "CAUSAL_LM",
     }
+
+
+def look_at_training(config: PracticeConfig, folder: Path) -> list[Finding]:
+    """Check the extra and the base model, if the configuration trains one."""
+    if config.train is None:
+        return []
+    try:
+        check_installed()
+        model = local_folder(config.train.model, folder)
+        if model is None:
+            return [ok("train", f"the extra is installed; {config.train.model} comes from the hub")]
+        check_no_code(model)
+        check_weights(model)
+    except ConfigError as e:
+        return [problem("train", e)]
+    return [ok("train", f"the extra is installed, and {model} can be trained")]

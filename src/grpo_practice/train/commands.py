@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,17 +12,22 @@ from grpo_practice.cli.options import (
     JsonOption,
     TrustHostOption,
     TrustOption,
+    on_database,
     trusting,
     workspace,
 )
 from grpo_practice.cli.request_options import takes_request
-from grpo_practice.cli.terminal.formatting import print_json, say_restarted
+from grpo_practice.cli.terminal.formatting import print_json, reward, say, say_next, say_restarted
+from grpo_practice.cli.terminal.tables import facts, table
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.requests.base import keywords
 from grpo_practice.train.requests import TrainRequest, TuneRequest
 
 if TYPE_CHECKING:
     from grpo_practice import Workspace
+    from grpo_practice.reports.training import TrainingForecast, TrainReport
+    from grpo_practice.train.export_report import TrainedExport
+    from grpo_practice.train.tune_report import TuneReport
 
 
 @takes_request(TuneRequest)
@@ -51,11 +57,6 @@ def train(
     Example: grpo-practice train --config math.yaml --model ./my-model
     """
     from grpo_practice.cli.terminal.progress_view import progress
-    from grpo_practice.train.view import (
-        show_training,
-        show_training_forecast,
-        show_tuning,
-    )
 
     searches = _searches(action, request.trials, request.population, dry_run=dry_run)
     ws = workspace(db)
@@ -68,13 +69,16 @@ def train(
         else:
             report = ws.train(**keywords(request, TrainRequest))
     if searches:
-        print_json(found.document()) if json else show_tuning(found)
+        print_json(found.document()) if json else _show_tuning(found)
     elif dry_run:
-        print_json(needed.document()) if json else show_training_forecast(needed)
+        print_json(needed.document()) if json else _show(needed)
     elif report is not None:
-        print_json(report.document()) if json else show_training(report)
-        if not json:
-            say_restarted(request.restart_step)
+        if json:
+            print_json(report.document())
+            return
+        _show(report)
+        say_next(f"grpo-practice runs show {quote(report.run)}")
+        say_restarted(request.restart_step)
 
 
 def _searches(
@@ -120,10 +124,46 @@ def export_weights(
     json: bool,
 ) -> None:
     """Write the weights of a training run, and print what was written; see `export_agent`."""
-    from grpo_practice.train.view import show_trained_export
-
     exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
     if json:
         print_json(exported.document())
-    else:
-        show_trained_export(exported)
+        return
+    _show(exported)
+    if exported.library:
+        library = f"--library {quote(exported.library)}"
+        say(f"to add the library practised on top: {on_database(exported.next_command)} {library}")
+    say_next(exported.next_command)
+
+
+def _show_tuning(report: "TuneReport") -> None:
+    """Print a row for each trial, then the best trial with its scores and their meaning."""
+    from grpo_practice.train.tune_report import setting_text
+
+    keys = list(dict.fromkeys(key for trial in report.trials for key in trial.values))
+    population = any(trial.phases for trial in report.trials)
+    own = ["member", "state", "weights of"] if population else ["trial", "state"]
+    table(
+        [*own, *keys, "steps", "selection"],
+        [
+            (
+                str(trial.number),
+                trial.state,
+                *([trial.source or "own"] if population else []),
+                *(setting_text(trial.values.get(key)) for key in keys),
+                str(trial.steps),
+                reward(trial.score),
+            )
+            for trial in report.trials
+        ],
+        right=["steps", "selection"],
+    )
+    _show(report)
+    if report.best is not None:
+        say(report.note)
+        say_next(f"grpo-practice export-agent --run {quote(report.best.run)}")
+
+
+def _show(report: "TrainReport | TrainingForecast | TrainedExport | TuneReport") -> None:
+    (title,), *rows = report.summary()
+    say(title, style="bold")
+    facts([(row[0], row[1]) for row in rows])

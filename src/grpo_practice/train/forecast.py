@@ -13,8 +13,7 @@ from grpo_practice.store import steps
 from grpo_practice.store.branches import load
 from grpo_practice.store.queries import runs
 from grpo_practice.train.checks import checkpoint_bytes, steps_planned, trained_parameters
-from grpo_practice.train.job import TrainJob
-from grpo_practice.train.plan import plan_of
+from grpo_practice.train.job import TrainJob, plan_of
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.trainer import memory_used, train
 from grpo_practice.train.work import Answer

@@ -2,12 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from grpo_practice.config import Loaded
+from grpo_practice.config import Loaded, load_practice
+from grpo_practice.config.identity import train_identity_of
+from grpo_practice.config.reading.discover import config_here
 from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.errors import ChangedKey, ConfigError, FingerprintError
 from grpo_practice.core.types import PlannedStep
+from grpo_practice.run.configs import config_file, stored_text, unnamed
 from grpo_practice.run.preflight import (
     check_plan,
     dataset_of,
@@ -16,24 +20,29 @@ from grpo_practice.run.preflight import (
     verify_function,
 )
 from grpo_practice.run.session import Session, StepStop
+from grpo_practice.run.specs import FORMAT, judge_record, simulated
 from grpo_practice.run.weights import weights_sha
-from grpo_practice.store import datasets
-from grpo_practice.store.identity import ORIGIN, POPULATION
+from grpo_practice.store import Store, datasets
+from grpo_practice.store.identity import MODEL_SHA, ORIGIN, POPULATION
+from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, DatasetRow, Purpose, RunSpec, StepRow
 from grpo_practice.store.run_names import train_name
+from grpo_practice.store.trained_steps import checkpoints_root
 from grpo_practice.train.checks import (
     check_installed,
     check_machine,
     check_training,
+    lora_arguments,
+    prompts_of,
     steps_planned,
 )
-from grpo_practice.train.config import train_config
 from grpo_practice.train.evaluation import WeightsEvaluation, weights_evaluation
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.recipe import batch_shape, settings_of
+from grpo_practice.train.recipe import batch_shape, grpo_arguments, settings_of
 from grpo_practice.train.requests import TrainRequest, TuneRequest
-from grpo_practice.train.resume import Origin
-from grpo_practice.train.spec import train_spec
+from grpo_practice.train.resume import Origin, StartingPoint
+from grpo_practice.train.rewards import skips_uniform
+from grpo_practice.train.work import MAKING, TrainingPlan
 from grpo_practice.verify.resolve import VerifyFunction
 
 
@@ -161,3 +170,102 @@ def planned(
             hint="undo the change, or give the run another exp_id",
         )
     return plan, notices
+
+
+def train_spec(
+    loaded: Loaded[PracticeConfig],
+    verify: VerifyFunction,
+    dataset: DatasetRow,
+    model_sha: bytes,
+) -> RunSpec:
+    """Return the training run for this configuration, starting from base weights with this hash."""
+    config = loaded.config
+    judges = [config.judge] if config.evaluation.verify.may_ask else []
+    return RunSpec(
+        name=train_name(config.exp_id),
+        exp_id=config.exp_id,
+        kind="train",
+        identity=train_identity_of(config)
+        | {
+            MODEL_SHA: model_sha.hex(),
+            "verify.sha256": verify.sha.hex(),
+            "format_version": FORMAT,
+        },
+        config_text=loaded.text,
+        base_dir=loaded.base_dir,
+        dataset_id=dataset.id,
+        judge=judge_record(verify, config.judge),
+        purpose="train",
+        k=settings_of(config).group_size,
+        base_model=settings_of(config).model,
+        simulated=simulated(*judges),
+    )
+
+
+def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[PracticeConfig]:
+    """Return the requested configuration; without one, that of the latest training run.
+
+    Raises:
+        ConfigError: There is no configuration, or it cannot be used.
+    """
+    env, overrides = request.environment(), request.changes
+    if request.config is not None:
+        return load_practice(config_file(request.config, "practice"), overrides, env, trains=True)
+    latest = store.read(runs.latest, ["train"])
+    if latest is not None and latest.purpose == "trial":
+        raise ConfigError(
+            f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
+            " own: name a config with --config",
+            hint=f"for instance the file that the search of {latest.exp_id} was started with",
+        )
+    stored = stored_text(store, latest.name) if latest else None
+    if stored is not None:
+        return load_practice(stored, overrides, env, trains=True)
+    if (here := config_here("practice")) is not None:
+        return unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
+    raise ConfigError(
+        "there is no training run to resume: name a config with --config",
+        hint="`grpo-practice init my-task` writes a config to start from",
+    )
+
+
+def plan_of(
+    job: "TrainJob",
+    planned: Sequence[PlannedStep],
+    folder: Path,
+    start: StartingPoint | None = None,
+) -> TrainingPlan:
+    """Return the work of all ranks; checkpoints are saved below `folder`.
+
+    The trainer skips the steps before the start. They are filled with empty questions, as many as a
+    step has now, because earlier steps may have had more or fewer.
+    """
+    config, settings = job.config, settings_of(job.config)
+    read = partial(job.session.store.read, datasets.samples_of)
+    first = start.step if start else 0
+    passed = [""] * first * settings.prompts_per_step
+    left = [plan for plan in planned if plan.step >= first]
+    questions = [*passed, *(sample.question for plan in left for sample in read(plan))]
+    shape = batch_shape(settings, job.ranks.count)
+    making = str(folder / MAKING)
+    return TrainingPlan(
+        arguments=grpo_arguments(config, shape, steps=len(planned), folder=making),
+        lora=None if settings.lora is None else lora_arguments(settings.lora),
+        model=job.model,
+        prompts=prompts_of(config, questions),
+        prompts_per_step=settings.prompts_per_step,
+        save_every=settings.save_every,
+        checkpoints=folder,
+        resume=start.folder if start else None,
+        seed=settings.seed,
+        scale_rewards=settings.scale_rewards,
+        skip_uniform=skips_uniform(settings),
+        device=settings.device,
+        selection=job.selects.selection(job.every) if job.selects else None,
+    )
+
+
+def checkpoints_folder(database: Path, branch: Branch) -> Path:
+    """Return the folder of a branch's checkpoints, next to the database."""
+    run = branch.run.replace("/", ".")
+    return checkpoints_root(database) / run / f"b{branch.id}"

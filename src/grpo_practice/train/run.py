@@ -19,8 +19,7 @@ from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned
 from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.job import TrainJob, planned
-from grpo_practice.train.plan import checkpoints_folder, plan_of
+from grpo_practice.train.job import TrainJob, checkpoints_folder, plan_of, planned
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.resume import StartingPoint, checked_folder, start_of
 from grpo_practice.train.scoring import OnLoop, answers_to, scoring, selected

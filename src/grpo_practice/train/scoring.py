@@ -15,8 +15,8 @@ from grpo_practice.llm.ledgered import AgentChat
 from grpo_practice.rollout.play import Player
 from grpo_practice.run.clients import Connections, Models
 from grpo_practice.run.session import OpenRun, StepStop, to_the_end
-from grpo_practice.train.answering import answers_of
 from grpo_practice.train.evaluation import WeightsEvaluation, score_weights
+from grpo_practice.train.generate import answers_of
 from grpo_practice.train.job import TrainJob
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.steps import TrainingRun

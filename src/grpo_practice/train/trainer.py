@@ -91,10 +91,9 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
             "place": list(range(len(plan.prompts))),
         }
     )
-    step_of = partial(_step_of, plan.arguments["num_iterations"])
-    rewards = RewardFunction(plan, ranks, observer, step_of)
-    saving = Saving(plan, ranks, observer, step_of)
-    callbacks = [_make_callback(plan, ranks, observer, step_of)]
+    rewards = RewardFunction(plan, ranks, observer)
+    saving = Saving(plan, ranks, observer)
+    callbacks = [_make_callback(plan, ranks, observer)]
     trainer = trainer_class()(
         model=model,
         reward_funcs=rewards,
@@ -150,11 +149,6 @@ def _leave_a_core() -> None:
         torch.set_num_threads(max((os.cpu_count() or 2) - 1, 1))
 
 
-def _step_of(update_epochs: int, updates: int) -> tuple[int, int]:
-    """Return the step of the update that follows this many updates, and its position there."""
-    return divmod(updates, update_epochs)
-
-
 @dataclass(slots=True)
 class RewardFunction:
     """TRL's reward function: the first rank scores the answers of all ranks and returns rewards."""
@@ -162,7 +156,6 @@ class RewardFunction:
     plan: TrainingPlan
     ranks: Ranks
     observer: Observer | None
-    step_of: Any
     read: Any = None
     """Function that converts tokens to an answer, such as `generate.as_answer`."""
     length_of: Any = None
@@ -191,7 +184,7 @@ class RewardFunction:
         if gathered is not None:
             assert self.observer is not None, "the first rank scores"
             answers = [answer for part in gathered for answer in part]
-            step, _ = self.step_of(more["trainer_state"].global_step)
+            step, _ = self.plan.step_of(more["trainer_state"].global_step)
             try:
                 scored = self.observer.score(step, answers)
             except BaseException as e:
@@ -210,9 +203,7 @@ class RewardFunction:
         return [r for group in groups for r in given_rewards(group, self.plan.scale_rewards)]
 
 
-def _make_callback(
-    plan: TrainingPlan, ranks: Ranks, observer: Observer | None, step_of: Any
-) -> Any:
+def _make_callback(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> Any:
     """Return the callback that seeds and reports updates and decides when to save and stop."""
     from transformers import TrainerCallback, set_seed
 
@@ -220,12 +211,12 @@ def _make_callback(
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             """Seed the update by its number, so that repeating it gives the same result."""
             set_seed(update_seed(plan.seed, state.global_step, ranks.rank))
-            step, inner = step_of(state.global_step)
+            step, inner = plan.step_of(state.global_step)
             if observer is not None and inner == 0:
                 observer.began(step)
 
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-            step, inner = step_of(state.global_step - 1)
+            step, inner = plan.step_of(state.global_step - 1)
             if inner + 1 < args.num_iterations:
                 return
             # All ranks must stop after the same step; otherwise some would wait forever.
@@ -240,7 +231,7 @@ def _make_callback(
             self, args: Any, state: Any, control: Any, logs: dict[str, float], **_: Any
         ) -> None:
             if observer is not None and "loss" in logs:  # the final summary has no loss
-                step, inner = step_of(state.global_step - 1)
+                step, inner = plan.step_of(state.global_step - 1)
                 observer.updated(step, inner, logs)
 
     return Steps()
@@ -258,12 +249,11 @@ class Saving:
     plan: TrainingPlan
     ranks: Ranks
     observer: Observer | None
-    step_of: Any
     sampler: Sampler | None = None
 
     def __call__(self, updates: int) -> None:
         """Rename a written checkpoint atomically, then evaluate it if due."""
-        step, _ = self.step_of(updates - 1)
+        step, _ = self.plan.step_of(updates - 1)
         if self.ranks.first:
             made = self.plan.checkpoints / MAKING / f"checkpoint-{updates}"
             final = self.plan.checkpoints / checkpoint_name(step)

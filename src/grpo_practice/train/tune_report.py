@@ -26,6 +26,14 @@ class Phase:
     """Key of `train:` → value."""
 
 
+def copied_from(phases: Sequence[Phase]) -> tuple[str, int] | None:
+    """Return the run and step whose weights were last copied; None if none were copied."""
+    if len(phases) < 2:
+        return None
+    before, now = phases[-2:]
+    return before.run, now.step - 1
+
+
 @dataclass(frozen=True, slots=True)
 class Trial:
     """A trial of a search, or a member of a population."""
@@ -46,10 +54,8 @@ class Trial:
     @property
     def source(self) -> str:
         """Run and step of the weights that the member last copied; "" if it copied none."""
-        if len(self.phases) < 2:
-            return ""
-        before, now = self.phases[-2:]
-        return f"{before.run.rpartition('/')[2]} after step {now.step - 1}"
+        copied = copied_from(self.phases)
+        return f"{copied[0].rpartition('/')[2]} after step {copied[1]}" if copied else ""
 
 
 @dataclass(frozen=True, slots=True, repr=False)

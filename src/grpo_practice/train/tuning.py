@@ -17,10 +17,9 @@ from grpo_practice.store.identity import population_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.checkpoints import TrainedWeights, trained_weights
-from grpo_practice.train.config import train_config
 from grpo_practice.train.evaluation import WeightsEvaluation, score_weights, weights_evaluation
 from grpo_practice.train.gather import Ranks
-from grpo_practice.train.job import TrainJob, planned, prepare_train, selecting
+from grpo_practice.train.job import TrainJob, planned, prepare_train, selecting, train_config
 from grpo_practice.train.recipe import settings_of
 from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.scoring import answers_to, scoring

@@ -56,6 +56,12 @@ class TrainingPlan:
     selection: Selection | None = None
     """Questions for evaluations during training; None disables them."""
 
+    def step_of(self, updates: int) -> tuple[int, int]:
+        """Return the step of the update that follows this many updates, and its place there."""
+        # TRL counts updates: a step has `num_iterations` of them.
+        inner: int = self.arguments["num_iterations"]
+        return divmod(updates, inner)
+
     def evaluates(self, step: int, *, last: bool) -> bool:
         """Return whether an evaluation follows this step."""
         return evaluates(self.selection.every if self.selection else 0, step, last=last)

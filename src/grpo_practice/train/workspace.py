@@ -47,7 +47,7 @@ class Training(Core):
         Raises:
             GrpoPracticeError: The search could not be completed; see `train`.
         """
-        from grpo_practice.train.population_run import prepare_population, run_population
+        from grpo_practice.train.population import prepare_population, run_population
         from grpo_practice.train.tune_run import prepare_trials, run_trials
 
         if request.population is None:
@@ -93,6 +93,6 @@ class Training(Core):
 
     @override
     def _looks(self) -> "list[Look]":
-        from grpo_practice.train.look import look_at_training
+        from grpo_practice.train.checks import look_at_training
 
         return [*super()._looks(), look_at_training]

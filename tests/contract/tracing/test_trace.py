@@ -53,7 +53,7 @@ async def test_what_is_wrong_is_a_sentence_and_what_to_type(
     with collecting(always=401) as collector:
         monkeypatch.setenv("PHOENIX_ENDPOINT", collector.url)
         ran = gp("runs", "trace", "toy", *db)
-        assert (ran.code, "wants a login" in ran.err) == (1, True)
+        assert (ran.code, "requires a login" in ran.err) == (1, True)
         assert len(collector.paths) == 1
 
 

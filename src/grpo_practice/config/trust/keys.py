@@ -174,7 +174,7 @@ class Keys:
             beside = f"; or set {local} in the environment too" if apart else ""
             text = (
                 f"{name} ({place}) would go to {host_of(url)}, which is named elsewhere:"
-                f" {', '.join(dict.fromkeys(elsewhere))}; to allow this once,"
+                f" {', '.join(dict.fromkeys(elsewhere))}; to allow it,"
                 f" add --trust-host {typed_host(url)}{beside}"
             )
             # Only the command, so that the line can be copied.
