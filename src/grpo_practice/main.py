@@ -29,7 +29,6 @@ from grpo_practice.cli import (
     trust,
     verify,
 )
-from grpo_practice.cli import findings as diagnose
 from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import Commands, group_options
 from grpo_practice.cli.options import (
@@ -49,13 +48,11 @@ from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import unlike
 from grpo_practice.effects import commands as effects
 from grpo_practice.export import commands as export
-from grpo_practice.export import row_commands as export_rows
 from grpo_practice.reports.base import ErrorReport
 from grpo_practice.serve import commands as serve
 from grpo_practice.tracing import commands as trace
 from grpo_practice.train import commands as train
 from grpo_practice.viewer import commands as view
-from grpo_practice.viewer import report_command as report
 
 INTERRUPTED = 130
 CHANGE = 60
@@ -82,18 +79,16 @@ app.command("practice", short_help="Let an agent learn by comparing its attempts
 app.command("train", short_help="Train weights on the same questions and scores.")(train.train)
 app.command("export-agent")(export.export_agent)
 export.WRITERS_OF_WEIGHTS.append(train.export_weights)
-app.command("export-data")(export_rows.export_data)
-app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(
-    report.report
-)
+app.command("export-data")(export.export_data)
+app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(view.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("view", short_help="View runs in a browser, even while they are running.")(view.view)
 app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
-runs.app.command()(diagnose.diagnose)
+runs.app.command()(runs.diagnose)
 runs.app.command()(trace.trace)
-runs.app.command("export")(export_rows.export_rows)
+runs.app.command("export")(export.export_rows)
 app.add_typer(runs.app, name="runs")
 app.add_typer(rollouts.app, name="rollouts")
 experiences.app.command()(edit_commands.approve)

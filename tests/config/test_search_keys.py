@@ -10,7 +10,7 @@ from grpo_practice.config.reading.env import read_environment
 from grpo_practice.config.reading.load import Loaded, load_eval
 from grpo_practice.config.schema.runs import EvalConfig
 from grpo_practice.config.schema.tools import SearchConfig, SearchToolkit
-from grpo_practice.config.yaml_text import show
+from grpo_practice.config.yaml_document import show
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redactor
 from tests.config.files import EVAL, stored_eval, write

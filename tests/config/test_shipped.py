@@ -10,7 +10,7 @@ from grpo_practice.config.reading.load import load_eval, load_practice
 from grpo_practice.config.reading.problems import keys_of
 from grpo_practice.config.reading.yaml_reader import read_yaml
 from grpo_practice.config.schema.runs import PracticeConfig
-from grpo_practice.config.yaml_text import show
+from grpo_practice.config.yaml_document import show
 from grpo_practice.core.errors import ConfigError
 from tests.config.files import ENV as MODEL_ENV
 from tests.config.files import agent_in

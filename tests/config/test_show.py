@@ -8,7 +8,7 @@ from grpo_practice.config.reading.problems import Problem, raise_problems
 from grpo_practice.config.reading.yaml_reader import Tree, parse_yaml
 from grpo_practice.config.redact import redact, secrets_in
 from grpo_practice.config.schema.provider import ModelConfig
-from grpo_practice.config.yaml_text import show
+from grpo_practice.config.yaml_document import show
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import Redactor, redact_url, redactor
 from tests.config.files import PRACTICE, write

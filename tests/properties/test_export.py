@@ -13,7 +13,7 @@ from grpo_practice.config import AgentConfig, load_eval
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.text import visible
 from grpo_practice.core.types import Experience, Library
-from grpo_practice.export.markdown import CHANGED
+from grpo_practice.export.documents import CHANGED
 from tests.export.rendered import render
 from tests.export.sample import agent
 from tests.export.test_yaml import resolved

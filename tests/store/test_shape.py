@@ -16,7 +16,7 @@ from grpo_practice.store.check import check
 from grpo_practice.store.db import connect, explained
 from grpo_practice.store.migrate import migrate
 from grpo_practice.store.shape import DIGEST, digest, objects, schema_faults
-from grpo_practice.viewer import views
+from grpo_practice.viewer import server
 from grpo_practice.viewer.address import Page, Query
 
 ENDLESS = "WITH RECURSIVE x(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM x) SELECT max(n) FROM x"
@@ -59,7 +59,7 @@ async def test_a_page_that_is_being_read_does_not_keep_the_viewer(
         store.read(lambda db: db.execute(ENDLESS).fetchone())
         return Page("view/failure.html")
 
-    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/endless": endless})
+    monkeypatch.setattr(server, "VIEWS", {**server.VIEWS, "/endless": endless})
     ready = asyncio.get_running_loop().create_future()
     work = Workspace(path).view_async(port=0, open_browser=False, on_ready=ready.set_result)
     task = asyncio.create_task(work)

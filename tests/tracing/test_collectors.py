@@ -201,7 +201,12 @@ def test_headers_are_secrets(project: Project, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize(
     ("status", "words", "tries"),
-    [(500, "HTTP 500", 2), (401, "requires a login", 1), (302, "redirects", 1), (404, "HTTP 404", 1)],
+    [
+        (500, "HTTP 500", 2),
+        (401, "requires a login", 1),
+        (302, "redirects", 1),
+        (404, "HTTP 404", 1),
+    ],
 )
 def test_a_collector_that_takes_nothing_is_one_notice_and_no_storm(
     project: Project, monkeypatch: pytest.MonkeyPatch, status: int, words: str, tries: int

@@ -12,7 +12,7 @@ import pytest
 
 from grpo_practice.reports.base import number
 from grpo_practice.store import Store
-from grpo_practice.viewer import pages, views
+from grpo_practice.viewer import pages, server
 from grpo_practice.viewer.address import Page, Query
 from tests.contract.viewing import viewing
 from tests.processes import HANG_S
@@ -89,9 +89,9 @@ async def test_a_page_that_is_slow_to_read_holds_nobody_up(
 
     def slow(store: Store, query: Query) -> Page:
         gate.wait()
-        return views.VIEWS["/"](store, query)
+        return server.VIEWS["/"](store, query)
 
-    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/slow": slow})
+    monkeypatch.setattr(server, "VIEWS", {**server.VIEWS, "/slow": slow})
     async with viewing(db) as viewer:
         waiting = asyncio.create_task(viewer.get("/slow"))
         await asyncio.to_thread(gate.reached.wait)
@@ -105,7 +105,7 @@ async def test_a_defect_is_a_page_and_is_said(db: Path, monkeypatch: pytest.Monk
     def broken(store: Store, query: Query) -> Page:
         raise ValueError("of <no> use")
 
-    monkeypatch.setattr(views, "VIEWS", {**views.VIEWS, "/broken": broken})
+    monkeypatch.setattr(server, "VIEWS", {**server.VIEWS, "/broken": broken})
     async with viewing(db) as viewer:
         status, text = await viewer.get("/broken")
         assert status == 500

@@ -1,6 +1,6 @@
-"""Methods of `Workspace` that read, compare, copy and delete stored runs."""
+"""Methods of `Workspace` for stored runs and libraries: read, compare, edit, copy and delete."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypedDict, Unpack
@@ -10,6 +10,11 @@ from grpo_practice.api.database import DatabaseFile
 if TYPE_CHECKING:
     from grpo_practice.core.stats.paired import Verdict
     from grpo_practice.reports.comparison import ComparisonReport
+    from grpo_practice.reports.experience_reports import (
+        DecisionReport,
+        ExperienceReport,
+        LibraryReport,
+    )
     from grpo_practice.reports.rollout_report import (
         RolloutReport,
         RolloutsReport,
@@ -18,6 +23,8 @@ if TYPE_CHECKING:
     from grpo_practice.reports.run_diagnosis import RunDiagnosis
     from grpo_practice.reports.stored_runs import DeletedRuns, RunReport, RunsReport, ShownKind
     from grpo_practice.run.database import DatabaseCheck, DatabaseCopy
+    from grpo_practice.run.hand_edits import EditedLibrary as EditedLibrary
+    from grpo_practice.run.hand_edits import LibraryDifference
     from grpo_practice.store.queries.export_rows import ExportRow
 
 
@@ -41,7 +48,7 @@ class RolloutOptions(TypedDict, total=False):
 
 
 class StoredRuns(DatabaseFile):
-    """Runs of a database, and their rollouts."""
+    """Runs of a database, with their rollouts and their libraries of experiences."""
 
     def runs(self, kind: "ShownKind | None" = None) -> "RunsReport":
         """Return all runs, or all of one kind, oldest first."""
@@ -259,3 +266,101 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.run.database import check_database
 
         return check_database(self.path)
+
+    def experiences(
+        self, run: str | None = None, step: str | int = "last", *, quarantined: bool = False
+    ) -> "LibraryReport":
+        """Return the experiences of a library, with the evidence for each.
+
+        Args:
+            run: `RUN`, `RUN@BRANCH`, `RUN:STEP` or `L12`; None selects the latest practice run.
+            step: `last`, `best`, or the number of a closed step.
+            quarantined: Whether to include quarantined experiences and the reasons.
+
+        Raises:
+            ConfigError: The library does not exist.
+        """
+        from grpo_practice.run.libraries import library_report
+
+        with self._store() as store:
+            return library_report(store, run, str(step), quarantined=quarantined)
+
+    def experience(self, name: str, run: str | None = None) -> "ExperienceReport":
+        """Return the history of an experience of a run, for instance `E12`.
+
+        Raises:
+            ConfigError: The run does not exist, or never had this experience.
+        """
+        from grpo_practice.run.libraries import experience_report
+
+        with self._store() as store:
+            return experience_report(store, name, run)
+
+    def edit_library(
+        self,
+        run: str | None = None,
+        step: str | int = "last",
+        *,
+        remove: Sequence[str] = (),
+        rewrite: "Mapping[str, str] | None" = None,
+        approve: Sequence[str] = (),
+    ) -> "EditedLibrary":
+        """Make a new library by editing an existing one; the run keeps its own library.
+
+        Args:
+            run: As for `experiences`.
+            step: `last`, `best`, or the number of a closed step.
+            remove: Experiences to leave out: `E12`, …
+            rewrite: New texts of experiences, by label: `E12` → text.
+            approve: Quarantined texts to add although they were quarantined: `Q12`, …
+
+        Raises:
+            ConfigError: The library, an experience or a quarantined text does not exist, or a text
+                is not allowed in a library.
+        """
+        from grpo_practice.run.hand_edits import edit_library
+
+        with self._store() as store:
+            return edit_library(
+                store, run, str(step), remove=remove, rewrite=rewrite, approve=approve
+            )
+
+    def diff_libraries(self, a: str, b: str) -> "LibraryDifference":
+        """Return the differences between two libraries, named as `RUN`, `RUN:STEP` or `L12`.
+
+        Raises:
+            ConfigError: One of the libraries does not exist.
+        """
+        from grpo_practice.run.hand_edits import diff_libraries
+
+        with self._store() as store:
+            return diff_libraries(store, a, b)
+
+    def approve(
+        self, held: Sequence[str] | None = None, run: str | None = None
+    ) -> "DecisionReport":
+        """Approve held experiences, which then enter the library of a run.
+
+        Args:
+            held: Labels `H12`, …, as listed by `experiences`; None selects all.
+            run: Name of the run; None selects the latest practice run.
+
+        Raises:
+            ConfigError: The run does not exist, it holds no experience with this label, or the
+                text is not allowed in a library.
+            LockedError: Another process is working on the run.
+        """
+        from grpo_practice.run.approvals import decide
+
+        with self._store() as store:
+            return decide(store, held, run, approve=True)
+
+    def reject(self, held: Sequence[str] | None = None, run: str | None = None) -> "DecisionReport":
+        """Reject held experiences permanently; the arguments are the same as for `approve`.
+
+        Raises: The same errors as `approve`.
+        """
+        from grpo_practice.run.approvals import decide
+
+        with self._store() as store:
+            return decide(store, held, run, approve=False)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from grpo_practice.api.libraries import Libraries
 from grpo_practice.api.played_runs import PlayedRuns
 from grpo_practice.api.stored_runs import RolloutOptions as RolloutOptions
 from grpo_practice.api.stored_runs import StoredRuns
@@ -43,7 +42,7 @@ def environment(
     return known(None, [Path(file) for file in trust], trust_hosts)
 
 
-class Workspace(StoredRuns, Libraries, PlayedRuns):
+class Workspace(StoredRuns, PlayedRuns):
     """A database and the core's operations on it; slices derive from this class to add methods."""
 
     @property

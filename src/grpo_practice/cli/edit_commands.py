@@ -13,7 +13,7 @@ from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from grpo_practice.api.libraries import EditedLibrary
+    from grpo_practice.api.stored_runs import EditedLibrary
     from grpo_practice.reports.experience_reports import DecisionReport
 
 HeldArgument = Annotated[

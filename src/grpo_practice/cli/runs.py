@@ -1,4 +1,4 @@
-"""`runs`: list, show, delete and trace runs."""
+"""`runs`: list, show, diagnose and delete runs."""
 
 import shlex
 from collections.abc import Mapping
@@ -16,6 +16,7 @@ from grpo_practice.cli.options import (
     on_database,
     workspace,
 )
+from grpo_practice.cli.terminal.findings_view import show_findings
 from grpo_practice.cli.terminal.formatting import (
     cached_share,
     confirm,
@@ -27,12 +28,14 @@ from grpo_practice.cli.terminal.formatting import (
     tokens,
 )
 from grpo_practice.cli.terminal.tables import GAP, facts, in_parts, room, table
+from grpo_practice.core.findings import noteworthy
 from grpo_practice.core.text import brief
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from grpo_practice.reports.stored_runs import RunReport, StageCost
+
 
 app = typer.Typer(no_args_is_help=True, help="List runs, with their status and cost.")
 
@@ -295,3 +298,22 @@ def _cached(cost: "StageCost") -> str:
     """Format the share of cached input; tools have no such share."""
     no_request = cost.tokens_in == 0
     return "-" if no_request else cached_share(cost.tokens_in, cost.tokens_cached) or "unknown"
+
+
+def diagnose(run: RunArgument, db: DbOption = None, json: JsonOption = False) -> None:
+    """List the problems that affect a run's learning or score.
+
+    No requests are sent; the diagnosis uses only stored data.
+
+    Example: grpo-practice runs diagnose math
+    """
+    report = workspace(db).diagnose(run)
+    if json:
+        print_json(report.document())
+        return
+    say(f"{report.run}{' (simulated)' if report.simulated else ''}", style="bold")
+    show_findings(noteworthy(report.findings))
+    if not noteworthy(report.findings):
+        checked = ", ".join(dict.fromkeys(found.about for found in report.findings))
+        say(f"no problems found; checked: {checked or 'no closed step'}")
+    say_next(report.next_command)

@@ -12,7 +12,7 @@ from grpo_practice.config.reading.load import (
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
 from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, VerifySpec
-from grpo_practice.config.yaml_text import show
+from grpo_practice.config.yaml_document import show
 
 __all__ = [
     "AgentConfig",

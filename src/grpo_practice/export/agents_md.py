@@ -1,10 +1,14 @@
-"""Export of experiences as a marked section of an `AGENTS.md` file."""
+"""Export of experiences as a marked section of an `AGENTS.md` file, whose other text is kept."""
 
 import re
+import stat
+from pathlib import Path
 
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.core.files import plain_file, replace_file
 from grpo_practice.core.foreign_text import fenced_experiences, no_markup
 from grpo_practice.core.prompts.system import HEADING
+from grpo_practice.core.redact import redactor
 from grpo_practice.export.exported_agent import ExportedAgent
 
 _MARK = "<!-- grpo-practice"
@@ -50,3 +54,26 @@ def with_section(text: str, section: str) -> str:
             " then adds a new section at the end",
         )
     return text[: marks[0].start()] + section.removesuffix(end) + text[marks[1].end() :]
+
+
+def write_section(path: Path, section: str) -> None:
+    """Put the section, without secrets, into the file; all other text is unchanged.
+
+    Raises:
+        ConfigError: The file cannot be read as text or written, or its marks are damaged.
+    """
+    section = redactor.text(section)
+    text, mode = "", 0o644
+    try:
+        if plain_file(path) is not None and path.exists():
+            text, mode = path.read_bytes().decode(), stat.S_IMODE(path.stat().st_mode)
+        text = with_section(text, section)
+    except OSError as e:
+        raise ConfigError(f"cannot read {path}: {e.strerror}") from e
+    except UnicodeDecodeError as e:
+        raise ConfigError(
+            f"{path} is not UTF-8 text (byte {e.start})", hint="name another file with -o"
+        ) from e
+    except ConfigError as e:
+        raise ConfigError(f"{path}: {e}", hint=e.hint) from e
+    replace_file(path, [text.encode()], mode)

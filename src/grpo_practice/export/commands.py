@@ -1,19 +1,29 @@
-"""`export-agent`: write the practised agent to a file."""
+"""`export-agent`, `export-data` and `runs export`: write an agent or rollouts to files."""
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Protocol
+from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import typer
 
 from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
-from grpo_practice.cli.terminal.formatting import note, note_next, print_json
+from grpo_practice.cli.runs import RunArgument
+from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.export.render import FORMATS
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from grpo_practice import Workspace
+    from grpo_practice.export.training_data import DataOptions
+
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file.")]
 
 
 class WritesWeights(Protocol):
@@ -71,7 +81,7 @@ def export_agent(
             "--merge", help="For a training run: write the whole model, not only the adapter."
         ),
     ] = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -132,3 +142,110 @@ def _no_weights(ws: "Workspace", run: str | None) -> ConfigError:
         "--merge works only for a training run: other runs have no weights",
         hint="name one with --run: grpo-practice runs list",
     )
+
+
+def export_rows(
+    run: RunArgument,
+    format_: Annotated[
+        Literal["csv", "jsonl"] | None,
+        typer.Option(
+            "--format", help="csv is for spreadsheets, jsonl is exact (default: by the file name)."
+        ),
+    ] = None,
+    output: OutputOption = None,
+    force: ForceOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write the rollouts of a run, one per row.
+
+    Each row has question, answer, reward, tokens and cost.
+
+    Example: grpo-practice runs export math -o math.csv
+    """
+    path = _file(output, json=json)
+    if path is None:
+        from grpo_practice.export.rows import row_lines
+
+        _print(row_lines(workspace(db).rows(run), format_ or "jsonl"))
+        return
+    written = workspace(db).export_rows(run, path, format=format_, force=force)
+    if json:
+        print_json(written.document())
+        return
+    note(f"wrote {path}: {count(written.rows, 'rollout')}")
+
+
+def export_data(
+    run: RunArgument,
+    format_: Annotated[
+        Literal["sft", "dpo"],
+        typer.Option(
+            "--format", help="sft: good attempts; dpo: pairs of a better and a worse attempt."
+        ),
+    ],
+    output: OutputOption = None,
+    without_library: Annotated[
+        bool,
+        typer.Option("--without-library", help="Remove the experiences from the prompts."),
+    ] = False,
+    include_eval: Annotated[
+        bool,
+        typer.Option("--include-eval", help="Include questions that an evaluation uses."),
+    ] = False,
+    min_reward: Annotated[
+        float | None,
+        typer.Option(help="sft: minimum reward of an attempt (default: 1)."),
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option(help="dpo: maximum number of pairs per group (default: 1).")
+    ] = None,
+    force: ForceOption = False,
+    db: DbOption = None,
+    json: JsonOption = False,
+) -> None:
+    """Write attempts of a run as training data.
+
+    The output is JSON lines in TRL's conversational formats, for its SFTTrainer and DPOTrainer.
+
+    Example: grpo-practice export-data math --format dpo -o math-dpo.jsonl
+    """
+    path, opened = _file(output, json=json), workspace(db)
+    options: DataOptions = {
+        "without_library": without_library,
+        "include_eval": include_eval,
+        "min_reward": min_reward,
+        "pairs": pairs,
+    }
+    if path is None:
+        from grpo_practice.export.rows import json_line
+
+        _print(map(json_line, opened.training_rows(run, format_, **options)))
+        return
+    written = opened.export_data(run, format_, path, force=force, **options)
+    if json:
+        print_json(written.document())
+        return
+    for why, n in written.left_out.items():
+        note(f"left out: {count(n, 'rollout')} ({why})")
+    if written.simulated:
+        note("simulated: made with a simulated model; a real model learns nothing from it")
+    note(f"wrote {path}: {count(written.rows, 'row')}")
+
+
+def _file(output: Path | None, *, json: bool) -> Path | None:
+    """Return the file to write; None for stdout.
+
+    Raises:
+        ConfigError: The rows go to stdout, where the report of `--json` would mix with them.
+    """
+    if output is None or output == Path("-"):
+        if json:
+            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
+        return None
+    return output
+
+
+def _print(lines: "Iterable[str]") -> None:
+    for line in lines:
+        sys.stdout.write(line)

@@ -31,19 +31,19 @@ class Format:
 
 
 def _yaml(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.yamlfile import to_yaml
+    from grpo_practice.export.documents import to_yaml
 
     return {"": to_yaml(agent)}
 
 
 def _markdown(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.markdown import to_markdown
+    from grpo_practice.export.documents import to_markdown
 
     return {"": to_markdown(agent)}
 
 
 def _json(agent: "ExportedAgent") -> Files:
-    from grpo_practice.export.jsonfile import to_json
+    from grpo_practice.export.documents import to_json
 
     return {"": to_json(agent)}
 

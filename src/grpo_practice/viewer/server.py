@@ -1,4 +1,4 @@
-"""The local viewer's server: access control, and reading and sending of pages."""
+"""The local viewer's server: its pages by address, access control, and sending of pages."""
 
 import asyncio
 import hmac
@@ -24,8 +24,15 @@ from grpo_practice.reports.base import Report
 from grpo_practice.rollout.chat_server.server import RequestError, check_caller, listening
 from grpo_practice.store import Store
 from grpo_practice.store.check import damage_explained
-from grpo_practice.viewer import views
-from grpo_practice.viewer.address import Query, link
+from grpo_practice.viewer import (
+    comparison_views,
+    experience_views,
+    group_views,
+    list_views,
+    rollout_views,
+    run_views,
+)
+from grpo_practice.viewer.address import Page, Query, link
 from grpo_practice.viewer.pages import render
 
 READERS = 4
@@ -44,6 +51,28 @@ HEADERS: Mapping[str, str] = {
 }
 """Headers of every response."""
 _OPEN_AGAIN = "open the address that `grpo-practice view` printed, or restart it"
+
+
+View = Callable[[Store, Query], Page]
+"""Function that reads the data of a page; it writes nothing and opens nothing except the store."""
+
+VIEWS: Mapping[str, View] = {
+    "/": run_views.runs_page,
+    "/run": run_views.run_page,
+    "/live": run_views.live_page,
+    "/step": group_views.step_page,
+    "/group": group_views.group_page,
+    "/rollout": rollout_views.rollout_page,
+    "/text": rollout_views.text_page,
+    "/rollouts": list_views.rollouts_page,
+    "/questions": list_views.questions_page,
+    "/failures": list_views.failures_page,
+    "/experiences": experience_views.experiences_page,
+    "/experience": experience_views.experience_page,
+    "/compare": comparison_views.compare_page,
+    "/search": list_views.search_page,
+}
+"""Path → function that reads its page."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -130,7 +159,7 @@ def application(
     Errors are shown as pages, too. `under_way` holds the stores that pages are being read from.
     """
 
-    def page(view: views.View) -> Callable[[web.Request], Any]:
+    def page(view: View) -> Callable[[web.Request], Any]:
         async def answer(request: web.Request) -> web.Response:
             query = Query(dict(request.query))
             work = partial(_read, path, view, query, under_way)
@@ -140,7 +169,7 @@ def application(
         return answer
 
     app = web.Application(middlewares=[_guard(door, unexpected)])
-    app.add_routes([web.get(f"/{door.token}{at}", page(v)) for at, v in views.VIEWS.items()])
+    app.add_routes([web.get(f"/{door.token}{at}", page(v)) for at, v in VIEWS.items()])
     room = files("grpo_practice.viewer")
     for at, (names, kind) in ASSETS.items():
         text = "".join(room.joinpath(name).read_text("utf-8") for name in names)
@@ -170,7 +199,7 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
     return guarded
 
 
-def _read(path: Path, view: views.View, query: Query, under_way: set[Store]) -> str:
+def _read(path: Path, view: View, query: Query, under_way: set[Store]) -> str:
     """Return a page, read in one consistent state; the database is closed before rendering."""
     with damage_explained(path):
         with Store(path, "look") as store:
