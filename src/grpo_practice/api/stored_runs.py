@@ -174,6 +174,7 @@ class StoredRuns(DatabaseFile):
         """
         from grpo_practice.reports.stored_runs import DeletedRuns
 
+        # Resolve the names here, although `delete_runs` checks them again: the locks need them.
         gone = self.runs_to_delete(*names, with_dependants=with_dependants)
         with self._store() as store, ExitStack() as stack:
             for name in gone:  # lock all first, to delete every run or none

@@ -70,6 +70,7 @@ def compare(
         return
     if len(runs) < 2:
         raise ConfigError("a comparison needs at least two runs", hint="grpo-practice runs list")
+    # Typer has no open intervals: 0 would need infinitely many questions.
     if not 0 < detect <= 100:
         raise ConfigError(f"--detect {detect:g}: must be above 0 and at most 100 points")
     report = workspace(db).compare(*runs, detect=detect / 100, require=require, answers=show)

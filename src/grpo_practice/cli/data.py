@@ -242,6 +242,7 @@ def delete(
     Example: grpo-practice data delete train --yes
     """
     datasets = workspace(db).datasets
+    # First of all, so that a wrong name is an error and not a question.
     row = datasets.row(name)
     confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
     deleted = datasets.delete(name)

@@ -73,6 +73,7 @@ def evaluate(
         stored = workspace(db).transcripts(request.run, limit=request.limit or SHOWN)
         print_json(stored.document()) if json else show_whole(stored, full=True)
         return
+    # A pilot plays, so it shows progress; a dry run shows only notices.
     ws, forecast = workspace(db), forecast_only(dry_run=dry_run, pilot=request.pilot)
     with shown(dry_run=dry_run, json=json) as emit:
         request = replace(request, env=trusting(trust, trust_host), on_event=emit)

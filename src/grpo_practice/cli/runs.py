@@ -141,6 +141,7 @@ def delete(
     Example: grpo-practice runs delete math --yes
     """
     ws = workspace(db)
+    # Ask about the names that patterns and dependants stand for, not about what was typed.
     gone = ws.runs_to_delete(*runs, with_dependants=with_dependants)
     confirm(f"Delete {', '.join(gone)} and all their paid results?", yes=yes)
     deleted = ws.delete_run(*gone, with_dependants=with_dependants)

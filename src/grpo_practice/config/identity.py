@@ -20,6 +20,7 @@ def _effects(
     model: type[BaseModel], prefix: str = "", outer: Effect | None = None
 ) -> Iterator[tuple[str, Effect]]:
     """Yield every key of the model with its effect: its own effect, or else its section's."""
+    # The type of a field carries its effect as metadata: `Extend[int]` is `Annotated[int, …]`.
     for name, field in model.model_fields.items():
         own = next((m for m in field.metadata if isinstance(m, Effect)), None)
         inner = model_in(field.annotation)

@@ -87,6 +87,7 @@ def secrets_in(values: Any) -> Iterator[str]:
 def redacted(config: BaseModel) -> dict[str, Any]:
     """Return the config as plain values with secrets hidden."""
     values = config.model_dump()
+    # First, so that the next line also hides them where another text repeats them.
     redactor.know(secrets_in(values))
     hidden: dict[str, Any] = redactor.value(redact(values))
     return hidden

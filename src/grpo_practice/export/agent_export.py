@@ -87,6 +87,7 @@ def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:
     """Return the toolkit as a configuration would contain it, without default values."""
+    # `mode` is a default, too, but tells the kinds apart.
     return {"mode": kit.mode, **kit.model_dump(exclude_defaults=True)}
 
 

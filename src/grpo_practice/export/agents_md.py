@@ -44,6 +44,7 @@ def with_section(text: str, section: str) -> str:
     if not marks:
         apart = "" if not text else end if text.endswith("\n") else 2 * end
         return text + apart + section
+    # Only the first word counts: the sentence after it may differ between versions.
     kinds = [(_WHOLE.fullmatch(mark[0]) or ["", "no mark"])[1][:5] for mark in marks]
     if kinds != ["begin", "end"]:
         lines = ", ".join(str(text.count("\n", 0, mark.start()) + 1) for mark in marks)

@@ -72,19 +72,15 @@ def to_markdown(agent: ExportedAgent) -> str:
     """Return a page with the origin, the system prompt to copy, and a list of experiences."""
     prompt = agent.system_prompt
     lines = [f"# {no_markup(agent.name)}", ""]
-    lines += [f"- {no_markup(fact)}" for fact in (*agent.facts, *_model(agent))]
+    url = agent.endpoint.get("base_url")
+    facts = [*agent.facts, f"model: {agent.model}", *([f"asked at: {url}"] if url else [])]
+    lines += [f"- {no_markup(fact)}" for fact in facts]
     lines += ["", "## System prompt", ""]
     if visible(prompt) != prompt:
         lines += [CHANGED, ""]
     lines += [fenced(prompt), "", "## Experiences", ""]
     lines += [f"- **{e.id}** {no_markup(e.text)}" for e in agent.library.experiences] or ["None."]
     return "\n".join(lines) + "\n"
-
-
-def _model(agent: ExportedAgent) -> list[str]:
-    """Return sentences that name the model and, if known, its address."""
-    url = agent.endpoint.get("base_url")
-    return [f"model: {agent.model}", *([f"asked at: {url}"] if url else [])]
 
 
 _HYDRA = "# @package _global_\n"

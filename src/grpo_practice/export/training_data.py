@@ -97,6 +97,7 @@ class TrainingData:
             place = step.plan.step
             if only not in (None, place):
                 break
+            # Group by group: a run may have more transcripts than fit into memory.
             reader = _StepReader(self, run, branch, step)
             for slot, (sample, _) in enumerate(step.plan.slots):
                 if sample in measuring:

@@ -107,6 +107,7 @@ def without_library(prompt: Sequence[Message], system: str) -> list[Message] | N
     bare = without_block(system) if HEADING in system else system
     kept = list[Message]()
     for message in prompt:
+        # Replace within the text, because a program may have added to the prompt.
         text = message["content"].replace(system, bare) if system else message["content"]
         if HEADING in text:
             return None

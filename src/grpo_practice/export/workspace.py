@@ -55,6 +55,7 @@ class Exports(Core):
             scores = before_after(store, found.branch, found.run, found.library)
             agent = exported(store, found, scores)
             agent = replace(agent, place="" if path is None else path.absolute().name)
+            # Render before writing, so that an error leaves an existing file as it is.
             files = render_files(agent, format)
             if FORMATS[format].loadable:
                 remember_export(store, found, files[""])

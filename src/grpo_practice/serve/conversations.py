@@ -68,11 +68,13 @@ class Conversations:
 
     def position(self, messages: Sequence[Message], states: Sequence[bytes]) -> Position:
         """Return the position of a request; `states` has the chain's hash after each message."""
+        # A request's stored hash is the start of the chain's hash after its last message.
         request_hash = states[-1][:16]
         # Search from the end, to find the longest request that this one continues.
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
                 continue
+            # Latest first: of identical requests, a client probably continues the last one.
             for known in reversed(self._by_hash.get(states[at - 1][:16], ())):
                 same = _same(messages[at], self._reply(known))
                 if same:

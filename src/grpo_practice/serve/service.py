@@ -48,6 +48,7 @@ def headers(came: Mapping[str, str], hide: Redactor) -> CIMultiDict[str]:
     kept = CIMultiDict[str]()
     for name, value in came.items():
         if name.lower() not in _OURS and not name.lower().startswith(_CORS):
+            # A model may echo the key in a header, for example in an error about it.
             kept.add(name, hide.text(value))
     return kept
 

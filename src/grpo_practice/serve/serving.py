@@ -257,6 +257,7 @@ def recording(
         Path.cwd(),
         prepared.simulated,
     )
+    # Locked for as long as it records: two recorders would number conversations alike.
     with store.lock(run):
         store.close_dead(run)
         branch = store.record(spec)

@@ -64,6 +64,7 @@ class Serving(Core):
         from grpo_practice.core.events import silent, tee
         from grpo_practice.serve.serving import serve_agent
 
+        # A text is always a path here; YAML text would be ambiguous with a file name.
         file = Path(agent) if isinstance(agent, str) else agent
         shown = repr(str(file)) if isinstance(file, Path) else "agent"
         command = self._command or f"{self!r}.serve({shown})"

@@ -67,9 +67,13 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
     if process.get("OTEL_SDK_DISABLED", "").lower() == "true":
         return None
     variable = next((name for name in VARIABLES if process.get(name, "").strip()), None)
-    if variable is None or (variable not in PHOENIX and _other_exporter(process)):
+    if variable is None or (
+        # The standard variable may request another exporter, or `none`.
+        variable not in PHOENIX and _first(process, "OTEL_TRACES_EXPORTER") not in ("", "otlp")
+    ):
         return None
     url = process[variable].strip()
+    # Before the check below, whose error quotes the address.
     redactor.know(url_secrets(url))
     if not is_web_address(url):
         raise ConfigError(
@@ -95,11 +99,6 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
         _first(process, "OTEL_EXPORTER_OTLP_TRACES_COMPRESSION", "OTEL_EXPORTER_OTLP_COMPRESSION")
         == "gzip",
     )
-
-
-def _other_exporter(process: Mapping[str, str]) -> bool:
-    """Return whether the standard variable requests an exporter other than OTLP, or no exporter."""
-    return _first(process, "OTEL_TRACES_EXPORTER") not in ("", "otlp")
 
 
 def _check_protocol(process: Mapping[str, str]) -> None:

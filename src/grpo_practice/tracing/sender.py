@@ -69,6 +69,7 @@ class Sender:
         shown = self._collector.shown
         body = encoded(spans, self._collector.project)
         if self._collector.gzip:
+            # The fastest level: most collectors are on this machine, and the run needs the CPU.
             body = gzip.compress(body, 1)
         try:
             with self._client.stream(

@@ -95,6 +95,7 @@ def send_stored(path: Path, run: str, tracing: Tracing) -> TraceReport:
             _insist(sender, spans)
             traces += len(roots)
             kinds.update(span.kind for span in spans)
+    # A slot without attempts was skipped by the group policy and is not waited for.
     open_groups = sum(
         attempts > 0 and slot not in there
         for step, there in slots

@@ -83,6 +83,7 @@ class Tracer:
         self._store, self._collector, self._tracing, self._emit = store, collector, tracing, emit
         self._queue = list[GroupStored]()
         """Groups that have not been sent, including those being sent."""
+        # Guards the queue, which the event loop fills and the thread empties.
         self._changed = threading.Condition()
         self._ends_at: float | None = None
         """Deadline for sending everything; None until the command ends."""

@@ -70,6 +70,7 @@ def check_training(config: PracticeConfig, base_dir: Path, questions: Sequence[s
     _check_agent(config)
     keep_quiet()
     settings = settings_of(config)
+    # May download the model, so the agent is checked first.
     folder = model_folder(settings.model, settings.revision, base_dir)
     check_no_code(folder)
     check_weights(folder)

@@ -164,6 +164,7 @@ async def _play(
     failed = Counter[int]()
 
     async def scored(answer: Answer) -> None:
+        # The plan takes the questions in this order, `batch` of them per step.
         step, slot = divmod(answer.place, batch)
         sample = evaluation.samples[answer.place]
         key = AttemptKey(branch.id, step, 0, slot, answer.attempt, sample)

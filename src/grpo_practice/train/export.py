@@ -36,6 +36,7 @@ from grpo_practice.train.loading import keep_quiet, load_tokenizer
 
 _ASIDE = ".making"
 _INSTRUCTIONS = "evaluation.agent.agent.instructions"
+# Named, not `*`: the optimiser state is twice as large as the weights, and a pickle may run code.
 _OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 _NOT_OF_MODEL = frozenset({"trainer_state.json"})
 
@@ -117,16 +118,12 @@ def _base(config_text: str) -> tuple[str, str | None]:
     return str(train.get("model", "")), train.get("revision")
 
 
-def _base_folder(store: Store, found: TrainedWeights) -> Path:
+def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], target: Path) -> None:
+    check_installed()
     config = store.read(runs.config, found.run.name)
     assert config is not None, "its branch has just been read"
     name, revision = _base(config.text)
-    return model_folder(name, revision, Path(config.base_dir))
-
-
-def _merge(store: Store, found: TrainedWeights, identity: Mapping[str, Any], target: Path) -> None:
-    check_installed()
-    base = _base_folder(store, found)
+    base = model_folder(name, revision, Path(config.base_dir))
     check_no_code(base)
     if weights_sha(base).hex() != identity.get(MODEL_SHA):
         raise ConfigError(

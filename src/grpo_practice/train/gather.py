@@ -8,6 +8,7 @@ from typing import TypeVar
 from grpo_practice.core.errors import ConfigError
 
 T = TypeVar("T")
+# torch's own limits, 10 minutes for NCCL and 30 for gloo, would end a run with a slow judge.
 PATIENCE = timedelta(hours=2)
 """Maximum time that a rank waits for another, for example while a slow judge scores."""
 

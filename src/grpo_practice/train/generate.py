@@ -83,12 +83,9 @@ class Sampler:
         width = asked["input_ids"].shape[1]
         lengths = asked["attention_mask"].sum(dim=1).tolist()
         return [
-            self._answer(place, ids, length, most)
+            as_answer(place, ids, length, tokenizer=self.tokenizer, eos=self.eos, most=most)
             for place, ids, length in zip(wanted, out[:, width:].tolist(), lengths, strict=True)
         ]
-
-    def _answer(self, place: tuple[int, int], ids: list[int], length: int, most: int) -> Answer:
-        return as_answer(place, ids, length, tokenizer=self.tokenizer, eos=self.eos, most=most)
 
 
 def as_answer(

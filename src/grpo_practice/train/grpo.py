@@ -24,6 +24,7 @@ def trainer_class() -> Any:
             """Number of batches at the start of a step in which no answer has an advantage."""
 
         def _prepare_inputs(self, generation_batch: Any) -> Any:
+            # TRL samples once for several updates, and keeps the batches of these updates here.
             before: Any = self._buffered_inputs
             inputs = super()._prepare_inputs(generation_batch)
             batches: Any = self._buffered_inputs

@@ -106,6 +106,7 @@ def prepare_train(
     name = name or train_name(config.exp_id)
     session = session_of(session, request, loaded, name)
     ranks = Ranks.of_environment()
+    # For its error: a step that cannot be divided is reported before the model is looked for.
     batch_shape(settings_of(config), ranks.count)
     verify = verify_function(session, None, config.evaluation.verify, folder)
     if verify.is_judge and not config.judge.model_provider.model:

@@ -13,6 +13,7 @@ def load_tokenizer(folder: Path) -> Any:
     """Load the tokenizer from a model's folder, with left padding."""
     from transformers import AutoTokenizer
 
+    # Padding on the left, because an answer continues its prompt at the end of the row.
     return AutoTokenizer.from_pretrained(
         folder, padding_side="left", trust_remote_code=False, local_files_only=True
     )

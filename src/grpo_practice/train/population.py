@@ -82,17 +82,13 @@ def next_members(
         best = rng.choice(ranked[:count])
         if scores[best.number] <= scores[member.number]:
             return member
-        phase = Phase(step, member.run, _explored(best.values, space, rng))
-        return replace(member, phases=[*best.phases, phase])
+        explored = {
+            key: part.sample(rng) if rng.random() < RESAMPLED else part.near(best.values[key], rng)
+            for key, part in space.items()
+        }
+        return replace(member, phases=[*best.phases, Phase(step, member.run, explored)])
 
     return sorted(map(after, ranked), key=lambda member: member.number)
-
-
-def _explored(values: Mapping[str, Any], space: Space, rng: Random) -> dict[str, Any]:
-    return {
-        key: part.sample(rng) if rng.random() < RESAMPLED else part.near(values[key], rng)
-        for key, part in space.items()
-    }
 
 
 _SHAPES = ("update_epochs", "lora")
@@ -148,9 +144,11 @@ async def run_population(job: TuneJob) -> TuneReport:
     names = [trial_name(job.exp_id, number) for number in range(job.count)]
     everyone = {m.number: m for m in first_members(job.space, names, seed)}
     members: Sequence[Member] = list(everyone.values())
+    # The last round may be shorter than the others.
     for end in [*range(job.settings.eval_every, steps, job.settings.eval_every), steps]:
         # Once a member has trained beyond this step, members without a score here are out.
-        under_way = not _gone_beyond(job, names, end)
+        begun = [run for name in names if (run := job.session.store.read(runs.find, name))]
+        under_way = all(run.steps_closed <= end for run in begun)
         found = _scores(job, members, end)
         for member in members if under_way else ():
             if member.number not in found:
@@ -180,12 +178,6 @@ def _told(member: Member) -> str:
         f"{member.run} takes over the weights of {run} after step {step}, with"
         f" {settings_text(member.values)}"
     )
-
-
-def _gone_beyond(job: TuneJob, names: Sequence[str], end: int) -> bool:
-    """Return whether any of these runs has trained beyond step `end`."""
-    found = [job.session.store.read(runs.find, name) for name in names]
-    return any(run is not None and run.steps_closed > end for run in found)
 
 
 def _scores(job: TuneJob, members: Sequence[Member], end: int) -> Mapping[int, float]:

@@ -130,6 +130,7 @@ def _last_whole(
     session: Session, name: str, known: list[CheckpointRow]
 ) -> tuple[CheckpointRow | None, Path | None]:
     """Return the last checkpoint whose folder still exists and has not changed."""
+    # A user may have deleted the newest checkpoints to free space; older ones still serve.
     for row in reversed(known):
         folder = checked_folder(session, name, row)
         if folder is not None:

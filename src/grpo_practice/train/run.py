@@ -116,6 +116,7 @@ async def _evaluate(job: TrainJob, player: Player, saved: CheckpointRow) -> None
     """
     folder = checked_folder(job.session, job.name, saved)
     if folder is not None and job.selects is not None:
+        # The seed that the training process uses after this step: see `Saving`.
         seed = update_seed(settings_of(job.config).seed, -1 - saved.step, 0)
         answers = await answers_to(job, job.selects, folder, seed)
         await selected(job, player, saved.sha256, saved.step, answers)

@@ -33,6 +33,7 @@ async def scoring(job: TrainJob, run: OpenRun) -> AsyncIterator[Player]:
     fences = Fences(run.branch.fence_key)
     connections = Connections(
         run.emit,
+        # The first number is for the agent's model, which is not called here.
         concurrency=(1, config.evaluation.judge_concurrency),
         admission=session.admission,
     )
@@ -105,6 +106,7 @@ class OnLoop:
         return self.stop.signal is not None
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        # Blocks the training thread, which has nothing to do meanwhile; the loop goes on.
         return asyncio.run_coroutine_threadsafe(work, self.loop).result()
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from grpo_practice.core.errors import ConfigError
 
+# The factors of arXiv:1711.09846.
 FACTORS = (0.8, 1.2)
 """Factors that a population may multiply a number by from one round to the next."""
 

@@ -88,6 +88,7 @@ class TrainingRun:
         plan = self.rows[step].plan
         emit, run = self.player.emit, self.branch.run
         n, seconds = len(answers), time.monotonic() - began
+        # Stops a step early if the judge is down, instead of paying for every answer.
         limit = FailureLimit(f"step {step}", n, self.max_failed_share, self.drain, step)
 
         async def scored(answer: Answer) -> Rollout:
@@ -101,6 +102,7 @@ class TrainingRun:
                 self.samples[plan.slots[slot][0]],
             )
             emit(RolloutStarted(run, step, slot, answer.attempt))
+            # The answers of a step are sampled together, so each gets an equal share of the time.
             rollout = Rollout(slot, answer.attempt, key.sample, trajectory(answer, seconds / n))
             rollout = await self.player.score(rollout, self.player.scope(key))
             emit(RolloutFinished.from_rollout(run, step, rollout))

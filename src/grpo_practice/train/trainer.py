@@ -41,6 +41,7 @@ def train(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> None:
     """
     keep_quiet()
     ranks.join()
+    # The other ranks wait for the plan in `help_train`.
     if ranks.first:
         ranks.broadcast(plan)
     trainer = _trainer(plan, ranks, observer)
@@ -105,6 +106,7 @@ def _trainer(plan: TrainingPlan, ranks: Ranks, observer: Observer | None) -> "GR
         skip_uniform=plan.skip_uniform,
         on_saved=saving,
     )
+    # Set these now: only the finished trainer knows the end tokens and the model as it is trained.
     eos = frozenset(trainer.eos_token_ids)
     most = plan.arguments["max_completion_length"]
     rewards.read = partial(as_answer, tokenizer=tokenizer, eos=eos, most=most)
@@ -159,6 +161,7 @@ class RewardFunction:
     read: Any = None
     """Function that converts tokens to an answer, such as `generate.as_answer`."""
     length_of: Any = None
+    # TRL names its metrics after the function.
     __name__ = "reward"
 
     def __call__(
@@ -177,6 +180,7 @@ class RewardFunction:
         seen = dict[int, int]()
         own = list[Answer]()
         for at, messages, ids in zip(place, prompts, completion_ids, strict=True):
+            # TRL repeats each prompt once per attempt, always on one rank.
             attempt = seen[at] = seen.get(at, -1) + 1
             own.append(self.read((at, attempt), ids, self.length_of(messages)))
         gathered = self.ranks.gather(own)
@@ -194,6 +198,7 @@ class RewardFunction:
         shared: list[float | None] | str = self.ranks.broadcast(scored)
         if isinstance(shared, str):
             raise OtherRankFailedError(shared)
+        # `gather` keeps the order of the ranks, and all ranks have the same number of answers.
         start = self.ranks.rank * len(own)
         return self._given(shared[start : start + len(own)])
 
@@ -269,6 +274,7 @@ class Saving:
         if selection is None or not self.plan.evaluates(step, last=last):
             return
         assert self.sampler is not None, "set before the first step"
+        # Numbers below 0, because those from 0 on are the seeds of updates.
         seed = update_seed(self.plan.seed, -1 - step, self.ranks.rank)
         answers = self.sampler.answers(selection.prompts, selection.sampling, seed)
         if answers is not None and self.observer is not None:
@@ -284,6 +290,7 @@ def _to_disk(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
+    # Read-only suffices for fsync, and a folder cannot be opened in any other way.
     at = os.open(path, os.O_RDONLY)
     with suppress(OSError):  # some file systems, such as those of containers, lack fsync
         os.fsync(at)
@@ -301,5 +308,6 @@ def memory_used() -> tuple[str, int]:
 
     if torch.cuda.is_available() and torch.cuda.max_memory_allocated():
         return torch.cuda.get_device_name(), torch.cuda.max_memory_allocated()
+    # macOS reports bytes, Linux KiB.
     scale = 1 if sys.platform == "darwin" else 1024
     return "the CPU", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale

@@ -138,6 +138,7 @@ class Study:
 
         states = optuna.trial.TrialState
         state = states.PRUNED if pruned else states.COMPLETE if score is not None else states.FAIL
+        # A failed trial has no value, and a pruned one keeps the scores that it reported.
         self.study.tell(proposal.trial, None if state is not states.COMPLETE else score, state)
 
     def values_of(self, trial: Any) -> dict[str, Any]:
@@ -175,6 +176,7 @@ async def run_trials(job: TuneJob) -> TuneReport:
     """
     store = job.session.store
     database = store.path.resolve()
+    # Beside the database, so that both are copied or deleted together.
     file = database.with_name(f"{database.name}{STUDIES}") / f"{job.exp_id}.journal"
     study = Study.open(file, job.exp_id, job.space, job.settings.tune.seed, _bound(job))
     while sum(t.state.is_finished() for t in study.trials) < job.count:

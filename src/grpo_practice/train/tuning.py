@@ -79,6 +79,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
         raise ConfigError(
             "a search uses either trials or a population", hint="trials=8, or population=4"
         )
+    # Under torchrun every process would run its own search.
     if Ranks.of_environment().count > 1:
         raise ConfigError(
             "a search trains one trial after another, each in one process",
@@ -136,6 +137,7 @@ async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJo
     sha, step = weights.checkpoint.sha256, weights.checkpoint.step
     if not evaluation.is_done(sha, step):
         await _test(trained, weights, evaluation)
+    # Read the score from the store, because an earlier command may have measured it.
     name = evaluation.spec(sha, step).name
     branch = store.read(branches.load, store.read(runs.get, name).head_branch or 0)
     found = stats.score(store.read(scores.questions, branch), config.evaluation.pass_k)

@@ -33,6 +33,7 @@ class Training(Core):
         from grpo_practice.train.job import prepare_train
         from grpo_practice.train.run import help_if_not_first, run_train
 
+        # Before the database is opened: only the first process may hold the run's lock.
         if help_if_not_first():
             return None
         return self._complete(request, prepare_train, run_train)

@@ -86,6 +86,7 @@ def report(
 
     Example: grpo-practice report math -o math.html
     """
+    # `-` is stdout; without --output the page goes into a file, unlike other exports.
     path = None if output == Path("-") else output or FILES[format_ or "html"]
     saved = workspace(db).report(*(runs or ()), format=format_, output=path, force=force)
     if json:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from grpo_practice.core.errors import ConfigError
-from grpo_practice.core.types import PlannedStep, Rollout
+from grpo_practice.core.types import Rollout
 from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
@@ -123,7 +123,8 @@ def group_page(store: Store, query: Query) -> Page:
     # After the read: for a run deleted in between, it returned nothing and raised no error.
     store.read(runs.get, branch.run)
     attempts = [rollout for _, (_, rollout) in sorted(stored.items())]
-    (sample,) = store.read(datasets.samples_of, _only(row, slot))
+    only = replace(row.plan, slots=row.plan.slots[slot : slot + 1])
+    (sample,) = store.read(datasets.samples_of, only)
     first = query.number("from", 0)
     numbers = store.read(rollout_list.numbers, row.branch_id, {sample.id})
     # The query returns the groups that follow a place.
@@ -151,10 +152,6 @@ def group_page(store: Store, query: Query) -> Page:
         "asked": store.read(group_operations.groups_of_question, branch, sample.id, ASKED),
     }
     return Page("view/group.html", values)
-
-
-def _only(row: StepRow, slot: int) -> PlannedStep:
-    return replace(row.plan, slots=row.plan.slots[slot : slot + 1])
 
 
 def _ends(attempts: list[Rollout]) -> dict[int, str]:

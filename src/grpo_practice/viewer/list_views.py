@@ -11,7 +11,7 @@ from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs, search
 from grpo_practice.store.queries.pages import FIRST, Place, Visit
-from grpo_practice.store.queries.rollout_list import SORTS, Key, Sort, Wanted
+from grpo_practice.store.queries.rollout_list import SORTS, Sort, Wanted
 from grpo_practice.store.queries.search import AnswerHit
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
@@ -37,7 +37,11 @@ def rollouts_page(store: Store, query: Query) -> Page:
         keys = store.read(rollout_list.sorted_keys, branch, wanted, sort, after, ROWS + 1)
         found = (store.read(pages.one_rollout, branch, Place(*key[1:])) for key in keys[:ROWS])
         rows = [row for row in found if row is not None]
-        more = _key_text(keys[ROWS - 1]) if len(keys) > ROWS else None
+        more = None
+        if len(keys) > ROWS:
+            value, *place = keys[ROWS - 1]
+            # repr() keeps every digit of the value, so that the next page begins exactly there.
+            more = f"{value!r}:{place_text(Place(*place))}"
     values = {
         "run": run,
         "ref": query.text("run"),
@@ -50,10 +54,6 @@ def rollouts_page(store: Store, query: Query) -> Page:
         "more": more,
     }
     return Page("view/rollouts.html", values)
-
-
-def _key_text(key: Key) -> str:
-    return f"{key[0]!r}:{place_text(Place(*key[1:]))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +202,7 @@ def search_page(store: Store, query: Query) -> Page:
     if words:
         last = (after[0], Place(*after[1:])) if after else (-1, FIRST)
         found = store.read(search.find_answers, branch, words, last, HITS + 1)
+    last_hit = found[HITS - 1] if len(found) > HITS else None
     # Only answers have further pages: experiences and questions are on the first one.
     first = bool(words) and after is None
     dataset = branch.dataset_id if branch is not None else None
@@ -215,11 +216,7 @@ def search_page(store: Store, query: Query) -> Page:
         "experiences": store.read(search.find_experiences, words, name, HITS) if first else [],
         "questions": store.read(search.find_questions, words, dataset, HITS) if first else [],
         "answers": found[:HITS],
-        "more": _text(found[HITS - 1]) if len(found) > HITS else None,
+        "more": f"{last_hit.branch_id}.{place_text(last_hit.place)}" if last_hit else None,
         "begun": bool(words) and not first,
     }
     return Page("view/search.html", values)
-
-
-def _text(hit: AnswerHit) -> str:
-    return f"{hit.branch_id}.{place_text(hit.place)}"

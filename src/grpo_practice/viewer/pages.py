@@ -42,6 +42,7 @@ def _environment() -> Environment:
         autoescape=True,
         # Not isinstance: Markup is a subclass of str and must keep its type.
         finalize=lambda value: visible(value) if type(value) is str else value,
+        # A misspelt name is an error in tests, not an empty place on a page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -22,6 +22,7 @@ _NOTHING = ShownRollouts((), (), 0, (), ())
 
 def runs_page(store: Store, query: Query) -> Page:
     """Return the list of all runs, newest first."""
+    # All runs, because the filters below need their scores and kinds; a page shows a part.
     report = runs_report(store)
     kind = query.choice("kind", "all", "practice", "train", "eval", EFFECT, "recorded")
     named = query.optional("named")

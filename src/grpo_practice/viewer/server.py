@@ -127,6 +127,7 @@ class Door:
             return None
         if first not in self._tickets or rest:
             raise RequestError("this address lacks the token of these pages", status=403)
+        # Once only: whoever reads it from the process list later gets nothing.
         self._tickets.discard(first)
         return web.Response(status=303, headers={"Location": f"/{self.token}/"})
 
@@ -266,7 +267,10 @@ async def serve_pages(
                 # Not before it has been shown once: from now on, all output redacts it.
                 redactor.know([door.token])
                 if open_browser:
-                    await _open(f"{at}{door.ticket()}", notice)
+                    ticket = f"{at}{door.ticket()}"
+                    # On a thread: some browsers return only when they are closed.
+                    if not await asyncio.to_thread(webbrowser.open, ticket):
+                        notice("no browser could be started: open the address above")
                 await asyncio.Event().wait()
         except asyncio.CancelledError:
             # Otherwise the executor would wait for its threads, however long their queries take.
@@ -278,9 +282,3 @@ async def serve_pages(
                 f"cannot listen on port {port}: {os.strerror(e.errno or 0)}",
                 hint="--port 0 picks a free port",
             ) from e
-
-
-async def _open(url: str, notice: Callable[[str], None]) -> None:
-    opened = await asyncio.to_thread(webbrowser.open, url)
-    if not opened:
-        notice("no browser could be started: open the address above")

@@ -51,7 +51,9 @@ def _show_arms(report: "ComparisonReport") -> None:
     columns = {
         "score": [reward(arm.score.mean) for arm in report.arms],
         "scored": [f"{arm.score.scored} of {arm.score.planned}" for arm in report.arms],
-        "tokens": [_rounded(arm.tokens_per_answer) for arm in report.arms],
+        "tokens": [
+            "-" if (n := arm.tokens_per_answer) is None else f"{n:,.0f}" for arm in report.arms
+        ],
         "cost": [
             f"${cost:.6f}" if (cost := arm.cost_usd_per_answer) else "-" for arm in report.arms
         ],
@@ -108,14 +110,6 @@ def _learnt(cost: "LearningCost | None", asked: str) -> tuple[str, ...]:
         duration(cost.wall_s) if cost.wall_s else "-",
         file_size(cost.shipped_bytes) if cost.shipped_bytes else "-",
     )
-
-
-def _rounded(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}"
-
-
-def _dollars(value: float | None) -> str:
-    return f"${value:.6f}" if value else "-"
 
 
 def _share(value: float | None) -> str:

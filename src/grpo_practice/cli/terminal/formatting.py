@@ -64,6 +64,7 @@ def warn(event: "Event") -> None:
 
 def print_json(document: Mapping[str, Any]) -> None:
     """Print a document on stdout as ASCII, so that its text cannot control the terminal."""
+    # Flush, because `serve` and `view` keep running after their document.
     print(json.dumps(_on_database(document), indent=2, allow_nan=False), flush=True)
 
 
@@ -90,6 +91,7 @@ def confirm(question: str, *, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise ConfigError(f"{question} Cannot ask: stdin is not a terminal", hint="add --yes")
+    # On stderr, because stdout may be a file or a JSON document.
     if not typer.confirm(visible(question), err=True):
         raise DeclinedError("nothing was changed")
 

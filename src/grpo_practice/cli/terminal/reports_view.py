@@ -273,7 +273,7 @@ def _before_and_after(report: "PracticeReport") -> None:
     for when, known in scores:
         untested = "" if known or report.tested else " (no evaluation dataset)"
         facts([(f"{when:6}", _known(known) + untested)])
-    if before and after and not _comparable(before, after):
+    if before and after and _asked(before) != _asked(after):
         say("  before and after cover different questions, so their difference means nothing")
     facts([("gain  ", report.difference or "")])
     for command in dict.fromkeys(report.measure.values()):
@@ -292,9 +292,8 @@ def _known(known: "KnownScore | None") -> str:
     return f"{reward(score.mean)}   95 % interval {interval(score)}   {asked}   {known.run}"
 
 
-def _comparable(before: "KnownScore", after: "KnownScore") -> bool:
-    same = before.dataset == after.dataset
-    return same and before.score.questions == after.score.questions
+def _asked(known: "KnownScore") -> tuple[str, int]:
+    return known.dataset, known.score.questions
 
 
 def show_library(

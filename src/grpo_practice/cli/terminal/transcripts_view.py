@@ -12,7 +12,6 @@ from grpo_practice.core.text import brief, cut
 
 if TYPE_CHECKING:
     from grpo_practice.reports.rollout_report import (
-        Flip,
         RolloutReport,
         RolloutsReport,
         TeacherCall,
@@ -44,7 +43,11 @@ def show_rollout_list(report: "RolloutsReport") -> None:
             str(row.step),
             str(row.attempt + 1),
             reward(row.reward),
-            *([_turn(flips[row.sample_id])] if flips else []),
+            *(
+                ["wrong → right" if flips[row.sample_id].right else "right → wrong"]
+                if flips
+                else []
+            ),
             "answered" if row.outcome == "ok" else row.outcome,
         ]
         for row in report.rollouts
@@ -87,10 +90,6 @@ def _in_cells(text: str, columns: int) -> str:
 
     line = brief(text, columns)
     return line if cell_len(line) <= columns else f"{set_cell_size(line, columns - 1).rstrip()}…"
-
-
-def _turn(flip: "Flip") -> str:
-    return "wrong → right" if flip.right else "right → wrong"
 
 
 def _say_none(report: "RolloutsReport") -> None:

@@ -33,6 +33,7 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
     typed = cwd / name
     if is_file(typed):
         return Path(name) if cwd == Path.cwd() else typed
+    # A project's own configs override built-in ones of the same name.
     for folder in (cwd / "configs", packaged_configs()):
         hits = list(_candidates(folder, name, command))
         if len(hits) > 1:

@@ -41,6 +41,7 @@ class Environment(dict[str, str]):
         self.notices = tuple(notices)
         self.trust = trust
         self._lines = lines or {}
+        # `export KEY=` hides a key in `.env` without a word, which is hard to find.
         self._emptied = [n for n, text in (dotenv or {}).items() if text and process.get(n) == ""]
 
     def emptied(self, text: str | None = None) -> str | None:

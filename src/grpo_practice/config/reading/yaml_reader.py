@@ -25,6 +25,7 @@ Key = tuple[str | int, ...]
 """Path to a value: `("practice", "epochs")`."""
 
 MAX_BYTES = 1 << 20
+# PyYAML composes nodes recursively, and Python limits the stack to 1,000 frames.
 MAX_DEPTH = 64
 MAX_NODES = 20_000
 """Maximum number of keys, values and collections in a document."""

@@ -95,6 +95,7 @@ class Model(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
+        # Strict: `yes` for a boolean or 1.0 for a count is more often a slip than meant.
         frozen=True,
         strict=True,
         allow_inf_nan=False,

@@ -14,6 +14,7 @@ from grpo_practice.config.schema.base import (
     check_address,
 )
 
+# The default of OpenAI's client library, which the reference uses.
 DEFAULT_TIMEOUT_S = 600.0
 WORKED_OUT = frozenset({"origin", "key_origin"})
 """Provider fields that the loader fills in; a config cannot set them."""

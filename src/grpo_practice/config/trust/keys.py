@@ -166,6 +166,7 @@ class Keys:
         elsewhere = [address.text] if foreign and address.literal else []
         apart = [n for n in address.variables if not self.env.together(n, name)]
         for url_name in address.variables:
+            # `UTU_LLM_BASE_URL` and `UTU_LLM_API_KEY` belong together, whoever combines them.
             pair = url_name.removesuffix("_BASE_URL") == name.removesuffix("_API_KEY")
             if url_name in apart or (foreign and not pair):
                 elsewhere.append(f"{url_name} in {self.env.line(url_name)}")
