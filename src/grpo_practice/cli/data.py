@@ -11,9 +11,12 @@ from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
+    ForceOption,
     JsonOption,
+    OutputOption,
     YesOption,
     workspace,
+    written_file,
 )
 from grpo_practice.cli.terminal import datasets_view as view
 from grpo_practice.cli.terminal.formatting import confirm, count, print_json, say, say_next, tell
@@ -206,13 +209,8 @@ def show(
 @app.command()
 def export(
     name: NameArgument,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."
-        ),
-    ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    output: OutputOption = None,
+    force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:
@@ -223,13 +221,12 @@ def export(
     Example: grpo-practice data export mine -o mine.jsonl
     """
     datasets = workspace(db).datasets
-    if output is None or output == Path("-"):
-        if json:
-            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
+    path = written_file(output, json=json)
+    if path is None:
         for line in datasets.lines(name):
             sys.stdout.write(line)
         return
-    written = datasets.export(name, output, force=force)
+    written = datasets.export(name, path, force=force)
     print_json(written.document()) if json else view.exported(written)
 
 

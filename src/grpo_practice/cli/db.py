@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
+from grpo_practice.cli.options import PROGRAM, DbOption, ForceOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json, say
 
 app = typer.Typer(no_args_is_help=True, help="Copy and check the database.")
@@ -21,7 +21,7 @@ def backup(
             help="Output file (default: the database's name + .bak).",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:

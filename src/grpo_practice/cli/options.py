@@ -102,7 +102,25 @@ TraceSampleOption = Annotated[
     float,
     typer.Option(metavar="SHARE", help="Share of the questions to trace: 0.1 is one in ten."),
 ]
+OutputOption = Annotated[
+    Path | None,
+    typer.Option("--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."),
+]
+ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file.")]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+
+
+def written_file(output: Path | None, *, json: bool) -> Path | None:
+    """Return the file to write; None for stdout.
+
+    Raises:
+        ConfigError: The rows go to stdout, where the report of `--json` would mix with them.
+    """
+    if output is None or output == Path("-"):
+        if json:
+            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
+        return None
+    return output
 
 
 def database(db: Path | None) -> Path:

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 import typer
 
 from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import DbOption, JsonOption, on_database, workspace
+from grpo_practice.cli.options import (
+    DbOption,
+    ForceOption,
+    JsonOption,
+    OutputOption,
+    on_database,
+    workspace,
+    written_file,
+)
 from grpo_practice.cli.runs import RunArgument
 from grpo_practice.cli.terminal.formatting import count, note, note_next, print_json
 from grpo_practice.core.errors import ConfigError
@@ -18,12 +26,6 @@ if TYPE_CHECKING:
 
     from grpo_practice import Workspace
     from grpo_practice.export.training_data import DataOptions
-
-OutputOption = Annotated[
-    Path | None,
-    typer.Option("--output", "-o", metavar="FILE", help="Output file (default and `-`: stdout)."),
-]
-ForceOption = Annotated[bool, typer.Option("--force", help="Replace the file.")]
 
 
 class WritesWeights(Protocol):
@@ -163,7 +165,7 @@ def export_rows(
 
     Example: grpo-practice runs export math -o math.csv
     """
-    path = _file(output, json=json)
+    path = written_file(output, json=json)
     if path is None:
         from grpo_practice.export.rows import row_lines
 
@@ -210,7 +212,7 @@ def export_data(
 
     Example: grpo-practice export-data math --format dpo -o math-dpo.jsonl
     """
-    path, opened = _file(output, json=json), workspace(db)
+    path, opened = written_file(output, json=json), workspace(db)
     options: DataOptions = {
         "without_library": without_library,
         "include_eval": include_eval,
@@ -231,19 +233,6 @@ def export_data(
     if written.simulated:
         note("simulated: made with a simulated model; a real model learns nothing from it")
     note(f"wrote {path}: {count(written.rows, 'row')}")
-
-
-def _file(output: Path | None, *, json: bool) -> Path | None:
-    """Return the file to write; None for stdout.
-
-    Raises:
-        ConfigError: The rows go to stdout, where the report of `--json` would mix with them.
-    """
-    if output is None or output == Path("-"):
-        if json:
-            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
-        return None
-    return output
 
 
 def _print(lines: "Iterable[str]") -> None:

@@ -12,7 +12,7 @@ from grpo_practice.train.requests import TrainRequest, TuneRequest
 if TYPE_CHECKING:
     from grpo_practice.reports.training import TrainingForecast, TrainReport
     from grpo_practice.run.doctor.doctor import Look
-    from grpo_practice.train.export_report import TrainedExport
+    from grpo_practice.train.export import TrainedExport
     from grpo_practice.train.tune_report import TuneReport
 
 

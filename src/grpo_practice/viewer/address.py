@@ -1,7 +1,7 @@
 """Addresses of the viewer's pages: parsing their queries and creating links."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlencode
@@ -10,6 +10,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.text import brief
 
 Known = TypeVar("Known", bound=str)
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,16 @@ class Query:
         if not math.isfinite(number):
             raise ConfigError(f"this address has an unreadable {name}={brief(found, 40)}")
         return number, step, slot, attempt
+
+    def paged(self, rows: Sequence[T], size: int) -> tuple[Sequence[T], dict[str, int | None]]:
+        """Return the rows of a page, which begins at `from`, and the values for its links.
+
+        `more` is the first row of the next page; None on the last page.
+        """
+        first = self.number("from", 0)
+        end = first + size
+        more = end if end < len(rows) else None
+        return rows[first:end], {"first": first, "total": len(rows), "more": more}
 
     def choice(self, name: str, *known: Known) -> Known:
         """Return the value if it is known, or the first known value if it is missing."""

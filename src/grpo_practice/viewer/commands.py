@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.options import DbOption, ForceOption, JsonOption, workspace
 from grpo_practice.cli.terminal.formatting import file_size, note, note_next, print_json, say, warn
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ def report(
         Literal["html", "md"] | None,
         typer.Option("--format", help="md is for a pull request (default: by the file name)."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace the file.")] = False,
+    force: ForceOption = False,
     db: DbOption = None,
     json: JsonOption = False,
 ) -> None:

@@ -23,9 +23,7 @@ def compare_page(store: Store, query: Query) -> Page:
     contrast = report.contrasts[0]
     only = query.choice("only", "moved", "flipped", "better", "worse", "equal")
     found = (q for q in contrast.difference.questions if _passes(q, only))
-    rows = sorted(found, key=lambda q: -abs(q.by))
-    first = query.number("from", 0)
-    shown = rows[first : first + ROWS]
+    shown, links = query.paged(sorted(found, key=lambda q: -abs(q.by)), ROWS)
     values = {
         "a": a,
         "b": b,
@@ -35,9 +33,7 @@ def compare_page(store: Store, query: Query) -> Page:
         "sentence": report.sentence(contrast),
         "only": only,
         "rows": shown,
-        "total": len(rows),
-        "first": first,
-        "more": first + ROWS if first + ROWS < len(rows) else None,
+        **links,
         "places": [
             store.read(pages.last_plays, store.read(branches.load, _head(store, arm.run)))
             for arm in report.arms

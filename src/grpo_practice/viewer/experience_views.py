@@ -28,18 +28,16 @@ def experiences_page(store: Store, query: Query) -> Page:
     def order(life: Life) -> tuple[bool, int]:
         return life.id not in here, life.label
 
-    found = sorted(lives, key=order)
-    first = query.number("from", 0)
+    shown, links = query.paged(sorted(lives, key=order), EXPERIENCES)
     values = {
         "run": run,
         "ref": query.text("run"),
-        "lives": found[first : first + EXPERIENCES],
-        "more": first + EXPERIENCES if first + EXPERIENCES < len(found) else None,
+        "lives": shown,
+        **links,
         "lane": lambda life: charts.lane(life, planned),
         "planned": planned,
         "here": here,
         "report": report,
-        "total": len(found),
     }
     return Page("view/experiences.html", values)
 

@@ -125,7 +125,7 @@ def group_page(store: Store, query: Query) -> Page:
     attempts = [rollout for _, (_, rollout) in sorted(stored.items())]
     only = replace(row.plan, slots=row.plan.slots[slot : slot + 1])
     (sample,) = store.read(datasets.samples_of, only)
-    first = query.number("from", 0)
+    shown, links = query.paged(attempts, ATTEMPTS)
     numbers = store.read(rollout_list.numbers, row.branch_id, {sample.id})
     # The query returns the groups that follow a place.
     before = (step, slot - 1)
@@ -140,9 +140,8 @@ def group_page(store: Store, query: Query) -> Page:
         "sample": sample,
         "number": numbers.get(sample.id),
         "planned": row.attempts(slot),
-        "attempts": attempts[first : first + ATTEMPTS],
-        "total": len(attempts),
-        "more": first + ATTEMPTS if first + ATTEMPTS < len(attempts) else None,
+        "attempts": shown,
+        **links,
         "line": line,
         "words": group_words(run),
         "ends": _ends(attempts),

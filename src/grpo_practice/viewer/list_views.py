@@ -95,8 +95,7 @@ def questions_page(store: Store, query: Query) -> Page:
     sample = query.optional_number("sample")
     lines = [line for line in lines if _passes(line, only) and sample in (None, line.sample)]
     lines.sort(key=_ORDERS[sort])
-    first = query.number("from", 0)
-    shown = lines[first : first + ROWS]
+    shown, links = query.paged(lines, ROWS)
     values = {
         "run": run,
         "ref": query.text("run"),
@@ -106,9 +105,7 @@ def questions_page(store: Store, query: Query) -> Page:
         "lines": shown,
         "columns": max((len(line.visits) for line in shown), default=0),
         "texts": store.read(arms.question_texts, [line.sample for line in shown]),
-        "total": len(lines),
-        "first": first,
-        "more": first + ROWS if first + ROWS < len(lines) else None,
+        **links,
         "shade": charts.shade,
     }
     return Page("view/questions.html", values)

@@ -57,17 +57,15 @@ def rollout_page(store: Store, query: Query) -> Page:
     report, attempts = _rollout(store, query)
     rollout = report.rollout
     turns = [*_turns(sections(rollout.played))]
-    first = query.number("from", 0)
+    shown, links = query.paged(turns, TURNS)
     values = {
         "report": report,
         "rollout": rollout,
         "ref": query.text("run"),
         "attempts": attempts,
-        "turns": turns[first : first + TURNS],
+        "turns": shown,
         "told": any(turn.role == "system" for turn in turns[:1]),
-        "first": first,
-        "total": len(turns),
-        "more": first + TURNS if first + TURNS < len(turns) else None,
+        **links,
     }
     return Page("view/rollout.html", values)
 

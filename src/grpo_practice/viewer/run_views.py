@@ -31,16 +31,14 @@ def runs_page(store: Store, query: Query) -> Page:
         for run in reversed(report.runs)
         if kind in ("all", run.shown_kind) and (named is None or named in run.name)
     ]
-    first = query.number("from", 0)
+    shown, links = query.paged(rows, RUNS)
     values = {
         "report": report,
-        "rows": rows[first : first + RUNS],
+        "rows": shown,
         "kind": kind,
         "named": named or "",
         "kinds": sorted({run.shown_kind for run in report.runs}),
-        "first": first,
-        "total": len(rows),
-        "more": first + RUNS if first + RUNS < len(rows) else None,
+        **links,
         "database": store.path.name,
     }
     return Page("view/runs.html", values)
@@ -104,12 +102,11 @@ class Progress:
 
 def _renewed(progress: Progress, query: Query) -> dict[str, object]:
     """Return the values of the refreshed part."""
-    first = query.number("from", 0)
+    shown, links = query.paged(progress.rows, RUNS)
     return {
         "progress": progress,
-        "steps": progress.rows[first : first + RUNS],
-        "first": first,
-        "more": first + RUNS if first + RUNS < len(progress.rows) else None,
+        "steps": shown,
+        **links,
         "name": progress.run.name,
         "words": group_words(progress.run) if progress.run.kind == "train" else {},
     }
