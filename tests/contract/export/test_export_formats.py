@@ -59,7 +59,7 @@ def test_a_section_whose_marks_are_damaged_is_left_alone(demo: Gp) -> None:
         assert (ran.code, file.read_text()) == (2, text)
         assert "AGENTS.md: the marks " in ran.err
         assert "are damaged" in ran.err
-        assert "remove the lines" in ran.err
+        assert "the lines that begin with" in ran.err
     indented = section.replace(begin, f"  {begin} ")
     file.write_text(f"a\n{indented}b\n")
     assert demo("export-agent", "-o", "AGENTS.md").code == 0

@@ -250,7 +250,7 @@ async def test_a_program_of_ones_own_is_taught_where_it_holds_one_conversation(
         project.config.write_text(CONFIG.replace("  agent:\n", own))
         if function == "twice":
             await project.practise("practice.epochs=1", "practice.grpo_n=2")
-            with pytest.raises(Exception, match="left out, 24 for no single conversation"):
+            with pytest.raises(Exception, match=r"left out \(24 for no single conversation"):
                 rows(project, "sft", min_reward=0.0)
             continue
         await project.practise("practice.epochs=2", "practice.batch_size=12")
