@@ -29,9 +29,9 @@ from grpo_practice.cli import (
     trust,
     verify,
 )
-from grpo_practice.cli.completion import ASKED
 from grpo_practice.cli.grouped_help import Commands, group_options
 from grpo_practice.cli.options import (
+    ASKED,
     PROGRAM,
     as_typed,
     current_database,

@@ -94,8 +94,6 @@ def test_a_clean_eval_report_is_short_and_names_the_next_command(
     assert "errors" not in text
     assert "experiences" not in text
     assert text.splitlines()[-1] == "next: grpo-practice runs show math/eval"
-    show_eval(clean, next_command="grpo-practice practice")
-    assert capsys.readouterr().out.splitlines()[-1] == "next: grpo-practice practice"
 
 
 def test_a_score_without_an_interval_says_so(capsys: pytest.CaptureFixture[str]) -> None:

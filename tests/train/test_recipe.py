@@ -64,8 +64,8 @@ def test_a_step_is_divided_into_whole_batches(
         ),
         ranks,
     )
-    assert found == BatchShape(ranks, *shape)
-    assert found.per_rank * ranks == prompts * group
+    assert found == BatchShape(*shape)
+    assert found.per_device * found.accumulation * ranks == prompts * group
 
 
 def test_groups_are_not_split_over_ranks() -> None:
@@ -83,7 +83,7 @@ READ_ELSEWHERE = {
 
 
 def test_each_setting_reaches_trl() -> None:
-    shape = BatchShape(1, 4, 2)
+    shape = BatchShape(4, 2)
     usual = grpo_arguments(config(), shape, steps=3, folder="f")
     others: dict[str, tuple[Any, dict[str, Any]]] = {
         "group_size": (3, {"num_generations": 3}),
@@ -118,9 +118,9 @@ def test_each_setting_reaches_trl() -> None:
 
 def test_answers_at_once_change_no_loss() -> None:
     low = {"memory": "low", "prompts_per_step": 4, "group_size": 4}
-    assert batch_shape(settings_of(config(**low)), 1) == BatchShape(1, 1, 16)
+    assert batch_shape(settings_of(config(**low)), 1) == BatchShape(1, 16)
     bnpo = settings_of(config(**low, loss="bnpo"))
-    assert batch_shape(bnpo, 1) == BatchShape(1, 8, 2)
+    assert batch_shape(bnpo, 1) == BatchShape(8, 2)
     assert not skips_uniform(bnpo)
     assert skips_uniform(settings_of(config(loss="dapo")))
 
@@ -191,7 +191,7 @@ def test_every_field_of_the_section_is_read(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(Model, "__getattribute__", noted)
     settings = settings_of(made)
     batch_shape(settings, 1)
-    grpo_arguments(made, BatchShape(1, 4, 2), steps=3, folder="f")
+    grpo_arguments(made, BatchShape(4, 2), steps=3, folder="f")
     steps_planned(made, range(100))
     lora_arguments(settings.lora or LoraSettings())
     skips_uniform(settings)

@@ -4,8 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import DbOption, JsonOption, workspace
+from grpo_practice.cli.options import DbOption, JsonOption, run_names, workspace
 from grpo_practice.cli.terminal.formatting import print_json
 from grpo_practice.core.errors import ConfigError
 

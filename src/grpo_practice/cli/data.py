@@ -7,7 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from grpo_practice.cli.completion import dataset_names, run_names
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
@@ -15,6 +14,8 @@ from grpo_practice.cli.options import (
     JsonOption,
     OutputOption,
     YesOption,
+    dataset_names,
+    run_names,
     workspace,
     written_file,
 )

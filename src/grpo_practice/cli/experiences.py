@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, workspace
+from grpo_practice.cli.options import PROGRAM, DbOption, JsonOption, run_names, workspace
 from grpo_practice.cli.terminal.formatting import count, print_json, say, say_next
 from grpo_practice.cli.terminal.tables import facts
 from grpo_practice.core.errors import ConfigError

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from grpo_practice.cli.completion import dataset_names, run_names
+from grpo_practice.cli.options import dataset_names, run_names
 from grpo_practice.cli.terminal.formatting import warn
 from grpo_practice.run.requests.base import YES_OR_NO, Option, RunRequest, option_of
 

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import (
     PROGRAM,
     DbOption,
     JsonOption,
     YesOption,
     on_database,
+    run_names,
     workspace,
 )
 from grpo_practice.cli.terminal.findings_view import show_findings

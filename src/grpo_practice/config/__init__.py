@@ -1,6 +1,5 @@
 """YAML, flags and environment in; one frozen, typed config out."""
 
-from grpo_practice.config.reading.compose import packaged_configs
 from grpo_practice.config.reading.discover import find_config
 from grpo_practice.config.reading.env import Environment, read_environment
 from grpo_practice.config.reading.load import (
@@ -10,8 +9,7 @@ from grpo_practice.config.reading.load import (
     load_practice,
 )
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.provider import ModelConfig, ModelProvider, ModelSettings
-from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig, VerifySpec
+from grpo_practice.config.schema.runs import EvalConfig, PracticeConfig, RunConfig
 from grpo_practice.config.yaml_document import show
 
 __all__ = [
@@ -19,17 +17,12 @@ __all__ = [
     "Environment",
     "EvalConfig",
     "Loaded",
-    "ModelConfig",
-    "ModelProvider",
-    "ModelSettings",
     "PracticeConfig",
     "RunConfig",
     "StoredText",
-    "VerifySpec",
     "find_config",
     "load_eval",
     "load_practice",
-    "packaged_configs",
     "read_environment",
     "show",
 ]

@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import (
     DbOption,
     DryRunOption,
     JsonOption,
     TrustHostOption,
     TrustOption,
+    run_names,
     trusting,
     workspace,
 )

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Literal, Protocol
 
 import typer
 
-from grpo_practice.cli.completion import run_names
 from grpo_practice.cli.options import (
     DbOption,
     ForceOption,
     JsonOption,
     OutputOption,
     on_database,
+    run_names,
     workspace,
     written_file,
 )

@@ -18,16 +18,10 @@ SHOWN = 4
 class BatchShape:
     """Division of a step's answers among ranks, then into batches that are accumulated."""
 
-    ranks: int
     per_device: int
     """Number of answers per loss computation."""
     accumulation: int
     """Number of batches per rank whose gradients form one update."""
-
-    @property
-    def per_rank(self) -> int:
-        """Number of answers per rank in a step; always whole groups."""
-        return self.per_device * self.accumulation
 
 
 def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
@@ -50,7 +44,7 @@ def batch_shape(settings: TrainSettings, ranks: int) -> BatchShape:
     # With bnpo, the batch size affects the loss, so the memory setting must not change it.
     most = 1 if settings.memory == "low" and settings.loss != "bnpo" else ANSWERS_PER_LOSS
     per_device = max(n for n in range(1, most + 1) if answers % n == 0)
-    return BatchShape(ranks, per_device, answers // per_device)
+    return BatchShape(per_device, answers // per_device)
 
 
 def grpo_arguments(

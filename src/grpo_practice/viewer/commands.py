@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from grpo_practice.cli.completion import run_names
-from grpo_practice.cli.options import DbOption, ForceOption, JsonOption, workspace
+from grpo_practice.cli.options import DbOption, ForceOption, JsonOption, run_names, workspace
 from grpo_practice.cli.terminal.formatting import file_size, note, note_next, print_json, say, warn
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ def simulated(is_so: bool) -> str:
     return " (simulated: says nothing about a real model)" if is_so else ""
 
 
-def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
+def show_eval(report: "EvalReport") -> None:
     """Print the score with its interval, failures, costs, and the next command."""
     library = report.library
     taught = f" with {count(len(library), 'experience')} (L{library.id})" if library else ""
@@ -64,8 +64,7 @@ def show_eval(report: "EvalReport", *, next_command: str | None = None) -> None:
         failed = count(sum(report.failures.values()), "rollout")
         say_next(f"{continuing()} (retries only the {failed} that failed)")
     else:
-        after = next_command or f"{PROGRAM} runs show {quote(report.run)}"
-        say_next(remedy(report.findings) or after)
+        say_next(remedy(report.findings) or f"{PROGRAM} runs show {quote(report.run)}")
 
 
 def interval(score: "Score") -> str:

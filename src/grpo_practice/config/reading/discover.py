@@ -44,15 +44,14 @@ def find_config(name: str, command: Command, cwd: Path | None = None) -> Path:
     raise ConfigError(f"there is no config {name}", hint=_near(name, cwd))
 
 
-def config_here(command: Command, cwd: Path | None = None) -> Path | None:
+def config_here(command: Command) -> Path | None:
     """Return the config in the current folder that needs no `--config`, or None.
 
     Raises:
         ConfigError: Two files qualify.
     """
-    cwd = cwd or Path.cwd()
     for names in [("eval.yaml",)] * (command == "eval") + [UNNAMED]:
-        found = [name for name in names if is_file(cwd / name)]
+        found = [name for name in names if is_file(Path(name))]
         if len(found) > 1:
             both = " or ".join(found)
             raise ConfigError(f"which config is it, {both}?", hint=f"--config {found[0]}")
