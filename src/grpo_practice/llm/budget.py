@@ -137,22 +137,16 @@ class Account:
 def with_cap(command: str, name: str, amount: int) -> str:
     """Return the command, or the Python call, with its value of this cap replaced."""
     flag, typed, end = FLAGS[name], command, ""
-    cap = f"{flag} {_number(name, amount)}"
+    cap, known = f"{flag} {_number(name, amount)}", rf"{flag}[= ]\S+"
     if typed.endswith(")"):
-        cap = cap.removeprefix("--").replace("-", "_").replace(" ", "=")
+        keyword = flag.removeprefix("--").replace("-", "_")
+        cap, known = f"{keyword}={_number(name, amount)}", keyword + r"=[\d.]+"
         typed, end = typed[:-1], ")"
-    capped, replaced = re.subn(_typed(command, flag), cap, typed, count=1)
+    capped, replaced = re.subn(known, cap, typed, count=1)
     if not replaced:
         space = "" if typed.endswith("(") else ", " if end else " "
         capped = f"{typed}{space}{cap}".strip()
     return capped + end
-
-
-def _typed(command: str, flag: str) -> str:
-    """Return a pattern for a cap as written in a command or in a Python call."""
-    if command.endswith(")"):
-        return flag.removeprefix("--").replace("-", "_") + r"=[\d.]+"
-    return rf"{flag}[= ]\S+"
 
 
 def _number(name: str, amount: int) -> str:

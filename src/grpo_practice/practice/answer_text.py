@@ -85,14 +85,18 @@ _AFTER = re.compile(
     r"(?:\w+\s+){0,2}?(?:answers?|results?|solutions?|correct|right)\b",
     re.IGNORECASE,
 )
+# Not conditions: 当然 (of course), 同时 (at the same time).
 _CONDITION = re.compile(
     r"\b(?:when|whenever|if|where|unless|once|while|until|suppose|assume|let|such as|like|example"
     r"|e\.g)\b|当(?!然)|當(?!然)|如果|假如|要是|倘若|若|只要|除非|一旦|的话|的話|(?<!同)[时時](?:,|候)"
     r"|場合|とき|なら|れば|때|으?면\b",
     re.IGNORECASE,
 )
+# A point, comma or colon before a digit is part of a number.
 _CLAUSE = re.compile(r"[;!?]|[.,:](?!\d)")
 _SENTENCE = re.compile(r"[;!?]|\.(?!\d)")
+# The end of a text before an answer, where a sentence begins with it; `_STOPS` is where one ends
+# after it, and `_ENDS` where a clause does.
 _BEGINS = re.compile(r"(?:^|[.!?:;])[\s*_$\"'`(\[{]*$")
 _STOPS = re.compile(rf"{_UNQUOTED}(?:[.;!?](?!\d)|$)")
 _ENDS = re.compile(rf"{_UNQUOTED}(?:[.;,!?)](?!\d)|$)")

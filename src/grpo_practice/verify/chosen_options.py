@@ -21,6 +21,7 @@ itself.
 """
 _WIDE = {0xFEE0 + code: code for code in range(0x21, 0x7F)} | {ord("。"): ".", ord("、"): ","}
 """Full-width characters → the ASCII characters in the patterns; ² and similar signs are kept."""
+# Below, (?<!不) excludes 不选, which rejects an option.
 _ANSWER = "answer|respuesta|resposta|risposta|réponse|antwort|ответ|答案|正解|正答|答え|정답|답"
 _STATED = (
     rf"(?i:{_ANSWER}|option|choice|(?<!不)[选選])(?i:\s+(?:is|es|é|è|ist|est)\b|[是为為は은이项項])?"

@@ -144,15 +144,11 @@ def load_template(path: Path | None) -> Prompt:
             slot for the response.
     """
     path = path or TEMPLATE
+    where = str(path)
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as e:
         raise ConfigError(f"cannot read the judge's template {path}: {e}") from e
-    return template_from(text, where=str(path))
-
-
-def template_from(text: str, *, where: str) -> Prompt:
-    """Return a template's text as a prompt; the template must use the slot `response`."""
     used = template_slots(text)
     if used is not None and "response" not in used:
         raise ConfigError(
@@ -164,21 +160,6 @@ def template_from(text: str, *, where: str) -> Prompt:
     try_out(prompt, trial, where=where)
     try_out(prompt, trial | {"answer": None, "criteria": None}, where=where)
     return prompt
-
-
-def criteria_of(preset: str | None, own: str | None) -> str | None:
-    """Return the criteria of a preset, followed by the user's own; None if there are no criteria.
-
-    Raises:
-        ConfigError: The preset does not exist.
-    """
-    if preset is not None and preset not in PRESETS:
-        raise ConfigError(
-            f"verify judge: there is no preset {preset!r}",
-            hint=f"the presets are: {', '.join(PRESETS)}",
-        )
-    texts = [PRESETS[preset].read_text("utf-8").strip()] if preset is not None else []
-    return "\n\n".join([*texts, own] if own else texts) or own
 
 
 ASKS = 2
@@ -215,7 +196,15 @@ def rubric_of(
         raise ConfigError(
             f"verify judge: there is no template {template}", hint=user_code.looked_in(base_dir)
         )
-    return Rubric(load_template(path), criteria_of(preset, criteria), limit_s)
+    prompt = load_template(path)
+    if preset is not None and preset not in PRESETS:
+        raise ConfigError(
+            f"verify judge: there is no preset {preset!r}",
+            hint=f"the presets are: {', '.join(PRESETS)}",
+        )
+    texts = [PRESETS[preset].read_text("utf-8").strip()] if preset is not None else []
+    texts += [criteria] if criteria else []
+    return Rubric(prompt, "\n\n".join(texts) or criteria, limit_s)
 
 
 async def judged(
