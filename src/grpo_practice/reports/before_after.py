@@ -156,8 +156,7 @@ class _TestSet:
             return ""
         mine = prompt_sha(instructions_of(self.branch.identity), Library())
         same = (
-            (branch.played.agent_sha, branch.played.prompt_sha)
-            == (self.branch.played.agent_sha, mine)
+            (branch.agent.agent_sha, branch.agent.prompt_sha) == (self.branch.agent.agent_sha, mine)
             and branch.judge_id == self.branch.judge_id
             and (self.newest is None or branch.dataset_id == self.newest.id)
         )

@@ -291,7 +291,7 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
     Questions of the experiment's current practice run are included, because the library of some
     agents cannot be identified.
     """
-    sha = branch.played.library_sha
+    sha = branch.agent.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
     # A restarted run learns on another branch: each library belongs to the branch that made it.
     ends = {branch_id for _, branch_id in behind}
@@ -314,7 +314,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
     practices = _makers(store, evaluation, branch)
     if not practices:
         return None
-    sha = branch.played.library_sha
+    sha = branch.agent.library_sha
     for practice in practices:
         found = _practice_branch(store, practice)
         outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
@@ -330,7 +330,7 @@ def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None
         if not run.has_score or run.head_branch is None:
             continue
         other = store.read(branches.load, run.head_branch)
-        if (known := other.played.library_sha) in made and known and _asked(store, other) & asked:
+        if (known := other.agent.library_sha) in made and known and _asked(store, other) & asked:
             scored.add(known)
     return Choice(practices[0], len(scored))
 
@@ -350,7 +350,7 @@ def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | Non
 
 def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
     """Return the practice runs that made the library, the evaluation's own experiment first."""
-    sha = branch.played.library_sha
+    sha = branch.agent.library_sha
     found = store.read(arms.makers, sha) if sha else set[str]()
     return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
 

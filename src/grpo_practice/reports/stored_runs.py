@@ -321,8 +321,8 @@ def run_report(store: Store, name: str) -> RunReport:
         if branch and run.kind == "practice"
         else 0,
         store.read(datasets.by_id, branch.dataset_id) if branch and branch.dataset_id else None,
-        branch.played.model if branch else None,
-        branch.played.k if branch else None,
+        branch.agent.model if branch else None,
+        branch.agent.k if branch else None,
         difference,
         trained,
     )

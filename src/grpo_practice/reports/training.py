@@ -112,7 +112,7 @@ def trained_parts(store: Store, branch: Branch) -> TrainedParts:
     """Return the parts of a run that only training runs have."""
     keys = {k.removeprefix("train."): v for k, v in branch.identity.items() if k[:6] == "train."}
     return TrainedParts(
-        base=branch.played.model,
+        base=branch.agent.model,
         base_sha=str(branch.identity.get(MODEL_SHA, "")),
         settings=keys,
         updates=store.read(trained_steps.updates, branch),

@@ -3,7 +3,7 @@
 from functools import partial
 
 from grpo_practice.store import Store, branches, invocations
-from grpo_practice.store.identity import played_by
+from grpo_practice.store.identity import agent_record
 from grpo_practice.store.queries import evaluations, runs, scores
 from grpo_practice.store.records import DatasetRow, RunSpec
 
@@ -16,7 +16,7 @@ def asked_before(store: Store, spec: RunSpec, dataset: DatasetRow) -> int | None
     """
     address = store.read(invocations.address_hash, spec.addresses["student_at"])
     lenders = partial(evaluations.lenders, batch_size=spec.identity["batch_size"])
-    for lender in store.read(lenders, spec.name, played_by(spec), dataset.sha256):
+    for lender in store.read(lenders, spec.name, agent_record(spec), dataset.sha256):
         branch = store.read(branches.load, lender.branch_id)
         # The identity does not contain the address, because a run continues when its endpoint
         # moves. Answers are reused only from the same address.

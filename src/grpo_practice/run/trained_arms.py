@@ -235,7 +235,7 @@ def _learning_cost(
     run = store.read(runs.get, evaluation)
     branch = store.read(branches.load, run.head_branch or 0)
     cost = LearningCost()
-    sha = branch.played.weights_sha
+    sha = branch.agent.weights_sha
     weights = (training, sha) if sha is not None else beside
     if weights is not None and (found := store.read(runs.newest_branch, weights[0])) is not None:
         cost = cost.plus(cost_of_training(store, found, weights[1]))

@@ -13,13 +13,13 @@ from grpo_practice.core.text import folder_text
 from grpo_practice.core.types import Library
 from grpo_practice.store import libraries
 from grpo_practice.store.db import get_text, insert, now, put_text
-from grpo_practice.store.identity import diff, played_by
+from grpo_practice.store.identity import agent_record, diff
 from grpo_practice.store.reading import deleted_meanwhile
 from grpo_practice.store.records import (
+    AgentRecord,
     Branch,
     Cause,
     JudgeRecord,
-    Played,
     RunSpec,
     Segment,
     TestSet,
@@ -92,7 +92,7 @@ def foresee(
         dataset_id=spec.dataset_id,
         library=_first_library(db, spec, place),
         prompts=spec.prompts,
-        played=played_by(spec),
+        agent=agent_record(spec),
         tests=spec.tests,
         # Through JSON, as `load` returns it: with lists in place of tuples.
         identity=json.loads(json.dumps(dict(spec.identity))),
@@ -182,7 +182,7 @@ def load(db: sqlite3.Connection, branch_id: int, notices: tuple[str, ...] = ()) 
         library=library,
         prompts=prompts,
         fence_key=row["fence_key"],
-        played=Played(**{f.name: row[f.name] for f in fields(Played)}),
+        agent=AgentRecord(**{f.name: row[f.name] for f in fields(AgentRecord)}),
         tests=TestSet(row["test_dataset"], row["test_k"] or 1, row["test_limit"]),
         identity=json.loads(row["identity"]),
         reuses=reuses(db, branch_id),
@@ -325,7 +325,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
         "fence_key": fence_key,
         "base_dir": folder_text(spec.base_dir),
         "dataset_id": spec.dataset_id,
-        **asdict(played_by(spec)),
+        **asdict(agent_record(spec)),
         **_tested_on(spec),
         "created_at": now(),
     }

@@ -12,7 +12,7 @@ from grpo_practice.core.errors import ChangedKey
 from grpo_practice.core.hashing import digest, text_sha
 from grpo_practice.core.prompts.system import block_sha, library_sha, system_prompt
 from grpo_practice.core.types import Library
-from grpo_practice.store.records import EFFECT, Played, RunSpec
+from grpo_practice.store.records import EFFECT, AgentRecord, RunSpec
 
 Identity = Mapping[str, Any]
 
@@ -123,7 +123,7 @@ def verify_of(identity: Identity) -> str:
     return str(scoring_of(identity)["verify.name"])
 
 
-def played_by(spec: RunSpec) -> Played:
+def agent_record(spec: RunSpec) -> AgentRecord:
     """Return the agent that a run with this spec plays."""
     agent, instructions = agent_of(spec.identity), instructions_of(spec.identity)
     # They are part of the system prompt, whose hash is compared separately.
@@ -134,7 +134,7 @@ def played_by(spec: RunSpec) -> Played:
         # The library of an exported agent is inside its instructions.
         library = library_sha(spec.library) if spec.library else block_sha(instructions)
         prompt = prompt_sha(instructions, spec.library) if spec.purpose != EFFECT else None
-    return Played(
+    return AgentRecord(
         model=spec.base_model or agent.get(MODEL) or None,
         k=spec.k,
         seed=spec.seed,

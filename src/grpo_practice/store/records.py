@@ -20,7 +20,7 @@ EFFECT: Purpose = "effect"
 
 
 @dataclass(frozen=True, slots=True)
-class Played:
+class AgentRecord:
     """The agent that a branch plays; the fields are its columns.
 
     Branches with the same agent, weights and prompt are comparable, whatever their runs are called.
@@ -79,7 +79,7 @@ class RunSpec:
     purpose: Purpose
     k: int
     seed: int | None = None
-    base_model: str | None = None  # of a training run; for `k` and `seed`, see `Played`
+    base_model: str | None = None  # of a training run; for `k` and `seed`, see `AgentRecord`
     prompts: Mapping[str, str] = field(default_factory=dict)
     """Prompt texts by name; a resumed run uses the texts stored at its start."""
     library: Library = field(default_factory=Library)
@@ -123,7 +123,7 @@ class Branch:
     library: Library
     """Library before `from_step`."""
     prompts: Mapping[str, str]
-    played: Played = field(default_factory=Played)
+    agent: AgentRecord = field(default_factory=AgentRecord)
     tests: TestSet = field(default_factory=TestSet)
     identity: Mapping[str, Any] = field(default_factory=dict)
     """Keys that the branch is bound to. See `RunSpec`."""

@@ -4,7 +4,7 @@ import sqlite3
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from grpo_practice.store.records import EFFECT, Branch, Played
+from grpo_practice.store.records import EFFECT, AgentRecord, Branch
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +51,16 @@ def of_agent(
         f"""{_SAME_AGENT} AND r.purpose = :purpose AND b.judge_id = :judge
             ORDER BY r.exp_id <> :exp_id, b.seed IS NOT :seed, coalesce(l.n, 0) = 0,
                      CASE WHEN r.exp_id = :exp_id THEN r.rowid ELSE -r.rowid END""",
-        **_agent(branch.played, prompt),
+        **_agent(branch.agent, prompt),
         purpose=purpose,
         judge=branch.judge_id,
         exp_id=exp_id,
-        seed=branch.played.seed,
+        seed=branch.agent.seed,
     )
 
 
 def lenders(
-    db: sqlite3.Connection, run: str, played: Played, dataset_sha: str, batch_size: int
+    db: sqlite3.Connection, run: str, agent: AgentRecord, dataset_sha: str, batch_size: int
 ) -> list[Evaluation]:
     """Return other evaluations of the same agent on the same questions with the same seeds.
 
@@ -75,10 +75,10 @@ def lenders(
             AND json_extract(b.identity, '$.batch_size') IS :batch_size
             ORDER BY EXISTS (SELECT 1 FROM rollouts o WHERE o.branch_id = b.branch_id) DESC,
                      r.rowid DESC""",
-        **_agent(played, played.prompt_sha),
+        **_agent(agent, agent.prompt_sha),
         run=run,
         dataset=bytes.fromhex(dataset_sha),
-        seed=played.seed,
+        seed=agent.seed,
         batch_size=batch_size,
     )
 
@@ -142,8 +142,8 @@ def measurement_of(db: sqlite3.Connection, exp_id: str, library: bytes) -> str |
     return found[0].run if found else None
 
 
-def _agent(played: Played, prompt: bytes | None) -> dict[str, Any]:
-    return {"prompt": prompt, "agent": played.agent_sha, "weights": played.weights_sha}
+def _agent(agent: AgentRecord, prompt: bytes | None) -> dict[str, Any]:
+    return {"prompt": prompt, "agent": agent.agent_sha, "weights": agent.weights_sha}
 
 
 def _found(db: sqlite3.Connection, where: str, **values: Any) -> list[Evaluation]:

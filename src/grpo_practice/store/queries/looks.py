@@ -74,7 +74,7 @@ def look_of(
     the samples.
     """
     looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)
-    own = {branch_id for _, branch in arms for branch_id in _played_by(db, branch)}
+    own = {branch_id for _, branch in arms for branch_id in _branches_behind(db, branch)}
     # The last: printing an old comparison again after newer evaluations must not change its number.
     last = next((look for look in reversed(looks) if look.branches & own), None)
     if last is None:
@@ -125,7 +125,7 @@ def _comparisons(looks: Sequence[_Measured]) -> int:
     return number
 
 
-def _played_by(db: sqlite3.Connection, branch: Branch) -> set[int]:
+def _branches_behind(db: sqlite3.Connection, branch: Branch) -> set[int]:
     """Return the branches whose commands played an evaluation: its own and those it reuses."""
     line = [segment.branch_id for segment in branch.line]
     rows = db.execute(

@@ -166,7 +166,7 @@ def figures(db: sqlite3.Connection, calls: ToCome) -> Figures | None:
     asked: dict[str, object] = {"stage": calls.stage, "name": calls.name, "kind": kind}
     asked |= {"run": calls.run, "system": calls.system}
     if calls.player is not None:
-        asked["alike"] = json.dumps(_played_by(db, calls.player))
+        asked["alike"] = json.dumps(_branches_with(db, calls.player))
         alike = "s.branch_id IN (SELECT value FROM json_each(:alike))"
         among["run"] += f" AND {alike}"
         among["prompt"] += f" AND {alike}" if has_own_agent(calls.player) else ""
@@ -285,12 +285,12 @@ def turns(db: sqlite3.Connection, identity: Identity) -> tuple[int, float, float
              FROM (SELECT turns FROM rollouts
                     WHERE branch_id IN (SELECT value FROM json_each(?)) AND outcome <> 'error'
                       AND turns > 0 ORDER BY branch_id DESC, step DESC LIMIT {CALLS})""",
-        (json.dumps(_played_by(db, identity)),),
+        (json.dumps(_branches_with(db, identity)),),
     ).fetchone()
     return n, mean, max(squares - mean**2, 0.0) ** 0.5
 
 
-def _played_by(db: sqlite3.Connection, identity: Identity) -> list[int]:
+def _branches_with(db: sqlite3.Connection, identity: Identity) -> list[int]:
     """Return the branches of all runs with this identity's agent."""
     # Through JSON, because stored identities have lists in place of tuples.
     wanted = agent_of(json.loads(json.dumps(dict(identity))))
