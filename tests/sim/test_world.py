@@ -70,8 +70,6 @@ def test_jitter_is_fixed_by_the_question_and_the_set_of_keys() -> None:
         assert (added(QUESTIONS, other) != added(QUESTIONS, [a, b])).all()
     wrapped = [f"Solve this: {question} Thank you." for question in QUESTIONS]
     assert (JITTERY.truth(wrapped, [a]) == JITTERY.truth(QUESTIONS, [a])).all()
-    rewards = JITTERY.sample(QUESTIONS[:1], [a], 4_000, seed=0)
-    assert rewards.mean() == pytest.approx(JITTERY.truth(QUESTIONS[:1], [a])[0], abs=0.04)
 
 
 def test_drift_adds_logits_by_the_number_of_requests_before() -> None:
@@ -110,18 +108,6 @@ def test_an_unknown_question_has_no_chance() -> None:
 
 def test_an_enormous_prompt_has_a_chance_of_nearly_0() -> None:
     assert WORLD.p(QUESTIONS[0], [], 1e9) < 1e-300
-
-
-def test_samples_have_the_chances_of_truth() -> None:
-    rewards = WORLD.sample(QUESTIONS, HELPFUL, 2_000, seed=1)
-    p = WORLD.truth(QUESTIONS, HELPFUL)
-    assert rewards.shape == (100, 2_000)
-    assert set(np.unique(rewards)) == {0.0, 1.0}
-    z = (rewards.mean(axis=1) - p) / np.sqrt(p * (1 - p) / 2_000)
-    assert np.abs(z).max() < 4.5
-    assert (z**2).sum() < 150
-    assert (WORLD.sample(QUESTIONS, [], 3, seed=1) == WORLD.sample(QUESTIONS, [], 3, seed=1)).all()
-    assert (WORLD.sample(QUESTIONS, [], 3, seed=1) != WORLD.sample(QUESTIONS, [], 3, seed=2)).any()
 
 
 def test_another_seed_is_another_world() -> None:

@@ -252,13 +252,6 @@ class World(_Strict):
             tokens = sum(self.item(k).tokens for k in keys)
         return np.array([self.p(q, keys, tokens) for q in questions], dtype=np.float64)
 
-    def sample(self, questions: Sequence[str], keys: Sequence[str], k: int, seed: int) -> "Floats":
-        """Draw rewards of k attempts per question with the chances of `truth`. Shape: [q, k]."""
-        import numpy as np
-
-        p = self.truth(questions, keys)
-        return (np.random.default_rng(seed).random((len(questions), k)) < p[:, None]).astype(float)
-
 
 @lru_cache(maxsize=100_000)
 def _base(world: World, question: str) -> tuple[float, str] | None:

@@ -129,25 +129,18 @@ def traced_step(db: sqlite3.Connection, run: str, step: int) -> TracedStep:
     return _step(row)
 
 
-_STEPS = """SELECT s.run_id, r.exp_id, r.created_at, r.simulated, s.branch_id,
-      coalesce(s.played_by, s.branch_id) AS played_by, b.judge_id, j.name AS verify, s.step, s.plan
+_STEPS = """SELECT s.run_id AS run, r.exp_id, r.created_at AS begun, r.simulated, s.branch_id,
+      coalesce(s.played_by, s.branch_id) AS played_by, coalesce(b.judge_id, 0) AS judge_id,
+      coalesce(j.name, '') AS verify, s.step, s.plan
  FROM v_steps s JOIN runs r ON r.run_id = s.run_id JOIN branches b ON b.branch_id = s.branch_id
  LEFT JOIN judges j ON j.judge_id = b.judge_id WHERE s.run_id = ?"""
 
 
 def _step(row: sqlite3.Row) -> TracedStep:
-    return TracedStep(
-        run=row["run_id"],
-        exp_id=row["exp_id"],
-        begun=row["created_at"],
-        simulated=bool(row["simulated"]),
-        branch_id=row["branch_id"],
-        played_by=row["played_by"],
-        judge_id=row["judge_id"] or 0,
-        verify=row["verify"] or "",
-        step=row["step"],
-        slots=[(sample, attempts) for sample, attempts in json.loads(row["plan"])],
-    )
+    values = dict(row)
+    values["simulated"] = bool(row["simulated"])
+    values["slots"] = [(sample, k) for sample, k in json.loads(values.pop("plan"))]
+    return TracedStep(**values)
 
 
 def played_slots(db: sqlite3.Connection, step: TracedStep) -> list[int]:
