@@ -15,7 +15,7 @@ from grpo_practice.reports.rollout_report import (
     show_command,
 )
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import pages, rollout_list, runs
+from grpo_practice.store.queries import rollout_list, runs
 from grpo_practice.store.queries.rollout_list import Counted, RolloutRow, Wanted
 from tests.cli.conftest import Gp
 from tests.contract.project import DB, change
@@ -38,7 +38,7 @@ def test_a_list_reads_no_body(demo: Gp) -> None:
         wanted = Wanted(failed=True, samples=set(rollout_list.question_means(db, branch)))
         rollout_list.count_wanted(db, branch, wanted)
         assert [*rollout_list.wanted_groups(db, branch, wanted, 5)]
-        return pages.rollout_page(db, branch, pages.FIRST, 5, wanted)
+        return rollout_list.rollout_page(db, branch, rollout_list.FIRST, 5, wanted)
 
     with Store(Path(DB)) as store:
         assert len(store.read(listed)) == 5

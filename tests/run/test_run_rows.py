@@ -21,7 +21,7 @@ from grpo_practice.run import rollouts as module
 from grpo_practice.run.rollouts import run_rows
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import export_rows, runs
-from grpo_practice.store.queries.pages import FIRST, Place
+from grpo_practice.store.queries.rollout_list import FIRST, Place
 from tests.export.sample import HOSTILE
 from tests.run.project import Project, restarted
 

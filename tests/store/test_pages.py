@@ -10,8 +10,15 @@ import pytest
 
 from grpo_practice.store import Store, branches
 from grpo_practice.store.queries import history, pages, rollout_list, runs, scores
-from grpo_practice.store.queries.pages import FIRST, Place
-from grpo_practice.store.queries.rollout_list import SORTS, RolloutRow, Sort, Wanted
+from grpo_practice.store.queries.rollout_list import (
+    FIRST,
+    SORTS,
+    Place,
+    RolloutRow,
+    Sort,
+    Wanted,
+    rollout_page,
+)
 from grpo_practice.store.records import Branch
 from tests.run.project import Project, restarted
 
@@ -53,10 +60,10 @@ def read_all(next_page: Callable[[Any], list[Any]], place_of: Callable[[Any], An
 async def test_pages_of_rollouts_are_the_list(store: Store, n: int, step: int | None) -> None:
     branch = head(store)
     assert len(branch.line) == 2
-    whole = store.read(pages.rollout_page, branch, FIRST, 1000, Wanted(step))
+    whole = store.read(rollout_page, branch, FIRST, 1000, Wanted(step))
     assert len(whole) == (72 if step is None else 18)
     paged = read_all(
-        lambda after: store.read(pages.rollout_page, branch, after or FIRST, n, Wanted(step)),
+        lambda after: store.read(rollout_page, branch, after or FIRST, n, Wanted(step)),
         lambda row: Place(row.step, row.slot, row.attempt),
     )
     assert paged == whole
@@ -74,7 +81,7 @@ async def test_failed_rollouts_alone(store: Store) -> None:
         )
     wanted = Wanted(unanswered=True)
     paged = read_all(
-        lambda after: store.read(pages.rollout_page, branch, after or FIRST, 2, wanted),
+        lambda after: store.read(rollout_page, branch, after or FIRST, 2, wanted),
         lambda row: Place(row.step, row.slot, row.attempt),
     )
     assert [(row.step, row.slot, row.attempt) for row in paged] == at
@@ -90,7 +97,7 @@ async def test_sorted_pages_are_the_sorted_list(
     change(store, "UPDATE rollouts SET tokens_out = rollout_id % 7 * 100, model_ms = slot * 10")
     change(store, "UPDATE rollouts SET tokens_in = NULL WHERE rollout_id % 8 = 0")
     change(store, "UPDATE verdicts SET reward = NULL, error = 'x' WHERE rollout_id % 9 = 0")
-    rows = store.read(pages.rollout_page, branch, FIRST, 1000, wanted)
+    rows = store.read(rollout_page, branch, FIRST, 1000, wanted)
     value: Callable[[RolloutRow], float] = {
         "reward": lambda row: -1 if row.reward is None else row.reward,
         "tokens": lambda row: -(row.tokens or 0),
@@ -106,10 +113,10 @@ async def test_sorted_pages_are_the_sorted_list(
 
 async def test_one_rollout(store: Store) -> None:
     branch = head(store)
-    whole = store.read(pages.rollout_page, branch, FIRST, 1000, Wanted())
-    assert store.read(pages.one_rollout, branch, Place(2, 3, 1)) == whole[2 * 18 + 3 * 3 + 1]
+    whole = store.read(rollout_page, branch, FIRST, 1000, Wanted())
+    assert store.read(rollout_list.one_rollout, branch, Place(2, 3, 1)) == whole[2 * 18 + 3 * 3 + 1]
     for place in (Place(2, 3, 3), Place(2, 6, 0), Place(9, 0, 0), Place(-1, -1, -1)):
-        assert store.read(pages.one_rollout, branch, place) is None
+        assert store.read(rollout_list.one_rollout, branch, place) is None
 
 
 async def test_groups(store: Store) -> None:
@@ -225,7 +232,7 @@ async def test_lessons(store: Store) -> None:
 async def test_an_evaluation_has_the_same_pages(store: Store, project: Project) -> None:
     await project.evaluate()
     branch = head(store, "toy/eval")
-    assert len(store.read(pages.rollout_page, branch, FIRST, 1000)) == 12
+    assert len(store.read(rollout_page, branch, FIRST, 1000)) == 12
     asked = store.read(pages.question_visits, branch)
     assert [str(v.sample_id) for v in asked] == [
         q.key for q in store.read(scores.questions, branch)
@@ -234,9 +241,9 @@ async def test_an_evaluation_has_the_same_pages(store: Store, project: Project) 
 
 
 READS: dict[str, Callable[[sqlite3.Connection, Branch], object]] = {
-    "rollouts": lambda db, b: pages.rollout_page(db, b, Place(1, 2, 0), 50),
-    "rollouts of a step": lambda db, b: pages.rollout_page(db, b, FIRST, 50, Wanted(step=1)),
-    "failed": lambda db, b: pages.rollout_page(db, b, Place(1, 2, 0), 50, Wanted(unanswered=True)),
+    "rollouts": lambda db, b: rollout_page(db, b, Place(1, 2, 0), 50),
+    "rollouts of a step": lambda db, b: rollout_page(db, b, FIRST, 50, Wanted(step=1)),
+    "failed": lambda db, b: rollout_page(db, b, Place(1, 2, 0), 50, Wanted(unanswered=True)),
     "groups": lambda db, b: pages.group_page(db, b, (1, 2), 50),
     "failures": lambda db, b: pages.failure_page(db, "toy", (1, 0, 0), 50),
     "lessons": lambda db, b: pages.lessons_of(db, b, 1, 0),

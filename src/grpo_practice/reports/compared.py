@@ -23,8 +23,7 @@ from grpo_practice.reports.known_scores import known_score
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.identity import INSTRUCTIONS, agent_of, diff, verify_of
 from grpo_practice.store.queries import arms, looks, rollout_list, runs, scores
-from grpo_practice.store.queries.pages import FIRST, rollout_page
-from grpo_practice.store.queries.rollout_list import RolloutRow
+from grpo_practice.store.queries.rollout_list import FIRST, RolloutRow, rollout_page
 from grpo_practice.store.records import EFFECT, Branch, RunRow
 from grpo_practice.store.run_names import eval_name
 from grpo_practice.verify import READ_NO_ANSWER

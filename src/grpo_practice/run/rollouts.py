@@ -19,8 +19,7 @@ from grpo_practice.store import Store, branches, datasets, rollouts, steps
 from grpo_practice.store.queries import export_rows, rollout_list, runs
 from grpo_practice.store.queries.export_rows import ExportRow
 from grpo_practice.store.queries.group_operations import teacher_calls
-from grpo_practice.store.queries.pages import FIRST, rollout_page
-from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
+from grpo_practice.store.queries.rollout_list import FIRST, RolloutRow, Wanted, rollout_page
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.store.run_names import eval_name, questions_of
 

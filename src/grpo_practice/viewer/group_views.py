@@ -8,8 +8,7 @@ from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store, datasets, rollouts, steps, trained_steps
 from grpo_practice.store.queries import group_operations, pages, rollout_list, runs
 from grpo_practice.store.queries.group_operations import teacher_calls
-from grpo_practice.store.queries.pages import Place
-from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
+from grpo_practice.store.queries.rollout_list import Place, RolloutRow, Wanted
 from grpo_practice.store.queries.traced import MERGE
 from grpo_practice.store.records import Branch, RunRow, StepRow
 from grpo_practice.viewer.address import Page, Query
@@ -74,7 +73,7 @@ def step_page(store: Store, query: Query) -> Page:
     else:
         after = place_of(query)
         # Read one extra row, to find out whether there is a next page.
-        rows = store.read(pages.rollout_page, branch, after, ROWS + 1, Wanted(step))
+        rows = store.read(rollout_list.rollout_page, branch, after, ROWS + 1, Wanted(step))
         values["rollouts"] = rows[:ROWS]
         if len(rows) > ROWS:
             values["more"] = place_text(rows[ROWS - 1])
@@ -89,7 +88,7 @@ def place_text(of: RolloutRow | Place) -> str:
 def place_of(query: Query) -> Place:
     """Return the place after which a page begins; by default, the one before all rollouts."""
     given = query.numbers("after", 3)
-    return Place(*given) if given else pages.FIRST
+    return Place(*given) if given else rollout_list.FIRST
 
 
 def step_of(

@@ -10,8 +10,8 @@ from grpo_practice.reports.stored_runs import runs_report
 from grpo_practice.run.library_refs import run_and_step
 from grpo_practice.store import Store
 from grpo_practice.store.queries import arms, pages, rollout_list, runs, search
-from grpo_practice.store.queries.pages import FIRST, Place, Visit
-from grpo_practice.store.queries.rollout_list import SORTS, Sort, Wanted
+from grpo_practice.store.queries.pages import Visit
+from grpo_practice.store.queries.rollout_list import FIRST, SORTS, Place, Sort, Wanted
 from grpo_practice.store.queries.search import AnswerHit
 from grpo_practice.store.records import Branch, RunRow
 from grpo_practice.store.run_names import eval_name
@@ -30,12 +30,14 @@ def rollouts_page(store: Store, query: Query) -> Page:
     sort: Literal[Sort, "place"] = query.choice("sort", "place", *SORTS)
     wanted = Wanted(step, failed=only == "wrong", unanswered=only == "failed")
     if sort == "place":
-        rows = store.read(pages.rollout_page, branch, place_of(query), ROWS + 1, wanted)
+        rows = store.read(rollout_list.rollout_page, branch, place_of(query), ROWS + 1, wanted)
         more = place_text(rows[ROWS - 1]) if len(rows) > ROWS else None
     else:
         after = query.key("after")
         keys = store.read(rollout_list.sorted_keys, branch, wanted, sort, after, ROWS + 1)
-        found = (store.read(pages.one_rollout, branch, Place(*key[1:])) for key in keys[:ROWS])
+        found = (
+            store.read(rollout_list.one_rollout, branch, Place(*key[1:])) for key in keys[:ROWS]
+        )
         rows = [row for row in found if row is not None]
         more = None
         if len(keys) > ROWS:

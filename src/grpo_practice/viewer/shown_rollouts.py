@@ -8,9 +8,9 @@ from typing import Literal
 from grpo_practice.reports.rollout_report import RolloutReport, is_right
 from grpo_practice.run.rollouts import RolloutReader
 from grpo_practice.store import Store, branches
-from grpo_practice.store.queries import pages, runs
-from grpo_practice.store.queries.pages import FIRST, GroupLine, Place
-from grpo_practice.store.queries.rollout_list import RolloutRow, Wanted
+from grpo_practice.store.queries import pages, rollout_list, runs
+from grpo_practice.store.queries.pages import GroupLine
+from grpo_practice.store.queries.rollout_list import FIRST, Place, RolloutRow, Wanted
 from grpo_practice.store.records import Branch
 from grpo_practice.viewer.story import Story
 
@@ -121,7 +121,7 @@ class _Shelf:
         """Return the rollouts of a group, without transcripts."""
         branch, _, _ = self._run(run)
         found, after = list[RolloutRow](), Place(step, slot, -1)
-        for row in self._store.read(pages.rollout_page, branch, after, 64, Wanted(step)):
+        for row in self._store.read(rollout_list.rollout_page, branch, after, 64, Wanted(step)):
             if row.slot != slot:
                 break
             found.append(row)
@@ -243,7 +243,7 @@ def _flips(story: Story, shelf: _Shelf) -> tuple[list[FlippedQuestion], int]:
 def _failed(store: Store, story: Story, shelf: _Shelf) -> Iterator[Shown]:
     """Yield the first rollouts that ended without an answer."""
     unanswered = Wanted(unanswered=True)
-    rows = store.read(pages.rollout_page, story.branch, FIRST, FAILED, unanswered)
+    rows = store.read(rollout_list.rollout_page, story.branch, FIRST, FAILED, unanswered)
     for row in rows:
         shown = shelf.put(story.name, row)
         if shown is not None:

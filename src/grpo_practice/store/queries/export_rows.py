@@ -8,8 +8,7 @@ from typing import Any
 
 from grpo_practice.core.types import Answer
 from grpo_practice.store.db import get_text
-from grpo_practice.store.queries.pages import Place, stretches
-from grpo_practice.store.queries.rollout_list import QUESTIONS
+from grpo_practice.store.queries.rollout_list import QUESTIONS, Place, stretches
 from grpo_practice.store.records import Branch, StepRow
 from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.step_totals import ROLLOUTS

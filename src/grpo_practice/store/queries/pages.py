@@ -7,87 +7,15 @@ line for each page.
 
 import json
 import sqlite3
-import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grpo_practice.store.queries.rollout_list import (
-    ALL,
-    COLUMNS,
     QUESTION,
-    QUESTIONS,
-    RolloutRow,
-    Wanted,
-    numbered,
     numbers,
 )
 from grpo_practice.store.queries.scores import groups_by_place
 from grpo_practice.store.queries.spending import OF_RUN
-from grpo_practice.store.records import Branch, Segment
-from grpo_practice.store.step_totals import ROLLOUTS
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """Position of a rollout on a branch's line."""
-
-    step: int
-    slot: int
-    attempt: int
-    """Number of the attempt, starting at 0."""
-
-
-FIRST = Place(-1, -1, -1)
-"""Position before all rollouts."""
-
-
-def rollout_page(
-    db: sqlite3.Connection,
-    branch: Branch,
-    after: Place,
-    n: int,
-    wanted: Wanted = ALL,
-) -> list[RolloutRow]:
-    """Return the next `n` rollouts on a branch's line, by step, group and attempt."""
-    # SQLite accepts no larger integer.
-    found, n = list[RolloutRow](), min(n, sys.maxsize)
-    more, given = wanted.conditions()
-    for segment, where, values in stretches(branch, after, wanted.step):
-        if len(found) == n:
-            break
-        rows = db.execute(
-            f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} WHERE {where}{more}
-                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
-            (*values, *given, n - len(found)),
-        ).fetchall()
-        found += numbered(db, segment.branch_id, rows)
-    return found
-
-
-def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
-    """Return the rollout at a position, or None if it is not stored yet."""
-    # A page begins after a position, so ask for the row after the previous attempt.
-    before = Place(place.step, place.slot, place.attempt - 1)
-    rows = rollout_page(db, branch, before, 1, Wanted(place.step))
-    there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]
-    return there[0] if there else None
-
-
-def stretches(
-    branch: Branch, after: Place, step: int | None
-) -> Iterator[tuple[Segment, str, list[int]]]:
-    """Yield (segment, WHERE, values) for the rest of the step at `after`, and for later steps."""
-    # Two statements: no index supports the range `(step, slot, attempt) > …` over two tables.
-    for segment in reversed(branch.line):
-        if step in (None, after.step) and segment.first <= after.step < segment.end:
-            where = "s.branch_id = ? AND s.step = ? AND (r.slot, r.attempt) > (?, ?)"
-            yield segment, where, [segment.branch_id, after.step, after.slot, after.attempt]
-        first, end = max(segment.first, after.step + 1), segment.end
-        if step is not None:
-            first, end = max(first, step), min(end, step + 1)
-        if first < end:
-            where = "s.branch_id = ? AND s.step >= ? AND s.step < ?"
-            yield segment, where, [segment.branch_id, first, end]
+from grpo_practice.store.records import Branch
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ import json
 import math
 import sqlite3
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from grpo_practice.store.records import Branch
+from grpo_practice.store.records import Branch, Segment
 from grpo_practice.store.rollouts import JUDGED
 from grpo_practice.store.step_totals import ROLLOUTS
 
@@ -21,6 +21,20 @@ COLUMNS = f"""s.step, r.slot, r.attempt, r.sample_id, r.head, r.turns, r.tool_ca
   {JUDGED}, substr(q.question, 1, {QUESTION}) AS question"""
 """Columns of a `RolloutRow`, selected from `ROLLOUTS` with `QUESTIONS`."""
 QUESTIONS = "JOIN samples q ON q.sample_id = r.sample_id"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """Position of a rollout on a branch's line."""
+
+    step: int
+    slot: int
+    attempt: int
+    """Number of the attempt, starting at 0."""
+
+
+FIRST = Place(-1, -1, -1)
+"""Position before all rollouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,13 +117,46 @@ class Counted:
 def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Counted:
     """Count the rollouts on a branch's line that match the filter."""
     rollouts = groups = 0
-    for _, where, values in _segments(branch, wanted):
+    for where, values in _segments(branch, wanted):
         # One joined key: SQLite's count(DISTINCT …) takes a single expression.
         n, in_groups = db.execute(
             f"SELECT count(*), count(DISTINCT s.step || '.' || r.slot) {ROLLOUTS} {where}", values
         ).fetchone()
         rollouts, groups = rollouts + n, groups + in_groups
     return Counted(rollouts, groups)
+
+
+def rollout_page(
+    db: sqlite3.Connection,
+    branch: Branch,
+    after: Place,
+    n: int,
+    wanted: Wanted = ALL,
+) -> list[RolloutRow]:
+    """Return the next `n` rollouts on a branch's line, by step, group and attempt."""
+    # SQLite accepts no larger integer.
+    found, n = list[RolloutRow](), min(n, sys.maxsize)
+    more, given = wanted.conditions()
+    for segment, where, values in stretches(branch, after, wanted.step):
+        if len(found) == n:
+            break
+        rows = db.execute(
+            f"""SELECT {COLUMNS} {ROLLOUTS} {QUESTIONS} WHERE {where}{more}
+                 ORDER BY s.step, r.slot, r.attempt LIMIT ?""",
+            (*values, *given, n - len(found)),
+        ).fetchall()
+        known = numbers(db, segment.branch_id, {row["sample_id"] for row in rows})
+        found += [RolloutRow(**row, number=known.get(row["sample_id"])) for row in rows]
+    return found
+
+
+def one_rollout(db: sqlite3.Connection, branch: Branch, place: Place) -> RolloutRow | None:
+    """Return the rollout at a position, or None if it is not stored yet."""
+    # A page begins after a position, so ask for the row after the previous attempt.
+    before = Place(place.step, place.slot, place.attempt - 1)
+    rows = rollout_page(db, branch, before, 1, Wanted(place.step))
+    there = [row for row in rows if (row.slot, row.attempt) == (place.slot, place.attempt)]
+    return there[0] if there else None
 
 
 def sorted_keys(
@@ -120,7 +167,7 @@ def sorted_keys(
     `after`: the last key of the previous page; None for the first page.
     """
     found = list[Key]()
-    for _, where, values in _segments(branch, wanted):
+    for where, values in _segments(branch, wanted):
         rows = db.execute(
             f"""SELECT * FROM (
                   SELECT {SORTS[sort]} AS value, s.step, r.slot, r.attempt {ROLLOUTS} {where})
@@ -137,7 +184,7 @@ def wanted_groups(
 ) -> Iterator[tuple[int, int, set[int]]]:
     """Yield (step, slot, matching attempts) of the first groups with a matching rollout."""
     left = -1 if most is None else min(most, sys.maxsize)
-    for _, where, values in _segments(branch, wanted):
+    for where, values in _segments(branch, wanted):
         rows = db.execute(
             f"""SELECT s.step, r.slot, json_group_array(r.attempt) {ROLLOUTS} {where}
                  GROUP BY s.step, r.slot ORDER BY s.step, r.slot LIMIT ?""",
@@ -151,7 +198,7 @@ def wanted_groups(
 def question_means(db: sqlite3.Connection, branch: Branch) -> dict[int, list[float]]:
     """Return sample → its mean reward in each of its groups, oldest first."""
     means = dict[int, list[float]]()
-    for _, where, values in _segments(branch, Wanted()):
+    for where, values in _segments(branch, Wanted()):
         for sample, mean in db.execute(
             f"""SELECT r.sample_id, avg(v.reward) {ROLLOUTS} {where} AND v.reward IS NOT NULL
                  GROUP BY s.step, r.slot ORDER BY s.step, r.slot""",
@@ -170,16 +217,28 @@ def sample_numbered(db: sqlite3.Connection, dataset_id: int, number: int) -> int
     return row[0] if row else None
 
 
-def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[int, str, list[object]]]:
-    """Yield (branch, WHERE, values) of each segment of the line, oldest first."""
-    more, given = wanted.conditions()
+def stretches(
+    branch: Branch, after: Place, step: int | None
+) -> Iterator[tuple[Segment, str, list[int]]]:
+    """Yield (segment, WHERE, values) for the rest of the step at `after`, and for later steps."""
+    # Two statements: no index supports the range `(step, slot, attempt) > …` over two tables.
     for segment in reversed(branch.line):
-        where = "WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?"
-        values: list[object] = [*segment]
-        if wanted.step is not None:
-            where += " AND s.step = ?"
-            values.append(wanted.step)
-        yield segment.branch_id, where + more, [*values, *given]
+        if step in (None, after.step) and segment.first <= after.step < segment.end:
+            where = "s.branch_id = ? AND s.step = ? AND (r.slot, r.attempt) > (?, ?)"
+            yield segment, where, [segment.branch_id, after.step, after.slot, after.attempt]
+        first, end = max(segment.first, after.step + 1), segment.end
+        if step is not None:
+            first, end = max(first, step), min(end, step + 1)
+        if first < end:
+            where = "s.branch_id = ? AND s.step >= ? AND s.step < ?"
+            yield segment, where, [segment.branch_id, first, end]
+
+
+def _segments(branch: Branch, wanted: Wanted) -> Iterator[tuple[str, list[object]]]:
+    """Yield (WHERE, values) of each segment of the line, oldest first."""
+    more, given = wanted.conditions()
+    for _, where, values in stretches(branch, FIRST, wanted.step):
+        yield f"WHERE {where}{more}", [*values, *given]
 
 
 def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) -> dict[int, int]:
@@ -191,11 +250,3 @@ def numbers(db: sqlite3.Connection, branch_id: int, samples: Collection[int]) ->
         (branch_id, json.dumps(sorted(samples))),
     )
     return dict(rows.fetchall())
-
-
-def numbered(
-    db: sqlite3.Connection, branch_id: int, rows: Sequence[sqlite3.Row]
-) -> list[RolloutRow]:
-    """Return rows of `COLUMNS` as values, with the numbers of their questions."""
-    known = numbers(db, branch_id, {row["sample_id"] for row in rows})
-    return [RolloutRow(**row, number=known.get(row["sample_id"])) for row in rows]

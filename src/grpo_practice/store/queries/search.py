@@ -4,7 +4,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
-from grpo_practice.store.queries.pages import FIRST, Place
+from grpo_practice.store.queries.rollout_list import FIRST, Place
 from grpo_practice.store.records import Branch, Segment
 from grpo_practice.store.step_totals import ROLLOUTS
 
