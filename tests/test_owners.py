@@ -6,6 +6,7 @@ import pytest
 
 from grpo_practice.core.errors import EndpointError, is_transient
 from grpo_practice.core.text import is_loopback
+from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.retry_policy import Retry, decide
 from grpo_practice.rollout.agents.custom_agents import _request_error
@@ -61,6 +62,8 @@ def test_characters_per_token_are_stated_in_one_file() -> None:
 def test_who_retries_and_who_passes_a_failure_on_agree() -> None:
     for status in range(400, 600):
         answer = Response(status, {}, "", None, "http://h/v1")
-        assert isinstance(decide(answer, {}, "KEY"), Retry) is is_transient(status), status
+        assert isinstance(decide(answer, {}, Endpoint("http://127.0.0.1")), Retry) is is_transient(
+            status
+        ), status
         passed_on = _request_error(EndpointError("no", status=status)).status
         assert passed_on == (502 if is_transient(status) else status)

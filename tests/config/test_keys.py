@@ -200,9 +200,9 @@ REFUSED = {
     f"{AGENT}.context_manager": ("{name: compact}", "not supported"),
     f"{AGENT}.env": ("{name: e2b}", "not supported"),
     f"{AGENT}.enabled_skills": ("[web]", "not supported"),
-    f"{PROVIDER}.type": ("responses", "only `chat.completions`"),
-    "practice.teacher_model.model_provider.type": ("litellm", "only `chat.completions`"),
-    "evaluation.judge_model.model_provider.type": ("litellm", "only `chat.completions`"),
+    f"{PROVIDER}.type": ("litellm", "use `chat.completions` or"),
+    "practice.teacher_model.model_provider.type": ("litellm", "use `chat.completions` or"),
+    "evaluation.judge_model.model_provider.type": ("litellm", "use `chat.completions` or"),
     "practice.hierarchical_learning": ("{enabled: true}", "unknown key"),
     "practice.grpo_n": ("1", "greater than or equal to 2"),
 }

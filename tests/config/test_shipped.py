@@ -140,7 +140,7 @@ def test_the_reference_has_every_key_with_its_meaning() -> None:
     expected = {
         next((s for s in single if key.startswith(f"{s}.")), key)
         for key in keys_of(PracticeConfig)
-        if not key.endswith(("origin", "key_origin"))
+        if not key.endswith(("section", "origin", "key_origin"))
     }
     of_tools = {key for key in listed if key.startswith("evaluation.agent.toolkits.")}
     assert listed - of_tools == expected

@@ -10,8 +10,8 @@ import pytest
 from grpo_practice.core.errors import EndpointError
 from tests.contract.endpoint.actions import completion
 from tests.fakes import FakeEndpoint, answers, reply
+from tests.llm.test_chat_completions import GOOD, STREAM, chunk, pieces_of, send, sse, streamed
 from tests.llm.test_client import ask, connect
-from tests.llm.test_stream import GOOD, STREAM, chunk, pieces_of, send, sse, streamed
 
 ROLE_ONLY = sse([chunk(role="assistant"), "[DONE]"])
 """A stream as a serial server cuts it when another request arrives."""

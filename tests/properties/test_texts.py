@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from grpo_practice.core.hashing import clean
 from grpo_practice.core.stats import Question, advantages, pass_at_k, pass_hat_k, score
 from grpo_practice.core.text import brief, strip_think, visible
+from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import Response
 from grpo_practice.llm.retry_after import asked_wait_s
 from grpo_practice.llm.retry_policy import Adapt, Fail, Retry, decide
@@ -123,7 +124,7 @@ def test_any_answer_leads_to_a_decision(
 ) -> None:
     text = json.dumps(body)
     answer = Response(status, headers, text, body if readable else None, "http://x/v1")
-    decision = decide(answer, sent, "UTU_LLM_API_KEY")
+    decision = decide(answer, sent, Endpoint("http://127.0.0.1"))
     assert decision is None or isinstance(decision, Retry | Fail | Adapt)
     if isinstance(decision, Retry | Fail):
         assert str(decision.error)

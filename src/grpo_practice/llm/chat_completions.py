@@ -1,18 +1,14 @@
-"""Chat completions: requests, replies and streams of this API, to and from the internal form."""
+"""The chat completions API, whose form conversations have everywhere in this program."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import httpx
+from grpo_practice.core.calls import Reply, Usage
+from grpo_practice.llm.endpoint import place
+from grpo_practice.llm.http_response import OtherApiError, Response
 
-from grpo_practice.core.calls import Reply, Request, Usage
-from grpo_practice.llm.endpoint import Endpoint, place
-from grpo_practice.llm.http_response import Response
-from grpo_practice.llm.retry_policy import Adapt
-
-NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
-"""Settings that endpoints reject in a request without tools."""
+PATH = "/chat/completions"
 MOST_TOKENS = 10**9
 """Maximum plausible token count; sums of larger counts would not fit into the database."""
 DONE = "[DONE]"
@@ -22,50 +18,20 @@ _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arg
 """Keys whose pieces are concatenated, even if a piece equals all the text before it."""
 
 
-def chat_url(endpoint: Endpoint) -> httpx.URL:
-    """Return the URL of chat completions, with the endpoint's query added to the URL's own."""
-    url = httpx.URL(endpoint.base_url)
-    url = url.copy_with(path=url.path.rstrip("/") + "/chat/completions")
-    return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
+def request_body(chat: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the body as it is."""
+    return dict(chat)
 
 
-class Bodies:
-    """Builds the bodies of requests to an endpoint, without the settings that its models reject."""
+def completion(body: Any) -> Any:
+    """Return the reply as it is.
 
-    def __init__(self, endpoint: Endpoint) -> None:
-        self._endpoint = endpoint
-        self._adapted: dict[tuple[str, str], str | None] = {}
-        """(model, setting) → the name under which it is sent; None if it is omitted."""
-
-    def body(self, request: Request) -> dict[str, Any]:
-        """Return the request in the form that this endpoint accepts."""
-        body: dict[str, Any] = {"model": request.model, "messages": request.messages}
-        if request.tools:
-            body["tools"] = list(request.tools)
-        for name, value in self._settings(request).items():
-            usual = self._endpoint.limit_name if name == "max_tokens" else name
-            sent_as = self._adapted.get((request.model, name), usual)
-            if sent_as is not None:
-                body[sent_as] = value
-        return body | dict(self._endpoint.unhashed)
-
-    def adapt(self, model: str, change: Adapt) -> bool:
-        """Apply the change from now on; return False if it is already known."""
-        # A concurrent request may have caused the same change.
-        known = (model, change.name) in self._adapted
-        self._adapted.setdefault((model, change.name), change.to)
-        return not known
-
-    def _settings(self, request: Request) -> Mapping[str, Any]:
-        skipped = set() if request.tools else set(NEED_TOOLS)
-        if not self._endpoint.send_seed:
-            skipped.add("seed")
-        settings = {k: v for k, v in request.params.items() if k not in skipped}
-        if self._endpoint.stream:
-            settings["stream"] = True
-            if self._endpoint.stream_usage:
-                settings["stream_options"] = {"include_usage": True}
-        return settings
+    Raises:
+        OtherApiError: It is a reply of the Responses API.
+    """
+    if isinstance(body, dict) and body.get("object") == "response":
+        raise OtherApiError("responses")
+    return body
 
 
 def read_reply(answer: Response, *, asked: str, tries: int, seconds: float) -> Reply:
@@ -125,6 +91,9 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     may be, and the caller decides. An error that the server reports is returned as the body, unless
     the reply was already complete. `which` is the index of the choice to read if several were
     requested; None if there is only one.
+
+    Raises:
+        OtherApiError: It is a stream of the Responses API.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}
@@ -138,6 +107,8 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
             break
         if not isinstance(chunk, dict):  # part of an event that was cut off
             break
+        if str(chunk.get("type")).startswith("response."):
+            raise OtherApiError("responses")
         if chunk.get("error") or name == "error" or chunk.get("object") == "error":
             # The reply was complete and is billed; an error after it changes nothing.
             if choice.get("finish_reason") is not None:
@@ -292,7 +263,7 @@ def _deltas(message: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
     short = {k: v for k, v in rest.items() if v is not None}
     yield {"role": "assistant", "content": "" if "content" in cut else None} | short
     for key, text in cut.items():
-        yield from ({key: piece} for piece in _pieces(text, size))
+        yield from ({key: piece} for piece in pieces(text, size))
     calls = message.get("tool_calls")
     for index, call in enumerate(calls if isinstance(calls, list) else []):
         function = call.get("function") if isinstance(call, dict) else None
@@ -300,11 +271,12 @@ def _deltas(message: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
         if isinstance(function, dict) and isinstance(arguments, str):
             begun = {**call, "index": index, "function": {**function, "arguments": ""}}
             yield {"tool_calls": [begun]}
-            for piece in _pieces(arguments, size):
+            for piece in pieces(arguments, size):
                 yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
         elif isinstance(call, dict):
             yield {"tool_calls": [{"index": index, **call}]}
 
 
-def _pieces(text: str, size: int) -> Iterator[str]:
+def pieces(text: str, size: int) -> Iterator[str]:
+    """Yield the text in pieces of `size` characters."""
     return (text[at : at + size] for at in range(0, len(text), size))

@@ -16,8 +16,9 @@ from tenacity import (
 from grpo_practice.core.calls import Reply, Request, Send, reasoning_chars
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm.admission import Admission, Try
+from grpo_practice.llm.api import Bodies
 from grpo_practice.llm.budget import Ask
-from grpo_practice.llm.chat_completions import Bodies, read_reply, read_usage
+from grpo_practice.llm.chat_completions import read_reply, read_usage
 from grpo_practice.llm.concurrency import STUDENT, Limit
 from grpo_practice.llm.cut_streams import CutStreams
 from grpo_practice.llm.endpoint import Endpoint, host, place, shown_url
@@ -280,13 +281,7 @@ class Client:
         # An error is also a response. From now on, a failed connection is a temporary fault and
         # no sign of a wrong base_url.
         self._answered = True
-        decision = decide(
-            response,
-            body,
-            self._endpoint.key_name,
-            key_sent=self._endpoint.has_key,
-            replied=self._replied,
-        )
+        decision = decide(response, body, self._endpoint, replied=self._replied)
         if decision is None:
             reply = self._reply(call, response, body)
             return self._streams.decide(reply, response, call.order) or reply

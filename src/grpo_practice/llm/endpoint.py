@@ -4,7 +4,7 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
@@ -13,6 +13,9 @@ from grpo_practice.core.redact import redactor, url_secrets
 from grpo_practice.core.text import is_web_address
 from grpo_practice.llm.prices import Price, unpriced
 from grpo_practice.llm.size_limit import DEFAULT_MIB, MEBIBYTE
+
+ApiName = Literal["chat.completions", "responses"]
+"""Value of `model_provider.type`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,7 @@ class Endpoint:
     """
 
     base_url: str = field(repr=False)
-    """URL before `/chat/completions`."""
+    """URL before the API's own path."""
     api_key: str | None = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: Mapping[str, str] = field(default_factory=dict, repr=False)
@@ -46,6 +49,9 @@ class Endpoint:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     """Limit for requests and replies together."""
+    api: ApiName = "chat.completions"
+    section: str = "agent.model.model_provider"
+    """Config key of the endpoint, for messages."""
     key_name: str = "agent.model.model_provider.api_key"
     """Environment variable or config key that the API key is read from, for messages."""
     price: Callable[[str, str], Price | None] = field(default=unpriced, repr=False, compare=False)

@@ -27,12 +27,13 @@ from httpx_sse import EventSource
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.hashing import clean, clean_json
 from grpo_practice.core.redact import redactor
-from grpo_practice.llm.chat_completions import assemble, chat_url
+from grpo_practice.llm.api import APIS, Api
 from grpo_practice.llm.connections import FewInterim, QuietConnector
 from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import (
     EVENTS,
     ConnectionFailure,
+    OtherApiError,
     Response,
     is_stream,
     plain,
@@ -106,7 +107,8 @@ class Http:
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
-        self.url = str(chat_url(endpoint))
+        self._api = APIS[endpoint.api]
+        self.url = str(request_url(endpoint))
         self._where = redactor.text(shown_url(self.url))
         self._send = self._sender()
         self._connections = descriptors.take(connections if transport is None else 0)
@@ -150,13 +152,23 @@ class Http:
             # first.
             if not streamed:
                 return lost, begun
-        read, whole = _read_stream if streamed else read_json, bytes(raw)
+        read, whole = partial(_read_stream, self._api) if streamed else read_json, bytes(raw)
         del raw
-        decoded = await asyncio.to_thread(read, whole) if len(whole) > _LARGE else read(whole)
-        if decoded is None:
-            return lost, begun
-        text, body = decoded
-        return Response(response.status, _lowered(response.headers), text, body, self._where), begun
+        other = None
+        try:
+            decoded = await asyncio.to_thread(read, whole) if len(whole) > _LARGE else read(whole)
+            if decoded is None:
+                return lost, begun
+            text, body = decoded
+            if begun:
+                body = self._api.completion(body)
+        except OtherApiError as e:
+            text, body, other = "", None, str(e)
+        except ValueError as e:
+            # The reply is well-formed, and useless: the same request may well get a better one.
+            body = {"error": {"message": str(e)}}
+        headers = _lowered(response.headers)
+        return Response(response.status, headers, text, body, self._where, other), begun
 
     def opened(self, content: bytes) -> AbstractAsyncContextManager[OpenResponse]:
         """Post the content; the body is neither read in advance nor redacted.
@@ -270,22 +282,29 @@ def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
     return {clean(k): redactor.text(clean(v)) for k, v in lowered.items()}
 
 
-def _read_stream(raw: bytes) -> tuple[str, Any] | None:
+def request_url(endpoint: Endpoint) -> httpx.URL:
+    """Return the URL of the endpoint's API, with the endpoint's query added to the URL's own."""
+    url = httpx.URL(endpoint.base_url)
+    url = url.copy_with(path=url.path.rstrip("/") + APIS[endpoint.api].PATH)
+    return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
+
+
+def _read_stream(api: Api, raw: bytes) -> tuple[str, Any] | None:
     """Return the body in server-sent events, as `read_json` does; None if it was cut off."""
-    body = streamed_body(raw)
+    body = streamed_body(api, raw)
     return None if body is None else (redactor.text(json.dumps(body)), redactor.value(body))
 
 
-def streamed_body(raw: bytes, choice: int | None = None) -> Any:
+def streamed_body(api: Api, raw: bytes, which: int | None = None) -> Any:
     """Return the body in server-sent events; None if it was cut off or is not text.
 
-    See `assemble` for `choice`.
+    See `Api.assemble` for `which` and its error.
     """
     try:
         response = httpx.Response(200, headers={"content-type": EVENTS}, content=_characters(raw))
         events = EventSource(response).iter_sse()
         named = ((event.event, event.data) for event in events if event.data.strip())
-        return plain(assemble(named, choice))
+        return plain(api.assemble(named, which))
     except (ValueError, RecursionError):
         return None
 

@@ -33,9 +33,15 @@ class Response:
     """Headers by lower-case name."""
     text: str
     body: Any
-    """Decoded JSON; None if the body is not JSON in UTF-8."""
+    """Decoded JSON, a reply as a chat completion; None if the body is not JSON in UTF-8."""
     url: str
     """URL that answered, without user info and query."""
+    other_api: str | None = None
+    """API in whose form the reply is, if that is not the endpoint's."""
+
+
+class OtherApiError(Exception):
+    """Error for a reply in the form of another API; the message names that API."""
 
 
 @dataclass(frozen=True, slots=True)

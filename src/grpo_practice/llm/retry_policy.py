@@ -18,7 +18,7 @@ from grpo_practice.core.errors import (
     ReplyTooLargeError,
     is_transient,
 )
-from grpo_practice.llm.endpoint import proxy_of
+from grpo_practice.llm.endpoint import Endpoint, proxy_of
 from grpo_practice.llm.error_body import ErrorBody, read_error
 from grpo_practice.llm.http_response import ConnectionFailure, Response, is_stream, shown
 from grpo_practice.llm.retry_after import LONGEST_WAIT_S, asked_wait_s, in_words
@@ -31,6 +31,8 @@ ADAPTABLE: Mapping[str, str | None] = {
     "presence_penalty": None,
     "frequency_penalty": None,
     "stream_options": None,
+    "include": None,
+    "store": None,
 }
 """Body key that an endpoint may reject → name to send instead; None means to omit it."""
 
@@ -76,17 +78,14 @@ class Case:
     """Status of the response; for an error inside a 200, the status in its body, or else 500."""
     sent: Mapping[str, Any]
     """Body that was sent."""
-    key_name: str
-    """Environment variable or config key of the API key."""
-    key_sent: bool = True
-    """Whether the request carried a key, or anything else that may be a key."""
+    endpoint: Endpoint
     replied: bool = False
     """Whether the endpoint has given a usable reply before."""
 
     @property
     def unsupported(self) -> list[str]:
         """Settings in the body that the endpoint reports as unsupported."""
-        settings = self.sent.keys() - {"model", "messages"}
+        settings = self.sent.keys() - {"model", "messages", "input", "instructions"}
         return [n for n in settings if self.fault.blames(n)] if self.fault.unsupported else []
 
     def refused(self, what: str, hint: str | None = None) -> Fail:
@@ -111,23 +110,26 @@ class Case:
 def decide(
     answer: Response,
     sent: Mapping[str, Any],
-    key_name: str,
+    endpoint: Endpoint,
     *,
-    key_sent: bool = True,
     replied: bool = False,
 ) -> RetryDecision | None:
     """Decide how to proceed after an HTTP response; None for a completion with a message.
 
-    `key_name` is the source of the API key, for messages; `key_sent`, whether a key was sent;
-    `replied`, whether the endpoint has given a usable reply before.
+    `replied`: whether the endpoint has given a usable reply before.
     """
+    if answer.other_api is not None:
+        # No retry: each of these replies is billed, and none of them can be read.
+        what = f"{answer.url}: the reply has the form of the API `{answer.other_api}`"
+        hint = f"--set {endpoint.section}.type={answer.other_api}"
+        return Fail(EndpointRefusedError(what, hint=hint))
     fault = read_error(answer)
     if fault is None:
         return _unusable(answer, replied)
     status = answer.status
     if status < 300:  # the status that an error inside a 200 stands for
         status = fault.status or (429 if "rate_limit" in fault.codes else 500)
-    case = Case(answer, fault, status, sent, key_name, key_sent, replied)
+    case = Case(answer, fault, status, sent, endpoint, replied)
     decision = next(outcome(case) for applies, outcome in ROWS if applies(case))
     # The endpoint may state explicitly whether to retry.
     match decision, answer.headers.get("x-should-retry"):
@@ -243,13 +245,13 @@ def _too_large(case: Case) -> bool:
 
 
 def _no_access(case: Case) -> Fail:
-    if case.key_sent:
+    if case.endpoint.has_key:
         what = "refused the API key" if case.status == 401 else "refused access"
-        return case.refused(what, f"check the key in {case.key_name}, and its permissions")
+        return case.refused(what, f"check the key in {case.endpoint.key_name}, and its permissions")
     what = (
         "requires an API key, but none" if case.status == 401 else "refused access, and no API key"
     )
-    return case.refused(f"{what} was sent", f"set one in {case.key_name}")
+    return case.refused(f"{what} was sent", f"set one in {case.endpoint.key_name}")
 
 
 def _proxy_login(case: Case) -> Fail:
@@ -269,6 +271,11 @@ def _nameless(case: Case) -> Fail:
     )
 
 
+def _wants_responses(case: Case) -> bool:
+    wanted = "v1/responses" in case.fault.words or "Responses API" in case.fault.words
+    return case.endpoint.api == "chat.completions" and wanted
+
+
 def _no_chat(case: Case) -> Fail:
     parts = urlsplit(case.answer.url)
     hint = "check base_url (it usually ends in /v1) and `model`; GET /models lists the models"
@@ -279,6 +286,9 @@ def _no_chat(case: Case) -> Fail:
             " `extra_query: {api-version: 2024-10-21}` under model_settings; NAME, or `model`, is"
             " the name of the deployment"
         )
+    if case.endpoint.api == "responses":
+        hint += f"; for chat completions: --set {case.endpoint.section}.type=chat.completions"
+        return case.refused("does not offer the Responses API", hint)
     return case.refused("is not a chat endpoint", hint)
 
 
@@ -302,6 +312,14 @@ ROWS: tuple[tuple[Callable[[Case], bool], Callable[[Case], RetryDecision]], ...]
     (lambda c: c.status == 407, _proxy_login),
     # Before settings: some servers report a prompt that leaves no room as an invalid max_tokens.
     (_too_large, lambda c: c.overflowed()),
+    # Before models and settings, which these messages blame.
+    (
+        lambda c: c.status in (400, 404) and _wants_responses(c),
+        lambda c: c.refused(
+            "does not accept this as a chat completion",
+            f"--set {c.endpoint.section}.type=responses",
+        ),
+    ),
     (
         lambda c: c.status in (400, 404) and c.fault.no_model,
         lambda c: c.refused(

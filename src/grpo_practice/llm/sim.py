@@ -8,6 +8,7 @@ import httpx
 from typing_extensions import override
 
 from grpo_practice import sim
+from grpo_practice.llm import chat_completions, responses, served_responses
 from grpo_practice.llm.chat_completions import chunks
 from grpo_practice.sim import DEFAULT, MODEL, World
 
@@ -27,15 +28,19 @@ def respond(
     """
     if method == "GET" and path.endswith("/models"):
         return 200, {"object": "list", "data": [{"id": MODEL, "object": "model", "created": 0}]}
-    if not path.endswith("/chat/completions"):
+    if not path.endswith((chat_completions.PATH, responses.PATH)):
         return 404, _error(f"there is nothing at {path}")
     if method != "POST":
         return 405, _error(f"{path} takes POST, not {method}")
     try:
-        body = json.loads(content)
+        given = json.loads(content)
+        body = served_responses.chat_body(given) if path.endswith(responses.PATH) else given
         if sim.fails(body, world, served):
             return 500, _error("the simulated world makes this request fail", "server_error")
-        return 200, sim.answer(body, world, served)
+        answer = sim.answer(body, world, served)
+        if body is not given:
+            answer = served_responses.response(answer, given, f"resp_{served}")
+        return 200, answer
     except (ValueError, RecursionError) as e:
         return 400, _error(str(e))
 
@@ -46,8 +51,12 @@ def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:
 
 def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
     """Return content type and bytes of a response, streamed if the request asks for a stream."""
-    if "choices" not in answer or not (body := json.loads(content)).get("stream"):
+    is_reply = "choices" in answer or "output" in answer
+    if not is_reply or not (body := json.loads(content)).get("stream"):
         return JSON, json.dumps(answer).encode()
+    if "output" in answer:
+        events = served_responses.events(answer, PIECE)
+        return STREAM, "".join(f"data: {json.dumps(event)}\n\n" for event in events).encode()
     options = body.get("stream_options")
     usage = isinstance(options, dict) and options.get("include_usage") is True
     envelope = {k: answer[k] for k in ("id", "created", "model")} | {
@@ -56,8 +65,8 @@ def encode(content: bytes, answer: dict[str, Any]) -> tuple[str, bytes]:
     choice = answer["choices"][0]
     told = [*chunks(envelope, choice["message"], choice["finish_reason"], PIECE)]
     told += [envelope | {"choices": [], "usage": answer["usage"]}] if usage else []
-    events = (f"data: {json.dumps(chunk)}\n\n" for chunk in told)
-    return STREAM, "".join([*events, "data: [DONE]\n\n"]).encode()
+    lines = (f"data: {json.dumps(chunk)}\n\n" for chunk in told)
+    return STREAM, "".join([*lines, "data: [DONE]\n\n"]).encode()
 
 
 class SimTransport(httpx.AsyncBaseTransport):
@@ -75,6 +84,6 @@ class SimTransport(httpx.AsyncBaseTransport):
         await asyncio.sleep(0)
         method, path = request.method, request.url.path
         status, answer = respond(method, path, content, self.world, served=self._served)
-        self._served += "choices" in answer
+        self._served += status == 200 and method == "POST"
         kind, raw = encode(content, answer)
         return httpx.Response(status, headers={"content-type": kind}, content=raw, request=request)

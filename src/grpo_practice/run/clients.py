@@ -154,6 +154,8 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         max_reply_bytes=provider.max_reply_mib * MEBIBYTE,
         requests_per_minute=provider.requests_per_minute,
         tokens_per_minute=provider.tokens_per_minute,
+        api=provider.type,
+        section=provider.section or "agent.model.model_provider",
         key_name=provider.key_origin or "agent.model.model_provider.api_key",
         price=partial(prices.find, simulated=provider.simulated),
     )

@@ -7,6 +7,7 @@ from typing import Any
 from grpo_practice.core.calls import NO_USAGE, Reply
 from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.core.hashing import clean_json
+from grpo_practice.llm.api import APIS
 from grpo_practice.llm.chat_completions import read_reply
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
@@ -56,8 +57,8 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
         lost.kind = exchange.kind
         raise lost
     seconds, whole = exchange.ended - exchange.began, list[Reply]()
-    for answer in _answers(sent, bytes(exchange.raw)):
-        decision = decide(answer, sent.body, endpoint.key_name)
+    for answer in _answers(sent, bytes(exchange.raw), endpoint):
+        decision = decide(answer, sent.body, endpoint)
         if decision is not None:  # the client decides whether to retry
             error = None if isinstance(decision, Adapt) else decision.error
             if isinstance(error, EndpointError):
@@ -74,13 +75,13 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
     return whole
 
 
-def _answers(sent: Sent, raw: bytes) -> Iterator[Response]:
+def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
     """Yield a copy of the response for each choice, with only that choice."""
     if sent.response.is_stream and sent.response.status < 300:
         asked = sent.body.get("n")
         # At most 128, the API's limit: a client's number must not make this loop endless.
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
-            body = streamed_body(raw, choice=n)
+            body = streamed_body(APIS[endpoint.api], raw, n)
             if body is None:
                 raise EndpointError(f"{sent.where}: the stream broke off", maybe_paid=True)
             if n and not body.get("choices"):

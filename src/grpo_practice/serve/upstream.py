@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_practice.llm.chat_completions import NEED_TOOLS
+from grpo_practice.llm.api import NEED_TOOLS
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failure, encode_body
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
@@ -109,7 +109,7 @@ class Upstream:
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
         """Change the rejected setting of ours; return False if the model rejected anything else."""
-        match decide(sent.read(*read_json(raw)), sent.body, self._endpoint.key_name):
+        match decide(sent.read(*read_json(raw)), sent.body, self._endpoint):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 value = self._settings.pop(name, None)
                 if to is not None and value is not None:

@@ -74,8 +74,8 @@ REFUSED: Mapping[str, Mapping[str, tuple[tuple[object, ...], str]]] = {
     },
     "model": {
         "model_provider.type": (
-            ("responses", "litellm"),
-            "only `chat.completions` is supported; most providers and proxies offer it",
+            ("litellm",),
+            "use `chat.completions` or `responses`; LiteLLM's proxy offers both",
         ),
     },
 }

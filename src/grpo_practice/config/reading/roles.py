@@ -185,7 +185,10 @@ class Roles:
             self.notices.append(notice)
         if provider.key is not None and provider.base_url:
             self._send_key(provider.base_url, at, address, None if own else tier)
-        return config.model_copy(update={"model_provider": provider})
+        section = dotted((*self.keys.tree.prefix, *at))
+        return config.model_copy(
+            update={"model_provider": provider.model_copy(update={"section": section})}
+        )
 
     def _send_key(self, url: str, at: Key, address: Address, tier: Tier | None) -> None:
         """Record that the key of a section, or of the tier it comes from, is sent to a URL."""

@@ -16,7 +16,7 @@ from grpo_practice.config.schema.base import (
 
 # The default of OpenAI's client library, which the reference uses.
 DEFAULT_TIMEOUT_S = 600.0
-WORKED_OUT = frozenset({"origin", "key_origin"})
+WORKED_OUT = frozenset({"section", "origin", "key_origin"})
 """Provider fields that the loader fills in; a config cannot set them."""
 
 
@@ -24,17 +24,18 @@ class ModelProvider(Model):
     """Endpoint of a model.
 
     After loading, `model`, `base_url` and `api_key` are concrete: the URL and the key come from one
-    source, and `origin` and `key_origin` name the source of each.
+    source, and `section`, `origin` and `key_origin` name the places of each.
     """
 
-    type: Literal["chat.completions"] = "chat.completions"
-    """API of the endpoint: OpenAI-compatible chat completions."""
+    type: Operational[Literal["chat.completions", "responses"]] = "chat.completions"
+    """API of the endpoint: OpenAI-compatible chat completions, or the Responses API, which OpenAI's
+    reasoning models need for tools."""
     model: Text = ""
     """Model name; defaults to `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program,
     unless the config has a `base_url`. A `sim` that `UTU_LLM_MODEL` names is called at
     `UTU_LLM_BASE_URL`."""
     base_url: Operational[Text] = Field("", repr=False)
-    """URL up to `/chat/completions`; defaults to `UTU_LLM_BASE_URL`."""
+    """URL up to `/chat/completions` or `/responses`; defaults to `UTU_LLM_BASE_URL`."""
     api_key: Operational[Secret] = None
     """API key for that URL; defaults to `UTU_LLM_API_KEY`. Prefer `${oc.env:NAME}` to the key
     itself."""
@@ -54,6 +55,8 @@ class ModelProvider(Model):
     reply is not read."""
     origin: Operational[str] = ""
     """Source of the URL, for display; set by the loader, not by a config."""
+    section: Operational[str] = ""
+    """Config key of this section, for display; set by the loader, not by a config."""
     key_origin: Operational[str] = ""
     """Source of the key, or the place to put one; set by the loader, not by a config."""
 
@@ -80,8 +83,10 @@ class ModelProvider(Model):
     @classmethod
     def _url(cls, url: str) -> str:
         check_address(url or None)
-        if urlsplit(url).path.rstrip("/").endswith("/chat/completions"):
-            raise ValueError("should end before /chat/completions; that part is added")
+        path = urlsplit(url).path.rstrip("/")
+        for end in ("/chat/completions", "/responses"):
+            if path.endswith(end):
+                raise ValueError(f"should end before {end}; that part is added")
         return url.rstrip("/")
 
 
