@@ -100,7 +100,8 @@ class Upstream:
 async def upstream(handler: Handler | None = None) -> AsyncIterator[Upstream]:
     here = Upstream(handler)
     app = web.Application(client_max_size=2**27)
-    app.router.add_post("/v1/chat/completions", here.answer)
+    for path in ("chat/completions", "responses"):
+        app.router.add_post(f"/v1/{path}", here.answer)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

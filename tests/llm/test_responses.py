@@ -6,29 +6,45 @@ from typing import Any
 
 import httpx
 import pytest
-from agents.models.chatcmpl_converter import Converter
-from openai.types.responses import Response as OpenAIResponse
 
-from grpo_practice.core.calls import Reply, Request, Usage
+from grpo_practice.core.calls import RESPONSE_ITEMS, Reply, Request, Usage
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm import responses, served_responses
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import Endpoint
 from tests.fakes import Answer, FakeEndpoint, FakeSleep, answers
+from tests.late import Late
+
+openai_types = Late("openai.types.responses")
+converter = Late("agents.models.chatcmpl_converter")
 
 URL = "https://api.example.com/v1"
 FUNCTION = {"name": "add", "description": "Add.", "parameters": {"type": "object"}}
 TOOL = {"type": "function", "function": FUNCTION}
-CALL: dict[str, Any] = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+CALL: dict[str, Any] = {
+    "id": "c1",
+    "type": "function",
+    "function": {"name": "add", "arguments": '{"a":1}'},
+}
 ASK = Request("m-1", {"max_tokens": 64, "seed": 5}, [{"role": "user", "content": "1+1?"}], [TOOL])
 
 TEXT: dict[str, Any] = {"type": "output_text", "text": "2", "annotations": []}
-MESSAGE: dict[str, Any] = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed"}
+MESSAGE: dict[str, Any] = {
+    "id": "msg_1",
+    "type": "message",
+    "role": "assistant",
+    "status": "completed",
+}
 MESSAGE |= {"content": [TEXT]}
 CALLED: dict[str, Any] = {"id": "fc_1", "type": "function_call", "call_id": "c1", "name": "add"}
 CALLED |= {"arguments": '{"a":1}', "status": "completed"}
-THOUGHT: dict[str, Any] = {"id": "rs_1", "type": "reasoning", "encrypted_content": "gAAA", "status": None}
+THOUGHT: dict[str, Any] = {
+    "id": "rs_1",
+    "type": "reasoning",
+    "encrypted_content": "gAAA",
+    "status": None,
+}
 THOUGHT |= {"summary": [{"type": "summary_text", "text": "Adding."}]}
 USAGE: dict[str, Any] = {"input_tokens": 12, "output_tokens": 7, "total_tokens": 19}
 USAGE |= {"input_tokens_details": {"cached_tokens": 4}}
@@ -331,7 +347,7 @@ CONVERSATIONS: dict[str, list[dict[str, Any]]] = {
 
 @pytest.mark.parametrize("items", CONVERSATIONS.values(), ids=CONVERSATIONS)
 def test_a_client_s_items_are_read_as_the_agents_sdk_reads_them(items: list[Any]) -> None:
-    theirs = Converter.items_to_messages(items)
+    theirs = converter.Converter.items_to_messages(items)
     ours = served_responses.chat_body({"input": items})["messages"]
     plain = [{k: v for k, v in m.items() if v is not None} for m in ours]
     assert plain == [{k: v for k, v in m.items() if v is not None} for m in theirs]
@@ -356,9 +372,9 @@ def test_a_conversation_survives_the_way_there_and_back(items: list[Any]) -> Non
 def test_our_responses_are_those_of_openai_s_types(message: dict[str, Any]) -> None:
     chat = {"model": "m", "choices": [{"message": message, "finish_reason": "stop"}]}
     body = served_responses.response(chat, {}, "resp_1")
-    OpenAIResponse.model_validate(body, strict=True)
+    openai_types.Response.model_validate(body, strict=True)
     read = responses.completion(body)["choices"][0]["message"]
-    assert {k: v for k, v in read.items() if k != responses.ITEMS} == message
+    assert {k: v for k, v in read.items() if k != RESPONSE_ITEMS} == message
     # The same message, if it is read from the stream.
     events = [("", json.dumps(event)) for event in served_responses.events(body, 1)]
     assert responses.assemble(iter(events)) == body

@@ -14,6 +14,10 @@ from grpo_practice.core.stages import Stage
 Message = dict[str, Any]
 """One chat message in its wire format; an assistant's message is kept verbatim."""
 
+RESPONSE_ITEMS = "response_items"
+"""Key of an assistant message with the items of a reply of the Responses API, which go back to such
+an endpoint word for word; absent if text and calls say it all."""
+
 UNASKED = (
     "the cost of its model calls is neither stored nor capped, they have no seeds, and the teacher"
     " cannot read them: let the agent send its requests to context.base_url, and disable the cache"

@@ -1,10 +1,10 @@
 """The chat completions API, whose form conversations have everywhere in this program."""
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from grpo_practice.core.calls import Reply, Usage
+from grpo_practice.core.calls import RESPONSE_ITEMS, Message, Reply, Usage
 from grpo_practice.llm.endpoint import place
 from grpo_practice.llm.http_response import OtherApiError, Response
 
@@ -19,8 +19,11 @@ _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arg
 
 
 def request_body(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body as it is."""
-    return dict(chat)
+    """Return the body as it is, without the items that only the Responses API knows."""
+    messages: Sequence[Message] = chat["messages"]
+    if any(RESPONSE_ITEMS in message for message in messages):
+        messages = [{k: v for k, v in m.items() if k != RESPONSE_ITEMS} for m in messages]
+    return {**chat, "messages": messages}
 
 
 def completion(body: Any) -> Any:

@@ -2,19 +2,17 @@
 
 Requests carry the whole conversation and are not stored by the endpoint (`store: false`). Reasoning
 therefore travels with the conversation: an assistant message keeps the items that chat completions
-cannot express under `ITEMS`, and sends them back with the next request.
+cannot express under `RESPONSE_ITEMS`, and sends them back with the next request.
 """
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from grpo_practice.core.calls import Message, content_texts
+from grpo_practice.core.calls import RESPONSE_ITEMS, Message, content_texts
 from grpo_practice.llm.http_response import OtherApiError
 
 PATH = "/responses"
-ITEMS = "response_items"
-"""Key of an assistant message with the reply's items; absent if text and calls say it all."""
 
 _FINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
 _FINISH = {"max_output_tokens": "length"}
@@ -82,8 +80,8 @@ def _input(message: Message) -> Iterator[dict[str, Any]]:
     elif role != "assistant":
         parts = [_part(part) for part in content] if isinstance(content, list) else content
         yield {"role": role, "content": parts}
-    elif isinstance(message.get(ITEMS), list):
-        yield from message[ITEMS]
+    elif isinstance(message.get(RESPONSE_ITEMS), list):
+        yield from message[RESPONSE_ITEMS]
     else:
         calls = message.get("tool_calls") or ()
         text = "".join(content_texts(content)) or message.get("refusal") or ""
@@ -123,7 +121,7 @@ def completion(body: Any) -> Any:
     if not isinstance(output, list):
         if "choices" in body:
             raise OtherApiError("chat.completions")
-        return body
+        raise ValueError("the response has no output")
     status = body.get("status", "completed")
     if status not in ("completed", "incomplete"):
         return {"error": {"message": f"the response's status is {status!r}"}}
@@ -164,7 +162,7 @@ def message_of(items: Sequence[dict[str, Any]]) -> Message:
     if calls:
         message["tool_calls"] = calls
     if any(not _is_plain(item) for item in items):
-        message[ITEMS] = [_sendable(item) for item in items if _is_readable(item)]
+        message[RESPONSE_ITEMS] = [_sendable(item) for item in items if _is_readable(item)]
     return message
 
 

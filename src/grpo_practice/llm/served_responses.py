@@ -6,9 +6,9 @@ The other half is `responses`, which sends requests to an endpoint.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from grpo_practice.core.calls import Message, content_texts
+from grpo_practice.core.calls import RESPONSE_ITEMS, Message, content_texts
 from grpo_practice.llm.chat_completions import pieces
-from grpo_practice.llm.responses import ITEMS, message_of, objects
+from grpo_practice.llm.responses import message_of, objects
 
 
 def chat_body(given: Mapping[str, Any], before: Sequence[Message] = ()) -> dict[str, Any]:
@@ -159,8 +159,8 @@ def _details(counts: Mapping[str, Any], of: str) -> Mapping[str, Any]:
 
 def _output(message: Message, name: str) -> Iterator[dict[str, Any]]:
     """Yield the items of an assistant message; their ids follow from the response's."""
-    if isinstance(message.get(ITEMS), list):
-        yield from message[ITEMS]
+    if isinstance(message.get(RESPONSE_ITEMS), list):
+        yield from message[RESPONSE_ITEMS]
         return
     if isinstance(thought := message.get("reasoning_content"), str) and thought:
         part = {"type": "reasoning_text", "text": thought}

@@ -11,7 +11,7 @@ from grpo_practice.llm.api import APIS
 from grpo_practice.llm.chat_completions import read_reply
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
-from grpo_practice.llm.http_response import Response, read_json
+from grpo_practice.llm.http_response import OtherApiError, Response, read_json
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.llm.prices import priced
 from grpo_practice.llm.retry_policy import Adapt, decide, decide_cut
@@ -56,21 +56,26 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
         lost = EndpointError(exchange.failed, maybe_paid=begun)
         lost.kind = exchange.kind
         raise lost
-    seconds, whole = exchange.ended - exchange.began, list[Reply]()
-    for answer in _answers(sent, bytes(exchange.raw), endpoint):
+    return replies_in(sent, bytes(exchange.raw), exchange.ended - exchange.began, endpoint)
+
+
+def replies_in(sent: Sent, raw: bytes, seconds: float, endpoint: Endpoint) -> list[Reply]:
+    """Return the replies in the whole body of a response, as `replies` does."""
+    whole = list[Reply]()
+    for answer in _answers(sent, raw, endpoint):
         decision = decide(answer, sent.body, endpoint)
         if decision is not None:  # the client decides whether to retry
             error = None if isinstance(decision, Adapt) else decision.error
             if isinstance(error, EndpointError):
                 raise error
             raise EndpointError(f"{answer.url}: HTTP {answer.status}", status=answer.status)
-        reply = read_reply(answer, asked=str(sent.body["model"]), tries=1, seconds=seconds)
+        reply = read_reply(answer, asked=str(sent.chat["model"]), tries=1, seconds=seconds)
         if reply.is_cut:
             raise decide_cut(answer).error
         # The endpoint reports usage once for all choices.
         if whole:
             reply = replace(reply, usage=NO_USAGE)
-        price = endpoint.price(str(sent.body["model"]), sent.url)
+        price = endpoint.price(str(sent.chat["model"]), sent.url)
         whole.append(priced(reply, price))
     return whole
 
@@ -78,7 +83,7 @@ def replies(exchange: Exchange, endpoint: Endpoint) -> list[Reply]:
 def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
     """Yield a copy of the response for each choice, with only that choice."""
     if sent.response.is_stream and sent.response.status < 300:
-        asked = sent.body.get("n")
+        asked = sent.chat.get("n")
         # At most 128, the API's limit: a client's number must not make this loop endless.
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
             body = streamed_body(APIS[endpoint.api], raw, n)
@@ -89,6 +94,11 @@ def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
             yield sent.read("", body)
         return
     text, body = read_json(raw)
+    if sent.response.status < 300:
+        try:
+            body = APIS[endpoint.api].completion(body)
+        except (OtherApiError, ValueError) as e:
+            raise EndpointError(f"{sent.where}: {e}", maybe_paid=True) from None
     choices = body.get("choices") if isinstance(body, dict) else None
     for choice in choices if isinstance(choices, list) and choices else [None]:
         one = body if choice is None else {**body, "choices": [choice]}

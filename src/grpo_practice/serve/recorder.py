@@ -66,7 +66,7 @@ class Recorder:
     def _put(self, exchange: Exchange, whole: list[Reply]) -> list[asyncio.Task[int]]:
         """Start a task that writes each reply; later requests can continue it immediately."""
         assert exchange.sent is not None
-        body = clean_json(dict(exchange.sent.body))
+        body = clean_json(dict(exchange.sent.chat))
         head, messages = head_of(body), body["messages"]
         states = Chain(head).extend(messages)
         head["params"].pop("seed", None)

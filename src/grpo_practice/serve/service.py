@@ -6,22 +6,32 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
+from uuid import uuid4
 
 from aiohttp import web
 from multidict import CIMultiDict
 
+from grpo_practice.core.errors import EndpointError
 from grpo_practice.core.redact import Redactor, url_secrets
+from grpo_practice.llm import chat_completions
 from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.served_responses import response
 from grpo_practice.rollout.chat_server.server import (
+    ChatRequest,
     RequestError,
     application,
     chat_request,
+    completion,
     event,
     models,
+    one_reply,
     read_body,
+    respond,
+    respond_with,
+    responses_body,
 )
 from grpo_practice.run.served_agent import ServedAgent
-from grpo_practice.serve.exchange import Exchange
+from grpo_practice.serve.exchange import Exchange, replies_in
 from grpo_practice.serve.upstream import BrokenError, Sent, Upstream
 
 _OURS = frozenset({
@@ -125,6 +135,7 @@ class Service:
         return application(
             # Serve it without /v1, too, because not every client's base_url ends in it.
             *(web.post(f"{at}/chat/completions", self._chat) for at in ("/v1", "")),
+            *(web.post(f"{at}/responses", self._chat) for at in ("/v1", "")),
             *(web.get(f"{at}/models", self._models) for at in ("/v1", "")),
             unexpected=unexpected,
         )
@@ -156,14 +167,22 @@ class Service:
         return response
 
     async def _answer(self, request: web.Request) -> web.StreamResponse:
-        body = read_body(await request.read())
-        chat_request(body)  # raises for an invalid chat request
+        body = given = read_body(await request.read())
+        is_chat = request.path.endswith(chat_completions.PATH)
+        if not is_chat:
+            body = responses_body(given)
+        asked = chat_request(body)  # raises for an invalid chat request
         body["messages"] = self.agent.messages(body["messages"])
         turn = _Turn(request, Exchange(monotonic(), kept=self.record is not None))
+        # Bytes can be passed on if client and model speak the same API; only chat completions do
+        # so, since everything else here reads that form.
+        passes = is_chat and self.endpoint.api == "chat.completions"
         exchange = turn.exchange
         try:
             async with asyncio.timeout(self.endpoint.timeout_s):
-                return await self._pass_on(turn, body)
+                if passes:
+                    return await self._pass_on(turn, body)
+                return await self._translate(turn, one_reply(asked), body, given)
         except TimeoutError:
             exchange.fail(f"no complete answer within {self.endpoint.timeout_s:g} s", "deadline")
             return await self._lost(turn, 504)
@@ -206,6 +225,30 @@ class Service:
                 await response.write(rest)
             await response.write_eof()
             return response
+
+    async def _translate(
+        self, turn: "_Turn", asked: ChatRequest, body: dict[str, Any], given: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        """Answer with the whole reply, in the form of the client's API."""
+        exchange = turn.exchange
+        left_out = ("stream", "stream_options", "n", "logprobs")
+        whole = {key: value for key, value in body.items() if key not in left_out}
+        async with self.upstream.ask(whole) as sent:
+            exchange.sent, raw = sent, await sent.whole()
+            exchange.take(raw)
+            status = sent.response.status
+            if status >= 300:
+                kept = headers(sent.response.headers, self.secrets)
+                hidden = Hiding(self.secrets).hidden(raw)
+                return web.Response(status=status, headers=kept, body=hidden)
+        try:
+            reply = replies_in(sent, raw, monotonic() - exchange.began, self.endpoint)[0]
+        except EndpointError as e:
+            raise RequestError(str(e), status=502, kind="upstream_error") from None
+        if turn.request.path.endswith(chat_completions.PATH):
+            return await respond(turn.request, asked, reply)
+        made = response(completion(asked, reply), given, f"resp_{uuid4().hex}")
+        return await respond_with(turn.request, made, stream=asked.stream)
 
     async def _lost(self, turn: "_Turn", status: int) -> web.StreamResponse:
         """Tell the client that there is no response, or that it is incomplete."""

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from grpo_practice.llm.api import NEED_TOOLS
+from grpo_practice.llm.api import APIS, NEED_TOOLS
 from grpo_practice.llm.endpoint import Endpoint, shown_url
 from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failure, encode_body
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
@@ -28,7 +28,10 @@ class BrokenError(Exception):
 class Sent:
     """A request as sent, with its response."""
 
+    chat: Mapping[str, Any]
+    """Request as the body of a chat completion request."""
     body: Mapping[str, Any]
+    """Body in the form of the model's API."""
     url: str
     """Full URL, which may contain secrets."""
     response: OpenResponse
@@ -63,15 +66,16 @@ class Upstream:
         self, endpoint: Endpoint, model: str, settings: Mapping[str, Any], http: Http
     ) -> None:
         self._endpoint, self._model, self._http = endpoint, model, http
-        names = {"max_tokens": endpoint.limit_name}
-        self._settings = {names.get(key, key): value for key, value in settings.items()}
+        self._settings = settings
+        self._adapted: dict[str, str | None] = {"max_tokens": endpoint.limit_name}
+        """Setting of ours → the name under which it is sent; None if it is omitted."""
 
-    def body(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
+    def filled(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
         """Return a client's body with the agent's model, and the agent's settings as defaults.
 
         A null value in the client's body does not count as a setting.
         """
-        ours = dict(self._endpoint.unhashed) | self._settings
+        ours = {**self._endpoint.unhashed, **self._settings}
         given = {key for key, value in theirs.items() if value is not None}
         given |= {_SAME[key] for key in given & _SAME.keys()}
         if not theirs.get("tools"):
@@ -91,7 +95,7 @@ class Upstream:
         """
         async with AsyncExitStack() as stack:
             while True:
-                sent = await self._post(stack, self.body(theirs))
+                sent = await self._post(stack, theirs)
                 if sent.response.status not in _COMPLAINT:
                     break
                 raw = await sent.whole()
@@ -100,10 +104,14 @@ class Upstream:
                     break
             yield sent
 
-    async def _post(self, stack: AsyncExitStack, body: dict[str, Any]) -> Sent:
+    async def _post(self, stack: AsyncExitStack, theirs: Mapping[str, Any]) -> Sent:
+        chat = self.filled(theirs)
+        wire = APIS[self._endpoint.api].request_body(chat)
+        names = ((k, self._adapted.get(k, k) if theirs.get(k) is None else k) for k in wire)
+        body = {name: wire[k] for k, name in names if name is not None}
         answer = self._http.opened(encode_body(body))
         try:
-            return Sent(body, self._http.url, await stack.enter_async_context(answer))
+            return Sent(chat, body, self._http.url, await stack.enter_async_context(answer))
         except BREAKS as e:
             raise BrokenError(connection_failure(e, shown_url(self._http.url))) from e
 
@@ -111,9 +119,7 @@ class Upstream:
         """Change the rejected setting of ours; return False if the model rejected anything else."""
         match decide(sent.read(*read_json(raw)), sent.body, self._endpoint):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
-                value = self._settings.pop(name, None)
-                if to is not None and value is not None:
-                    self._settings[to] = value
+                self._adapted[name] = to
                 return True
         return False
 

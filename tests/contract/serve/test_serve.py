@@ -207,13 +207,12 @@ async def test_who_may_ask_what_and_by_which_name(tmp_path: Path) -> None:
                 assert [row["id"] for row in (await came.json())["data"]] == ["math_agent", "m-1"]
         for url, path in (
             (place.url, "embeddings"),
-            (place.url, "responses"),
             (bare, "completion"),
         ):
             async with place.session.post(f"{url}/{path}", json={}) as came:
                 assert came.status == 404
                 said = (await came.json())["error"]["message"]
-                spoken = "only POST chat/completions" if url != bare else "/v1/chat/completions"
+                spoken = "only POST chat/completions" if url != bare else "base_url ends in /v1"
                 assert spoken in said
         async with place.session.post(f"{place.url}/chat/completions", data=b"{") as came:
             assert came.status == 400

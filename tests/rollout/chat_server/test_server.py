@@ -153,8 +153,8 @@ async def test_an_error_is_told_as_client_libraries_know_it_and_asked_once() -> 
 
 async def test_what_is_not_spoken_says_what_is() -> None:
     async with running() as here, here.client as client:
-        with pytest.raises(openai.NotFoundError, match="only POST chat/completions and GET models"):
-            await client.responses.create(model="m", input="Q")
+        with pytest.raises(openai.NotFoundError, match="only POST chat/completions, POST resp"):
+            await client.completions.create(model="m", prompt="Q")
         with pytest.raises(openai.NotFoundError, match="nothing at /embeddings"):
             await client.embeddings.create(model="m", input="Q")
         async with aiohttp.ClientSession() as session:

@@ -5,15 +5,16 @@ import secrets
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ssl import SSLContext
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from grpo_practice.core.calls import Reply
+from grpo_practice.core.calls import Message, Reply
 from grpo_practice.core.redact import ROLLOUT_TOKEN, hide_rollout_keys
 from grpo_practice.core.text import LOOPBACK
+from grpo_practice.llm.served_responses import response
 from grpo_practice.rollout.chat_server import server
 from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError
 
@@ -34,6 +35,8 @@ class Guest:
     """Function that answers a request; it may raise `RequestError`."""
     begins: Callable[[], None] = lambda: None
     """Function called on each request, which shows that the program is running."""
+    responses: dict[str, list[Message]] = field(default_factory=dict)
+    """Conversation up to each response, by its id, for `previous_response_id`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,7 @@ class Proxy:
         place = self._listening
         app = server.application(
             *(web.post(f"{root}/chat/completions", self._chat) for root in (ROOT, "/v1")),
+            *(web.post(f"{root}/responses", self._responses) for root in (ROOT, "/v1")),
             *(web.get(f"{root}/models", self._models) for root in (ROOT, "/v1")),
             names={place.host.lower(), urlsplit(place.url or "").hostname or ""},
         )
@@ -131,6 +135,17 @@ class Proxy:
         chat_request = server.read_request(hide_rollout_keys(await request.read()))
         reply = await guest.ask(chat_request)
         return await server.respond(request, chat_request, reply)
+
+    async def _responses(self, request: web.Request) -> web.StreamResponse:
+        guest = await self._guest(request)
+        given = server.read_body(hide_rollout_keys(await request.read()))
+        chat_request = server.chat_request(server.responses_body(given, guest.responses))
+        reply = await guest.ask(chat_request)
+        body = response(server.completion(chat_request, reply), given, f"resp_{reply.call_id}")
+        # A later request brings its own instructions, so these are not part of the conversation.
+        said = chat_request.messages[1:] if given.get("instructions") else chat_request.messages
+        guest.responses[body["id"]] = [*said, reply.message]
+        return await server.respond_with(request, body, stream=chat_request.stream)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         guest = await self._guest(request)

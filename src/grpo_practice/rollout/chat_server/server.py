@@ -1,14 +1,23 @@
-"""The server side of the chat API: validates requests and encodes replies."""
+"""The server side of both APIs: validates requests and encodes replies."""
 
 import asyncio
 import json
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from ssl import SSLContext
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -19,6 +28,7 @@ from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import LOOPBACK, is_loopback
 from grpo_practice.llm.chat_completions import chunks
 from grpo_practice.llm.http_response import finite_number
+from grpo_practice.llm.served_responses import chat_body, events
 from grpo_practice.rollout.chat_server import unfinished
 
 MAX_BODY = 64 * 2**20
@@ -29,7 +39,7 @@ DONE = b"data: [DONE]\n\n"
 SHUTDOWN_S = 1.0
 """Maximum seconds to wait for clients that are still connected when a server ends."""
 
-_SPOKEN = "only POST chat/completions and GET models are supported here"
+_SPOKEN = "only POST chat/completions, POST responses and GET models are supported here"
 
 
 class RequestError(Exception):
@@ -104,6 +114,30 @@ def chat_request(given: Mapping[str, Any]) -> ChatRequest:
     settings = {key: value for key, value in body.items() if value is not None}
     usage = options.get("include_usage") is True
     return ChatRequest(model, messages, tools, settings, bool(stream), bool(stream) and usage)
+
+
+def responses_body(
+    given: Mapping[str, Any], known: Mapping[str, Sequence[Message]] = MappingProxyType({})
+) -> dict[str, Any]:
+    """Translate the body of a Responses request into that of a chat completion request.
+
+    `known` has the conversation up to each response that a request can continue.
+
+    Raises:
+        RequestError: A key is invalid, or the response to continue is unknown.
+    """
+    previous = given.get("previous_response_id")
+    if previous is not None and (not isinstance(previous, str) or previous not in known):
+        raise RequestError(
+            f"there is no response {previous!r} here: send the whole conversation as 'input'",
+            status=404,
+            param="previous_response_id",
+            code="previous_response_not_found",
+        )
+    try:
+        return chat_body(given, known.get(previous or "", ()))
+    except ValueError as e:
+        raise RequestError(str(e)) from None
 
 
 def one_reply(request: ChatRequest) -> ChatRequest:
@@ -212,13 +246,28 @@ def _finish(reply: Reply) -> str:
 async def respond(
     http_request: web.Request, request: ChatRequest, reply: Reply
 ) -> web.StreamResponse:
-    """Send the reply, as one body or as a stream."""
+    """Send the reply as a chat completion, as one body or as a stream."""
     if not request.stream:
         return web.json_response(completion(request, reply))
+    return await streamed(http_request, pieces(request, reply))
+
+
+async def respond_with(
+    http_request: web.Request, body: dict[str, Any], *, stream: bool
+) -> web.StreamResponse:
+    """Send a body of the Responses API, as it is or as a stream."""
+    if not stream:
+        return web.json_response(body)
+    named = ((f"event: {e['type']}\n".encode(), event(e)) for e in events(body, PIECE))
+    return await streamed(http_request, (name + data for name, data in named))
+
+
+async def streamed(http_request: web.Request, parts: Iterable[bytes]) -> web.StreamResponse:
+    """Send the parts as a stream of events."""
     response = web.StreamResponse(headers=STREAM)
     await response.prepare(http_request)
-    for piece in pieces(request, reply):
-        await response.write(piece)
+    for part in parts:
+        await response.write(part)
     await response.write_eof()
     return response
 
@@ -284,7 +333,7 @@ def _request_error(error: web.HTTPException, request: web.Request) -> RequestErr
     """Translate the framework's error into the terms of the API."""
     match error.status:
         case 404 if "/v1/" not in request.path:
-            text = "there is nothing here: use POST /v1/chat/completions (base_url ends in /v1)"
+            text = "there is nothing here: base_url ends in /v1"
         case 404:
             text = f"there is nothing at {request.path.rpartition('/v1')[2]}: {_SPOKEN}"
         case 405:
