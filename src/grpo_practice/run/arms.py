@@ -82,11 +82,6 @@ class ArmsJob:
     weights: Exported | None = None
     """Trained weights, if an arm uses them."""
 
-    def within(self, session: Session) -> "ArmsJob":
-        """Return a copy of the job for another session."""
-        jobs = {name: replace(job, session=session) for name, job in self.evaluations.items()}
-        return replace(self, session=session, evaluations=jobs)
-
 
 def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
     """Return the job; nothing has been paid for or recorded yet.

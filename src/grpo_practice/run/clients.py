@@ -6,8 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, fields
 from functools import partial
 from importlib import import_module
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal
 
 from grpo_practice.config.schema.provider import DEFAULT_TIMEOUT_S, ModelConfig
 from grpo_practice.config.schema.runs import ModelPrice
@@ -33,7 +32,7 @@ LISTED = Prices({})
 Caller = Literal["student", "teacher", "judge"]
 
 
-class Connections:
+class Connections(AsyncExitStack[None]):
     """The clients of all runs of a command, one per endpoint; an async context that owns them.
 
     Student and teacher share one limit per endpoint, with priority for the teacher. The judge has a
@@ -46,24 +45,13 @@ class Connections:
     """
 
     def __init__(self, emit: Emit, *, concurrency: tuple[int, int], admission: Admission) -> None:
+        super().__init__()
         self._emit, self._admission = emit, admission
         # Set here, because the gate is created before the run's sink.
         admission.emit = emit
         self._most = dict(zip(("play", "judge"), concurrency, strict=True))
         self._limits = dict[tuple[str, str], Limit]()
         self._clients = dict[str, "Client"]()
-        self._stack = AsyncExitStack()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        await self._stack.aclose()
 
     async def client(self, endpoint: Endpoint, config: ModelConfig, caller: Caller) -> "Client":
         """Return the client of an endpoint, opened once for all callers with the same settings."""
@@ -89,7 +77,7 @@ class Connections:
                 admission=self._admission,
                 transport=transport,
             )
-            self._clients[key] = await self._stack.enter_async_context(client)
+            self._clients[key] = await self.enter_async_context(client)
         return self._clients[key]
 
 

@@ -70,7 +70,12 @@ async def open_own(
         if computing is None and workers != 0:
             computing = cores()
         if config.proxy.url is not None:
-            await _look(proxy, config.proxy.url, notice)
+            try:
+                await seconds_to(proxy)
+            except AgentError as e:  # only a notice, since the programs may run elsewhere
+                notice(
+                    f"agent.proxy.url {config.proxy.url} does not lead here from this machine: {e}"
+                )
         # A worker imports the user's modules before its first question, which may take long.
         begins_within_s = LOADING_S if workers else None
         where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
@@ -97,14 +102,6 @@ async def _open_ray(
     places = min(config.concurrency or program.capacity, program.capacity)
     where = Whereabouts(begins_within_s=inf)  # other users may occupy the cluster
     return CustomAgent(program, proxy, notice, Room(places), where)
-
-
-async def _look(proxy: Proxy, url: str, notice: Callable[[str], None]) -> None:
-    """Emit a notice if a configured address is not reachable from here; programs may reach it."""
-    try:
-        await seconds_to(proxy)
-    except AgentError as e:
-        notice(f"agent.proxy.url {url} does not lead here from this machine: {e}")
 
 
 async def _open_function(
@@ -156,14 +153,10 @@ _NO_DETOUR = SharedChange(_no_detour)
 @asynccontextmanager
 async def open_ray(config: AgentConfig, folder: Path) -> AsyncIterator[RayProgram]:
     """Open the program while the block runs; raise ConfigError if it cannot be started."""
-    assert config.ray is not None, "the config checks it"
-    of_config = config.ray
-    settings = ClusterSettings(
-        of_config.address,
-        of_config.num_cpus,
-        of_config.resources,
-        _absolute(of_config.runtime_env, folder),
-    )
+    of = config.ray
+    assert of is not None, "the config checks it"
+    environment = _absolute(of.runtime_env, folder)
+    settings = ClusterSettings(of.address, of.num_cpus, of.resources, environment)
     program = RayProgram(_source(config, folder), settings)
     await program.start(cores())
     try:

@@ -27,8 +27,8 @@ from grpo_practice.reports.datasets import (
     SplitPart,
     StoredDataset,
 )
-from grpo_practice.run.dataset_lines import DatasetLines
 from grpo_practice.run.upload import (
+    DatasetLines,
     IfExists,
     Upload,
     UploadOptions,

@@ -65,7 +65,8 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     elif isinstance(job, ArmsJob):
         job = await with_direct(job)
         names = [evaluation.spec.name for evaluation in job.evaluations.values()]
-        rest = job.within(begun)
+        jobs = {arm: replace(one, session=begun) for arm, one in job.evaluations.items()}
+        rest = replace(job, session=begun, evaluations=jobs)
         await evaluation_run.pilot_evals(list(job.evaluations.values()), n)
     else:
         names, rest = [job.spec.name], replace(job, session=begun)

@@ -112,7 +112,6 @@ class EvalTarget:
     library: Library = NO_LIBRARY
     purpose: Purpose = "test"
     parent_run: str | None = None
-    parent_step: int | None = None
     source: Branch | None = None
     """Branch whose stored rollouts are scored again; None plays new rollouts."""
 
@@ -169,7 +168,6 @@ def eval_spec(
         seed=config.seed,
         simulated=simulated(*models),
         parent_run=target.parent_run,
-        parent_step=target.parent_step,
         fence_key=target.source.fence_key if target.source else None,
     )
 

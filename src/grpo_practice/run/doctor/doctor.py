@@ -26,9 +26,8 @@ from grpo_practice.run.doctor.data import (
     look_at_verify,
     samples_of,
 )
-from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, models_of
+from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, look_at_teacher, models_of
 from grpo_practice.run.doctor.machine import current, look_here
-from grpo_practice.run.doctor.teacher import look_at_teacher
 from grpo_practice.run.doctor.tools import look_at_tools
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
 from grpo_practice.store import Store
