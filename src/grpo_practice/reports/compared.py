@@ -104,7 +104,7 @@ def compare_evaluations(
         [replace(side.arm, extracts=side.branch.judge_id in reading) for side in sides.values()],
         found,
         {} if answers is None else store.read(arms.question_texts, samples),
-        practice_cost(store, wanted[-1][1].run, wanted[-1][1].branch),
+        _practice_cost(store, wanted[-1][1]),
         detect,
         sides[first].run.simulated,
         contrasts is not None,
@@ -193,9 +193,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
             f"{baseline.run.name} and {other.run.name} have no scored question in common",
             hint="grpo-practice runs list",
         )
-    seen = set[str]().union(
-        *(known_questions(store, side.run, side.branch) for side in (baseline, other))
-    )
+    seen = _known_questions(store, baseline) | _known_questions(store, other)
     # Load texts only if needed, which is slow: without a known question, they are not.
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
@@ -262,42 +260,51 @@ def _time(stored: str) -> datetime:
 
 
 def _chosen(store: Store, side: _Side) -> str | None:
-    """Return a warning if the library is not the last one of the run that made it."""
-    choice = choice_of(store, side.run, side.branch)
-    if choice is None:
+    """Return a warning if the library is not the last one of a run that made it."""
+    practices, sha = _makers(store, side), side.branch.agent.library_sha
+    # The last library of one of its runs was not chosen from several.
+    if not practices or {_last_library(store, one) for one in practices} & {None, sha}:
         return None
-    said = f"{side.run.name} is not the last library of {choice.practice}"
-    if choice.scored < 2:
+    said = f"{side.run.name} is not the last library of {practices[0]}"
+    made, asked = store.read(arms.hashes_made, practices[0]), _asked(store, side.branch)
+    scored = set[bytes]()
+    for run in store.read(runs.all_runs):
+        if run.has_score and run.head_branch is not None:
+            other = store.read(branches.load, run.head_branch)
+            known = other.agent.library_sha
+            if known and known in made and _asked(store, other) & asked:
+                scored.add(known)
+    if len(scored) < 2:
         return said
     return (
-        f"{said}, and {choice.scored} of them were scored on these questions: the best of several"
+        f"{said}, and {len(scored)} of them were scored on these questions: the best of several"
         " looks better than it is (use practice.select_dataset)"
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """Libraries of one practice run that were scored on the same questions."""
+def _last_library(store: Store, practice: str) -> bytes | None:
+    """Return the hash of the last library of a practice run; None if no step has closed."""
+    branch = _practice_branch(store, practice)
+    outs = [row.library_out for row in store.read(steps.on_line, branch)] if branch else []
+    closed = [out for out in outs if out]
+    # By hash, because a run may produce the same library twice.
+    return library_sha(store.read(libraries.load, closed[-1])) if closed else None
 
-    practice: str
-    scored: int
-    """Number of distinct libraries, including the evaluated one."""
 
-
-def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str]:
+def _known_questions(store: Store, side: _Side) -> set[str]:
     """Return the folded questions that the evaluation's library learnt from or was selected by.
 
     Questions of the experiment's current practice run are included, because the library of some
     agents cannot be identified.
     """
-    sha = branch.agent.library_sha
+    exp_id, sha = side.run.exp_id, side.branch.agent.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
     # A restarted run learns on another branch: each library belongs to the branch that made it.
     ends = {branch_id for _, branch_id in behind}
-    if (practice := _practice_branch(store, evaluation.exp_id)) is not None:
+    if (practice := _practice_branch(store, exp_id)) is not None:
         ends.add(practice.id)
     used = {segment.branch_id for end in ends for segment in store.read(branches.line, end)}
-    names = {evaluation.exp_id, *(run for run, _ in behind)}
+    names = {exp_id, *(run for run, _ in behind)}
     for run in store.read(runs.all_runs):
         chosen = run.parent_run in names and run.purpose == "select"
         # These questions also decided which experiences a pruned library kept.
@@ -308,38 +315,12 @@ def known_questions(store: Store, evaluation: RunRow, branch: Branch) -> set[str
     return {folded(text) for text in store.read(arms.question_texts, samples).values()}
 
 
-def choice_of(store: Store, evaluation: RunRow, branch: Branch) -> Choice | None:
-    """Return the libraries that this one was chosen from; None if it is the last of a run."""
-    practices = _makers(store, evaluation, branch)
-    if not practices:
-        return None
-    sha = branch.agent.library_sha
-    for practice in practices:
-        found = _practice_branch(store, practice)
-        outs = [row.library_out for row in store.read(steps.on_line, found)] if found else []
-        closed = [out for out in outs if out]
-        # Compare by text: a run may produce the same library twice.
-        # The last library of one of its runs was not chosen from several.
-        if not closed or library_sha(store.read(libraries.load, closed[-1])) == sha:
-            return None
-    made = store.read(arms.hashes_made, practices[0])
-    asked = _asked(store, branch)
-    scored = set[bytes]()
-    for run in store.read(runs.all_runs):
-        if not run.has_score or run.head_branch is None:
-            continue
-        other = store.read(branches.load, run.head_branch)
-        if (known := other.agent.library_sha) in made and known and _asked(store, other) & asked:
-            scored.add(known)
-    return Choice(practices[0], len(scored))
-
-
-def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | None:
+def _practice_cost(store: Store, side: _Side) -> int | None:
     """Return the cost of the practice that made the evaluation's library, in micro-dollars.
 
     Return None if the cost is unknown or there is no library.
     """
-    practices = _makers(store, evaluation, branch)
+    practices = _makers(store, side)
     if not practices:
         return None
     usage = store.read(scores.usage, practices[0], children=False)
@@ -347,11 +328,11 @@ def practice_cost(store: Store, evaluation: RunRow, branch: Branch) -> int | Non
     return None if unpriced else usage.cost_micro
 
 
-def _makers(store: Store, evaluation: RunRow, branch: Branch) -> list[str]:
+def _makers(store: Store, side: _Side) -> list[str]:
     """Return the practice runs that made the library, the evaluation's own experiment first."""
-    sha = branch.agent.library_sha
+    sha = side.branch.agent.library_sha
     found = store.read(arms.makers, sha) if sha else set[str]()
-    return sorted(found, key=lambda run: (run != evaluation.exp_id, run))
+    return sorted(found, key=lambda run: (run != side.run.exp_id, run))
 
 
 def _asked(store: Store, branch: Branch) -> set[int]:
