@@ -127,6 +127,7 @@ def _left_out(job: EvalJob) -> frozenset[int]:
     if not found:
         return frozenset(known)
     ids = store.read(datasets.sample_ids, dataset.id, most=max(found) + 1)
+    # An earlier command may have planned more questions than `limit` asks for now.
     asked = max(before, min(most or dataset.n, dataset.n))
     notice = unscorable_notice(
         dataset,
@@ -235,6 +236,7 @@ def lent(job: EvalJob) -> EvalJob:
     # A restart from step 0 uses no earlier answers, so their address does not matter.
     if job.session.restart_step != 0 and (notice := moved(store, spec)):
         job.session.notice(notice)
+    # A known run has chosen its lender when it began, and `again` asks for new answers.
     if known or job.session.again or own:
         return replace(job, spec=spec)
     lender = asked_before(store, spec, job.dataset)

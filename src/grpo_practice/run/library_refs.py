@@ -278,7 +278,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
         )
     from grpo_practice.core.stats.paired import beats, difference
 
-    now = asked[library_sha(last.library)]
+    now = asked[library_sha(last.library)]  # present: otherwise it would be in `missing`
     gains = [(sha, difference(now, questions)) for sha, questions in asked.items()]
     sha, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
     return candidates[sha] if top is not None and beats(top.mean, top.se) else last

@@ -56,7 +56,7 @@ async def run_pilot(job: PracticeJob | EvalJob | ArmsJob, n: int) -> Forecast:
     job with several evaluations, each plays `n` questions.
     """
     store = job.session.store
-    mark = store.read(spending.newest_ids)
+    mark = store.read(spending.newest_ids)  # rows with higher IDs will be the pilot's
     begun = replace(job.session, restart_step=None, again=False)  # resume the pilot's branch
     rest: PracticeJob | EvalJob | ArmsJob
     if isinstance(job, PracticeJob):

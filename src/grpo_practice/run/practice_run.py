@@ -184,6 +184,7 @@ async def _run(job: PracticeJob) -> "PracticeReport":
             # Only now, because a row of an evaluation refers to the row of its practice run.
             if left and job.tests and job.pilot is None and needs_baseline(job, run.branch):
                 await evaluate_baseline(job.tests)
+            # Evaluations may be left even if every step is closed.
             if left or job.tests or job.selects:
                 await _work(job, run, rows)
             if left and job.pilot is not None:
@@ -352,6 +353,7 @@ def _guard(job: PracticeJob, branch: Branch) -> "AnswerGuard":
 
     agent, settings = job.config.evaluation.agent.agent, job.config.practice
     texts = [agent.instructions, settings.agent_objective, settings.learning_objective]
+    # On a connection of its own, because this runs in a thread while the loop uses the store's.
     answers = job.session.store.each_apart(datasets.answers, branch.dataset_id)
     return AnswerGuard(answers, "\n".join(filter(None, texts)))
 

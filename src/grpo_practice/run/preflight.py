@@ -333,7 +333,7 @@ def _tokens(spent: Sequence[Spent], lost: Sequence[Lost]) -> int:
     largest = dict[str, int]()
     for row in spent:
         largest[row.stage] = max(largest.get(row.stage, 0), row.most_tokens or 0)
-    unknown = 2 * ASSUMED_OUT
+    unknown = 2 * ASSUMED_OUT  # as many tokens in as out, as in `UNKNOWN`
     total = sum((row.usage.tokens_in or 0) + (row.usage.tokens_out or 0) for row in spent)
     total += sum(row.uncounted * (largest[row.stage] or unknown) for row in spent)
     return total + sum(row.maybe_paid * (largest.get(row.stage) or unknown) for row in lost)

@@ -199,7 +199,7 @@ def _find(store: Store, choice: Choice) -> Found:
         samples = set(flips)
     if choice.question is not None:
         dataset, number = store.read(datasets.by_id, branch.dataset_id), choice.question
-        known = 1 <= number <= dataset.n
+        known = 1 <= number <= dataset.n  # asked first: SQLite refuses huge integers
         sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
         if sample is None:
             raise ConfigError(
@@ -220,6 +220,7 @@ def _flips(
     """
     now = store.read(rollout_list.question_means, branch)
     if against is None and run.learns:
+        # One mean for each time that the run played the question, oldest first.
         pairs = {sample: Flip(means[0], means[-1]) for sample, means in now.items()}
         return _turned(pairs), "the first time that the run played the question"
     other, other_branch = _baseline(store, run, against)

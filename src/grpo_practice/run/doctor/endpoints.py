@@ -170,7 +170,7 @@ async def _listens(url: str) -> bool:
             _, writer = await asyncio.open_connection(at.hostname, port)
     except (OSError, TimeoutError):
         return False
-    writer.close()
+    writer.close()  # not waited for, because the other side may never close
     return True
 
 

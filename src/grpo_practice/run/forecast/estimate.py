@@ -274,6 +274,7 @@ def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
     """Return an upper bound on the tokens of a rollout's transcript if none has been stored yet."""
     reply, most = STAGES["play"].tokens_out[1], endpoint_of(agent)[0].get("max_tokens")
     reply = min(reply, most) if isinstance(most, int) else reply
+    # A tool call and its result stand between two requests, so there is one less of them.
     return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 
 

@@ -43,6 +43,7 @@ class Option:
 def keyword(default: Any, text: str) -> Any:
     """Return a field that can be set only from Python and is documented by `text`."""
     metadata = {"text": text}
+    # A dict itself would be shared by all requests, so a dataclass refuses it as a default.
     if default is dict:
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
