@@ -3,27 +3,23 @@
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import aiohttp
+
+from grpo_practice.llm.connections import FewInterim
+from grpo_practice.llm.http import certificates
 from grpo_practice.rollout.tools import ToolError
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
 
 _CHUNK = 16 * 1024
 
 
 @asynccontextmanager
-async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
+async def unread_bodies(**connector: Any) -> AsyncIterator[aiohttp.ClientSession]:
     """Yield a session without cookies or limits that leaves decompression to `body_of`.
 
     Proxies are passed with each request; the session ignores the environment.
     """
-    import aiohttp
-
-    from grpo_practice.llm.connections import FewInterim
-    from grpo_practice.llm.http import certificates
-
     async with aiohttp.ClientSession(
         # No limit here: a wait for a connection would count as the server's time.
         connector=aiohttp.TCPConnector(ssl=certificates(), limit=0, **connector),
@@ -39,7 +35,7 @@ async def unread_bodies(**connector: Any) -> AsyncIterator["ClientSession"]:
         yield session
 
 
-async def body_of(response: "ClientResponse", most: int) -> tuple[bytes, bool]:
+async def body_of(response: aiohttp.ClientResponse, most: int) -> tuple[bytes, bool]:
     """Return the first `most` bytes of the body, and whether the body is complete.
 
     The body is decompressed as it arrives and no further than needed, so a decompression bomb is

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from aiohttp import ClientConnectorError, ClientError, ClientResponse, ClientSession
 from yarl import URL
 
 from grpo_practice import __version__
@@ -18,9 +18,6 @@ from grpo_practice.rollout.tools.search.bounded_body import body_of, unread_bodi
 from grpo_practice.rollout.tools.search.guard import Guard
 from grpo_practice.rollout.tools.search.markup import page_text, start_worker
 from grpo_practice.rollout.tools.search.page import Banned, RefusedError, WebPage, domain_of
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
 
 MOST_BYTES = 2 * 1024 * 1024
 """Maximum size of a decompressed page in bytes; the rest is not read."""
@@ -59,7 +56,7 @@ class _Body:
 class LocalReader:
     """Reads pages over connections that a guard permits."""
 
-    session: "ClientSession"
+    session: ClientSession
     guard: Guard
     banned: Banned
     workers: Pool
@@ -73,8 +70,6 @@ class LocalReader:
         Raises:
             ToolError: The page is forbidden or unreadable; the message is for a model.
         """
-        from aiohttp import ClientConnectorError, ClientError
-
         try:
             async with asyncio.timeout(self.total_s):
                 body = await self._followed(url)
@@ -94,7 +89,7 @@ class LocalReader:
             raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
         return WebPage(body.url, text, body.whole and complete)
 
-    async def _followed(self, asked: str) -> "_Body":
+    async def _followed(self, asked: str) -> _Body:
         """Return the page after redirects; each hop is checked like a requested URL."""
         text = asked
         for hop in range(REDIRECTS + 1):
@@ -110,7 +105,7 @@ class LocalReader:
             text = page
         raise ToolError(f"the page was not reached within {REDIRECTS} redirects")
 
-    async def _one(self, text: str) -> "_Body | str":
+    async def _one(self, text: str) -> _Body | str:
         """Return the page at a URL, or the URL it redirects to."""
         url = self.banned.check(self.guard.url(text))
         async with self.session.get(url, headers=_HEADERS, allow_redirects=False) as response:
@@ -119,7 +114,7 @@ class LocalReader:
                 return str(url.join(URL(to)))
             return await self._body(url, response)
 
-    async def _body(self, url: URL, response: "ClientResponse") -> "_Body":
+    async def _body(self, url: URL, response: ClientResponse) -> _Body:
         if response.status >= 300:
             raise ToolError(f"{domain_of(url)} answers with HTTP status {response.status}")
         if len(response.headers.get("content-type", "")) > LONGEST_TYPE:

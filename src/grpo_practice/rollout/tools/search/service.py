@@ -6,7 +6,16 @@ import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+from aiohttp import ClientConnectorError, ClientError, ClientSession
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception_type,
+    stop_after_attempt,
+    wait_random_exponential,
+)
 
 from grpo_practice.core.errors import EndpointRefusedError, is_transient
 from grpo_practice.core.hashing import clean_json
@@ -18,9 +27,6 @@ from grpo_practice.llm.size_limit import ENCODINGS
 from grpo_practice.rollout.tools import ToolError
 from grpo_practice.rollout.tools.search.bounded_body import body_of
 from grpo_practice.rollout.tools.search.fence import neutral
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
 
 TRIES = 4
 """Maximum attempts per request, including the first."""
@@ -52,7 +58,7 @@ class Service:
 
     name: str
     """Name of the service in error messages."""
-    session: "ClientSession"
+    session: ClientSession
     headers: Mapping[str, str]
     """Headers of every request, including the key."""
     hint: str
@@ -71,8 +77,6 @@ class Service:
             ToolError: This request got no usable answer.
             EndpointRefusedError: The service refuses all requests.
         """
-        from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
-
         self._stop_where_refused()
         headers = {**self.headers, "Accept-Encoding": ENCODINGS, **what.pop("headers", {})}
         try:
@@ -104,8 +108,6 @@ class Service:
             )
 
     async def _once(self, method: str, url: str, **what: Any) -> dict[str, Any]:
-        from aiohttp import ClientConnectorError, ClientError
-
         # Check before each attempt: other requests may have been refused during the wait.
         self._stop_where_refused()
         try:
@@ -151,13 +153,11 @@ class Service:
             raise ToolError(f"{self.name} cannot do that: HTTP {status}{said}")
 
 
-def _wait_s(state: Any) -> float:
+def _wait_s(state: RetryCallState) -> float:
     """Return the wait before the next attempt: full jitter, but at least the requested wait."""
-    from tenacity import wait_random_exponential
-
-    error = state.outcome.exception()
-    asked: float = min(error.wait_s, _LONGEST_WAIT_S) if isinstance(error, _AgainError) else 0.0
-    return max(asked, float(wait_random_exponential(multiplier=1, max=8)(state)))
+    error = state.outcome.exception() if state.outcome else None
+    asked = min(error.wait_s, _LONGEST_WAIT_S) if isinstance(error, _AgainError) else 0.0
+    return max(asked, wait_random_exponential(multiplier=1, max=8)(state))
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:

@@ -7,7 +7,9 @@ package and start half a second faster without it.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING
+
+from aiohttp import ClientSession
+from yarl import URL
 
 from grpo_practice.config.schema.tools import SearchConfig
 from grpo_practice.core.calls import Chat, Scope
@@ -29,9 +31,6 @@ from grpo_practice.rollout.tools.search.local import open_local
 from grpo_practice.rollout.tools.search.page import Banned
 from grpo_practice.rollout.tools.search.qa import search_tool, web_qa_tool
 from grpo_practice.rollout.tools.search.service import Service
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
 
 _SEARCH_S, _READ_S = 30.0, 60.0
 
@@ -84,7 +83,7 @@ async def open_search(
         ]
 
 
-def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Search, str]:
+def _engine(config: SearchConfig, session: ClientSession) -> tuple[Search, str]:
     key = config.search_api_key.get_secret_value() if config.search_api_key else ""
     url = _reachable(config.search_address)
     if config.search_engine == "google":
@@ -96,7 +95,7 @@ def _engine(config: SearchConfig, session: "ClientSession") -> tuple[Search, str
 
 
 def _jina_reader(
-    config: SearchConfig, session: "ClientSession", banned: Banned
+    config: SearchConfig, session: ClientSession, banned: Banned
 ) -> tuple[ReadPage, str]:
     key = config.crawl_api_key.get_secret_value() if config.crawl_api_key else ""
     url = _reachable(config.crawl_address)
@@ -122,8 +121,6 @@ def _hint(name: str) -> str:
 
 
 def _host(url: str) -> str:
-    from yarl import URL
-
     return URL(url).host or url
 
 
