@@ -84,7 +84,7 @@ async def test_a_person_may_decide_on_what_one_site_says(one_site: Project) -> N
 
 
 async def test_a_trusted_site_is_a_name(one_site: Project) -> None:
-    with pytest.raises(ConfigError, match="should be the name of a site alone"):
+    with pytest.raises(ConfigError, match="should be only the name of a site"):
         await one_site.practise("practice.trusted_sites=[https://site1.example/x]")
 
 
