@@ -9,9 +9,9 @@ from grpo_practice.core.text import count
 
 Severity = Literal["ok", "warning", "problem"]
 """Severity: nothing to do, something a person should know, or something that fails a command."""
-Evidence = tuple[float | None, float | None]
+Figure = tuple[float | None, float | None]
 """A number, and the total or reference number to read it against."""
-NO_NUMBER: Evidence = (None, None)
+NO_NUMBER: Figure = (None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,22 +43,22 @@ def warning(
     sentence: str,
     hint: str | None = None,
     command: str | None = None,
-    evidence: Evidence = NO_NUMBER,
+    figure: Figure = NO_NUMBER,
 ) -> Finding:
     """Return a finding that stops nothing but that a person should know about."""
-    return Finding(about, "warning", sentence, hint, command, *evidence)
+    return Finding(about, "warning", sentence, hint, command, *figure)
 
 
 def counted(
     about: str,
-    evidence: Evidence,
+    figure: Figure,
     sentence: str,
     hint: str | None,
     command: str | None,
     stands_out: bool,
 ) -> Finding:
     """Return a finding about a number and its total: a warning if `stands_out`, else `ok`."""
-    return Finding(about, "warning" if stands_out else "ok", sentence, hint, command, *evidence)
+    return Finding(about, "warning" if stands_out else "ok", sentence, hint, command, *figure)
 
 
 def failure(
@@ -66,11 +66,11 @@ def failure(
     sentence: str,
     hint: str | None = None,
     command: str | None = None,
-    evidence: Evidence = NO_NUMBER,
+    figure: Figure = NO_NUMBER,
 ) -> Finding:
     """Return the finding that a run failed although it reached its end."""
     exit_code = RunFailedError.exit_code
-    return Finding(about, "problem", sentence, hint, command, *evidence, exit_code)
+    return Finding(about, "problem", sentence, hint, command, *figure, exit_code)
 
 
 def problem(about: str, error: GrpoPracticeError) -> Finding:

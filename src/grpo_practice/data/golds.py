@@ -10,20 +10,20 @@ from grpo_practice.core.types import Answer
 from grpo_practice.data.cells import from_cell
 from grpo_practice.data.choice_options import Options
 
-Gold = Literal["letter", "index", "number", "text"]
+GoldForm = Literal["letter", "index", "number", "text"]
 """Way in which an answer identifies its option: `index` counts from 0, `number` from 1."""
-GOLDS: tuple[Gold, ...] = get_args(Gold)
+GOLD_FORMS: tuple[GoldForm, ...] = get_args(GoldForm)
 Select = Literal["any", "all"]
 """Meaning of several correct options: any one of them suffices, or exactly this set is required."""
 SELECTS: tuple[Select, ...] = get_args(Select)
 Ask = Callable[[str], Select | None]
 """Callback that asks a person for the meaning; returns None if nobody can be asked."""
 
-_GUESSED: frozenset[Gold] = frozenset({"letter", "index", "text"})
+_GUESSED: frozenset[GoldForm] = frozenset({"letter", "index", "text"})
 """Forms that may be detected automatically; `number` is excluded, because a row does not show
 whether its options are counted from 0 or from 1.
 """
-_ASKED: frozenset[Gold] = frozenset({"number"})
+_ASKED: frozenset[GoldForm] = frozenset({"number"})
 """Forms that only a person can choose."""
 _LETTER = re.compile(r"\(?([A-Za-z])\)?(?:[.):]+(?:\s*(.+))?)?", re.DOTALL)
 _SEVERAL = re.compile(r"\(?[A-Z]\)?(?:(?:\s*[,;/&、]\s*|\s+and\s+|)\(?[A-Z]\)?)+")
@@ -50,10 +50,10 @@ class SeveralRightError(ConfigError):
 class GoldMapping:
     """Reads the multiple-choice answers of one file; unambiguous rows settle ambiguous ones."""
 
-    gold: Gold | None = None
+    gold: GoldForm | None = None
     """Form that the user chose."""
     select: Select | None = None
-    open: frozenset[Gold] = field(init=False)
+    open: frozenset[GoldForm] = field(init=False)
     """Forms that are consistent with all answers so far."""
     counted: int = 0
     """Number of answers matched to an option so far."""
@@ -62,7 +62,7 @@ class GoldMapping:
 
     def __post_init__(self) -> None:
         for option, value, known in (
-            ("--gold", self.gold, GOLDS),
+            ("--gold", self.gold, GOLD_FORMS),
             ("--select", self.select, SELECTS),
         ):
             if value is not None and value not in known:
@@ -130,7 +130,7 @@ class GoldMapping:
         if len({*fitting.values()}) > 1:
             # `number` is never guessed, but offer it wherever `index` is possible.
             may = {*fitting, *(_ASKED if self.lowest > 0 else ())}
-            offered = [form for form in GOLDS if form in forms and form in may]
+            offered = [form for form in GOLD_FORMS if form in forms and form in may]
             *others, last = [
                 f"--gold {form} ({WORDS[form]}: here {forms[form]})" for form in offered
             ]
@@ -173,9 +173,11 @@ class GoldMapping:
         return "; ".join(what) or None
 
 
-def _forms(value: object, text: str, options: Options, gold: Gold | None) -> dict[Gold, str]:
+def _forms(
+    value: object, text: str, options: Options, gold: GoldForm | None
+) -> dict[GoldForm, str]:
     """Return the letter that the value denotes in each form that it matches."""
-    found: dict[Gold, str] = {}
+    found: dict[GoldForm, str] = {}
     letters = options.letters
     if match := _LETTER.fullmatch(text):
         letter, rest = match[1].upper(), match[2]

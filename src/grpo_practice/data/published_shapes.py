@@ -69,6 +69,7 @@ def _text(value: object, key: str) -> str:
 
 
 def _conversation(fields: Fields) -> Parts:
+    # If a row has both keys, `messages` counts only if it is a conversation.
     shared = "conversations" in fields and not is_conversation(fields.get("messages"))
     key = "conversations" if shared else "messages"  # ShareGPT's name, and OpenAI's
     found = question_of(turns_of(fields.get(key), key), key)

@@ -115,7 +115,7 @@ def _texts(value: object) -> bool:
     return isinstance(value, list) and all(isinstance(text, str) for text in value)
 
 
-@lru_cache(maxsize=8)
+@lru_cache(maxsize=8)  # every row of a file fills the same template
 def _paragraphs(template: str) -> tuple[tuple[_Part, ...], ...]:
     return tuple(tuple(part[:2] for part in _parsed(text)) for text in template.split(BLANK))
 

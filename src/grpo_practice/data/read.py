@@ -12,7 +12,7 @@ from grpo_practice.core.types import Sample
 from grpo_practice.data.answers import PLAIN, Form, form_of
 from grpo_practice.data.columns import listed_columns, names_for
 from grpo_practice.data.formats import FileSource, format_of, rows
-from grpo_practice.data.golds import Gold, GoldMapping, Select
+from grpo_practice.data.golds import GoldForm, GoldMapping, Select
 from grpo_practice.data.parquet import left_out
 from grpo_practice.data.row_layout import Layout, find_layout, to_sample
 from grpo_practice.data.staged_samples import StagedSamples
@@ -33,7 +33,7 @@ class Reading(TypedDict, total=False):
     """
     template: str | None
     """Text of a question with slots in braces; None means passage, question and options."""
-    gold: Gold | None
+    gold: GoldForm | None
     """Form of the answers among options; None infers it from the answers."""
     select: Select | None
     """Meaning of several correct options; None rejects a file that has such answers."""

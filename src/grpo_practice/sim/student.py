@@ -81,6 +81,7 @@ def way(question: MadeQuestion, asked: SimRequest, world: World) -> tuple[int | 
     right = _solves(question, keys, asked, world)
     followed, key, answer = _way(question, keys, world, right=right, asked=asked)
     lines = [f"Step 1: Here {LORE[question.topic].when}."]
+    # The simulated teacher finds this sentence in the attempt (`teacher_prompts.witness`).
     ids = [label for label, shown in labels(asked.told).items() if shown == followed]
     if ids:
         lines.append(f"Followed {', '.join(ids)}.")

@@ -22,6 +22,7 @@ def why_no_copy(path: Path, target: Path) -> str | None:
             # Compare files, not names: a hard link or another spelling leads to the same file.
             if part.exists() and target.exists() and target.samefile(part):
                 return "is the database itself" if part == own else f"is a part of {path}"
+    # Also a part that does not exist yet: SQLite would take such a file for its own log.
     names = (target.name, Path(os.path.realpath(target)).name)
     if any(name.casefold().endswith(PARTS) for name in names):
         return "has the name of a part of a database"

@@ -123,6 +123,7 @@ def _insert(db: sqlite3.Connection, spec: RecordedSpec) -> int:
 
 def recent_requests(db: sqlite3.Connection, branch_id: int, most: int) -> list[RecordedRequest]:
     """Return the last `most` answered requests of the branch, oldest first."""
+    # Newest first in SQL, for the limit; conversations are rebuilt from their oldest request on.
     rows = db.execute(
         """SELECT call_id, request_hash, slot, turn, nth FROM calls WHERE branch_id = ?
             ORDER BY call_id DESC LIMIT ?""",

@@ -148,6 +148,7 @@ def stored(
     held_by, plan = step.played_by or step.branch_id, step.plan
     if slot is not None:
         plan = replace(plan, slots=plan.slots[slot : slot + 1])
+    # Not `branch.reuses`: the rollouts may belong to another branch, which has its own lenders.
     lenders = branches.reuses(db, held_by)
     samples = {s.id: s for s in datasets.samples_of(db, plan)}
     rows = db.execute(

@@ -29,6 +29,7 @@ def planned(branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep
         if row is None:
             found[step.step] = StepRow(branch.id, step, "planned")
         elif row.plan.slots != step.slots:
+            # Its stats do not cover the new attempts, and a closed step would never be played.
             grown = replace(row.plan, slots=step.slots)
             found[step.step] = replace(row, plan=grown, status="open", stats=None)
     return [found[step] for step in sorted(found)]

@@ -46,6 +46,7 @@ class TypedConnection(sqlite3.Connection):
         """Make the cursor of a statement raise StoreError for a value of a wrong type."""
         if cursor.description:
             names = tuple(column[0] for column in cursor.description)
+            # Kept by columns, not by statement: many statements return the same columns.
             if names not in self._makers:
                 self._makers[names] = self._maker(names)
             cursor.row_factory = self._makers[names]

@@ -306,6 +306,7 @@ def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 
+    # Exact: taking the best entries first could leave room that two smaller ones would use better.
     size = np.asarray(sizes, np.float64)
     room = [LinearConstraint(size[None], 0, most), LinearConstraint(np.ones((1, len(size))), 1)]
     whole = np.ones(len(size), np.int64)

@@ -93,6 +93,7 @@ def questions_to_find(
     """
     if not difference > 0:
         raise ValueError("the difference to find must be above 0")
+    # The detectable difference falls with the questions, so bisection finds the fewest.
     low, high = FEWEST - 1, FEWEST
     while detectable(noise, high, k_a, k_b, level) > difference:
         low, high = high, 2 * high

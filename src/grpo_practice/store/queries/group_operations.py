@@ -97,6 +97,7 @@ def teacher_calls(
     db: sqlite3.Connection, branch: Branch, step: int, slot: int
 ) -> list[TeacherCall]:
     """Return the calls about a group in order; with slot -1, the calls of the step's merge."""
+    # A reused answer is stored with the branch that paid for it, under the same address.
     lenders = json.dumps([branch.holder(step), *branch.reuses])
     return [*map(_call, db.execute(_CALLS, (lenders, step, _STAGES, slot)))]
 

@@ -211,6 +211,7 @@ def experience(
         at,
     )
     made = [_change(db, f"E{label}", *change) for change in changes.fetchall()]
+    # A rewording keeps the votes before it, so they count from the last change of the meaning.
     meant = [c.step for c in made if not c.reworded and c.text is not None]
     since = max((step for step in meant if step is not None), default=-1)
     votes = db.execute(

@@ -113,6 +113,7 @@ class Growth:
 
 def growth(db: sqlite3.Connection, rows: Sequence[StepRow]) -> Growth:
     """Return how the library of a run grew, and how many of its texts remain."""
+    # By version: a rewritten experience is another text, even under the same label.
     held = [
         {(eid, version) for _, eid, version in libraries.items(db, row.library_out)}
         for row in rows
