@@ -4,7 +4,6 @@ import json
 import sqlite3
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from functools import reduce
 
 from grpo_practice.store.branches import rows_on_line
 from grpo_practice.store.records import Branch
@@ -37,26 +36,10 @@ class ArmTotals:
     """Time at which the first rollout ended, scored or not; "" without rollouts."""
     ended: str = ""
 
-    def plus(self, other: "ArmTotals") -> "ArmTotals":
-        """Return the sum of both totals."""
-        times = [at for at in (self.begun, other.begun) if at]
-        return ArmTotals(
-            self.tokens + other.tokens,
-            self.counted + other.counted,
-            self.cost_micro + other.cost_micro,
-            self.priced + other.priced,
-            self.truncated + other.truncated,
-            self.empty + other.empty,
-            self.unread + other.unread,
-            self.scored + other.scored,
-            min(times, default=""),
-            max(self.ended, other.ended),
-        )
-
 
 def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
     """Return the totals of the rollouts on an evaluation's line."""
-    rows = rows_on_line(
+    found = rows_on_line(
         db,
         branch,
         f"""SELECT
@@ -72,7 +55,12 @@ def arm_totals(db: sqlite3.Connection, branch: Branch) -> ArmTotals:
               coalesce(max(r.finished_at), '') AS ended
             {ROLLOUTS} WHERE s.branch_id = ? AND s.step >= ? AND s.step < ?""",
     )
-    return reduce(ArmTotals.plus, (ArmTotals(**row) for row in rows))
+    rows = [dict(row) for row in found]
+    # A segment without rollouts has no times.
+    begun = min(filter(None, (row.pop("begun") for row in rows)), default="")
+    ended = max(row.pop("ended") for row in rows)
+    sums = {name: sum(row[name] for row in rows) for name in rows[0]}
+    return ArmTotals(**sums, begun=begun, ended=ended)
 
 
 def seconds_worked(db: sqlite3.Connection, run: str) -> float:
