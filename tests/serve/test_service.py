@@ -98,9 +98,9 @@ def test_the_same_question_for_ever_is_not_kept_for_ever() -> None:
     def asked(*messages: dict[str, Any]) -> tuple[int, int, Any]:
         states = Chain({}).extend(messages)
         place = known.position(messages, states)
-        row = RecordedCall(place.slot, place.turn, place.nth, place.slot)
+        row = RecordedCall(place.conversation, place.turn, place.nth, place.conversation)
         known.add(states[-1][:16], row)
-        return place.slot, place.turn, place.prev and place.prev.row
+        return place.conversation, place.turn, place.prev and place.prev.row
 
     for _ in range(LIKE + 10):
         asked(Q)

@@ -263,9 +263,9 @@ def _passed(report: "RunReport") -> list[tuple[str, str]]:
     ]
 
 
-def _group_policy(played: Mapping[str, Any]) -> str:
+def _group_policy(settings: Mapping[str, Any]) -> str:
     """Return the group policy and overlap if they differ from the published method."""
-    policy, overlap = played.get("group_policy", "fixed"), played.get("overlap", 0.0)
+    policy, overlap = settings.get("group_policy", "fixed"), settings.get("overlap", 0.0)
     parts = [f"group_policy {policy}"] if policy != "fixed" else []
     return ", ".join([*parts, f"overlap {overlap:g}"] if overlap else parts)
 

@@ -25,7 +25,7 @@ conversation."""
 class RecordedCall:
     """A recorded request and its reply."""
 
-    slot: int
+    conversation: int
     """Number of the conversation."""
     turn: int
     """Number of earlier requests in the conversation."""
@@ -41,7 +41,7 @@ class RecordedCall:
 class Position:
     """Position of a new request within the conversations."""
 
-    slot: int
+    conversation: int
     turn: int
     nth: int
     """Number of earlier identical requests in this conversation."""
@@ -62,7 +62,7 @@ class Conversations:
     ) -> None:
         self._reply_of = reply_of
         self._by_hash = dict[bytes, list[RecordedCall]]()
-        self._next_slot = 0
+        self._next = 0
         for request_hash, known in stored:
             self.add(request_hash, known)
 
@@ -79,14 +79,16 @@ class Conversations:
                 same = _same(messages[at], self._reply(known))
                 if same:
                     like = self._by_hash.get(request_hash, ())
-                    nth = 1 + max((k.nth for k in like if k.slot == known.slot), default=-1)
+                    nth = 1 + max(
+                        (k.nth for k in like if k.conversation == known.conversation), default=-1
+                    )
                     exact = (known, at + 1) if same == "verbatim" else (None, 0)
-                    return Position(known.slot, known.turn + 1, nth, *exact)
-        return Position(self._next_slot, 0, 0)
+                    return Position(known.conversation, known.turn + 1, nth, *exact)
+        return Position(self._next, 0, 0)
 
     def add(self, request_hash: bytes, known: RecordedCall) -> None:
         """Add an answered request."""
-        self._next_slot = max(self._next_slot, known.slot + 1)
+        self._next = max(self._next, known.conversation + 1)
         like = self._by_hash.setdefault(request_hash, [])
         like.append(known)
         if len(like) > LIKE:

@@ -74,7 +74,7 @@ class Recorder:
         place, tasks = self._conversations.position(messages, states), list[asyncio.Task[int]]()
         for nth, reply in enumerate(whole, place.nth):
             entry = Entry(
-                address=self._at(place.slot),
+                address=self._at(place.conversation),
                 request_hash=request_hash,
                 nth=nth,
                 turn=place.turn,
@@ -85,7 +85,7 @@ class Recorder:
                 reply=reply,
             )
             task = asyncio.create_task(self._write(entry, place, messages))
-            known = RecordedCall(place.slot, place.turn, nth, task, reply.message)
+            known = RecordedCall(place.conversation, place.turn, nth, task, reply.message)
             task.add_done_callback(partial(_landed, known))
             # Add before writing: the next request may arrive sooner than the write ends.
             self._conversations.add(request_hash, known)
@@ -105,8 +105,9 @@ class Recorder:
                 entry = replace(entry, prev_call_id=prev.row, messages=new)
         return await self._ledger.put(entry)
 
-    def _at(self, slot: int) -> Address:
-        return Address(self._branch_id, 0, slot, 0, "play")
+    def _at(self, conversation: int) -> Address:
+        # A recorded run has one step and no groups: its slots number the conversations.
+        return Address(self._branch_id, 0, conversation, 0, "play")
 
 
 def _landed(known: RecordedCall, task: asyncio.Task[int]) -> None:

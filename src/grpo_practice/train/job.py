@@ -157,8 +157,8 @@ def planned(
         FingerprintError: A sample is missing, or fewer steps are requested than planned.
     """
     own = [row.plan for row in rows if row.branch_id == branch.id]
-    played = sorted({i for plan in own for i, _ in plan.slots})
-    notices = check_plan(job.session.store, branch, job.dataset, played)
+    planned_ids = sorted({i for plan in own for i, _ in plan.slots})
+    notices = check_plan(job.session.store, branch, job.dataset, planned_ids)
     ids = job.sample_ids
     if branch.dataset_id != job.dataset.id:
         was = job.session.store.read(datasets.by_id, branch.dataset_id)

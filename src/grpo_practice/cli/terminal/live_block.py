@@ -221,11 +221,11 @@ def _activity(tally: Tally) -> list[str]:
 def _state(tally: Tally) -> str:
     """Return the state of a command that has no current activity."""
     part, whole = tally.part, tally.whole
-    played = part.done >= part.planned
+    all_played = part.done >= part.planned
     if tally.step is not None and tally.step_open:
         if tally.trains:
-            return "updating weights" if played else "sampling answers"
-        if played:
+            return "updating weights" if all_played else "sampling answers"
+        if all_played:
             return f"closing step {tally.step.step}"
     if whole.done >= whole.planned:
         return "finishing"

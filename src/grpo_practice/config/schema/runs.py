@@ -207,8 +207,8 @@ class PracticeSettings(Model):
     rollout_data_truncate: int | None = Field(None, ge=1)
     """Number of samples to use; null uses all samples."""
     task_timeout: Operational[float] = Field(3600.0, gt=0)
-    """Timeout in seconds for a rollout's own model and tool calls; waiting for a slot does not
-    count."""
+    """Timeout in seconds for a rollout's own model and tool calls; waiting for its turn does
+    not count."""
     shuffle_data: bool = True
     """Whether each epoch has a new order of the samples, drawn from the seed."""
     drop_last: bool = False
