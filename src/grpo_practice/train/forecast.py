@@ -10,7 +10,6 @@ from pathlib import Path
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.reports.training import TrainingForecast
 from grpo_practice.store import steps
-from grpo_practice.store.branches import load
 from grpo_practice.store.queries import runs
 from grpo_practice.train.checks import checkpoint_bytes, steps_planned, trained_parameters
 from grpo_practice.train.job import TrainJob, plan_of
@@ -29,11 +28,8 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         raise ConfigError("--dry-run measures one process", hint="start it without torchrun")
     settings, store = settings_of(job.config), job.session.store
     planned = steps_planned(job.config, job.sample_ids)
-    found = store.read(runs.find, job.name)
-    closed = 0
-    if found is not None and found.head_branch is not None:
-        rows = store.read(steps.on_line, store.read(load, found.head_branch))
-        closed = sum(row.closed for row in rows)
+    branch = store.read(runs.newest_branch, job.name)
+    closed = sum(row.closed for row in store.read(steps.on_line, branch)) if branch else 0
     measured = _Measured(settings.group_size)
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         # Play two steps and measure the second, because the first one includes warm-up.

@@ -14,7 +14,7 @@ from typing import Any
 
 from grpo_practice.core.errors import ConfigError, RunFailedError
 from grpo_practice.run.session import Session
-from grpo_practice.store import branches, trained_steps
+from grpo_practice.store import trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
 from grpo_practice.train.evaluation import scored_steps
@@ -24,7 +24,7 @@ from grpo_practice.train.resume import Origin
 from grpo_practice.train.run import run_train
 from grpo_practice.train.space import Space
 from grpo_practice.train.tune_report import Phase, Trial, TuneReport, copied_from, settings_text
-from grpo_practice.train.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
+from grpo_practice.train.tuning import TuneJob, check_same_search, prepare_search, tested
 
 TAKEN = 0.25
 """Share of the members that copy the weights of an equal number of the best members."""
@@ -162,11 +162,7 @@ async def run_population(job: TuneJob) -> TuneReport:
             job.session.notice(_told(member))
         everyone |= {member.number: member for member in changed}
     trials = [_trial(job, member, steps) for member in everyone.values()]
-    selection = job.loaded.config.practice.select_dataset or ""
-    report, best = TuneReport(job.exp_id, trials, None, selection), best_of(trials)
-    if best is None:
-        return report
-    return await tested(job, report, best, _job(job, everyone[best.number], steps))
+    return await tested(job, trials, lambda best: _job(job, everyone[best.number], steps))
 
 
 def _told(member: Member) -> str:
@@ -205,7 +201,8 @@ def _origin(job: TuneJob, member: Member) -> Origin | None:
     if copied is None:
         return None
     (name, step), store = copied, job.session.store
-    branch = store.read(branches.load, store.read(runs.get, name).head_branch or 0)
+    branch = store.read(runs.newest_branch, name)
+    assert branch is not None, "a run whose weights were copied has begun"
     saved = {row.step: row for row in store.read(trained_steps.checkpoints, branch)}
     return Origin(name, saved[step])
 

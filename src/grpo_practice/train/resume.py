@@ -57,10 +57,10 @@ def start_of(
         FingerprintError: The checkpoint to restart from does not fit the configuration.
     """
     store, name = session.store, spec.name
-    found = store.read(runs.find, name)
-    if found is None or found.head_branch is None:
+    branch = store.read(runs.newest_branch, name)
+    if branch is None:
         return StartingPoint(session)
-    branch, session = store.read(branches.load, found.head_branch), _restarting(session, spec)
+    session = _restarting(session, spec)
     if origin is not None and origin_of(branch.identity) != origin.text:
         first, taken = _taken_over(session, origin)
         return StartingPoint(replace(session, restart_step=first, again=True), first, taken)

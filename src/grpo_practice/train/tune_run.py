@@ -25,7 +25,7 @@ from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.run import run_train
 from grpo_practice.train.space import Choice, Space
 from grpo_practice.train.tune_report import Trial, TuneReport
-from grpo_practice.train.tuning import TuneJob, best_of, check_same_search, prepare_search, tested
+from grpo_practice.train.tuning import TuneJob, check_same_search, prepare_search, tested
 
 BOUND = "settings"
 """Study attribute that stores all settings on which its scores depend."""
@@ -182,9 +182,7 @@ async def run_trials(job: TuneJob) -> TuneReport:
     while sum(t.state.is_finished() for t in study.trials) < job.count:
         await _play(job, study, study.next())
     trials = [_trial(store, job.exp_id, study, trial) for trial in study.trials]
-    selection = job.loaded.config.practice.select_dataset or ""
-    report, best = TuneReport(job.exp_id, trials, None, selection), best_of(trials)
-    return await tested(job, report, best, job.trial(best.number, best.values)) if best else report
+    return await tested(job, trials, lambda best: job.trial(best.number, best.values))
 
 
 def _bound(job: TuneJob) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Parts of a search for training settings that trials and populations share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -12,7 +12,7 @@ from grpo_practice.core import stats
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.run.arms import each_once
 from grpo_practice.run.session import Session, StepStop, open_run
-from grpo_practice.store import branches, steps
+from grpo_practice.store import steps
 from grpo_practice.store.identity import population_of
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.run_names import trial_name
@@ -108,11 +108,11 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
 
 def check_same_search(job: TuneJob) -> None:
     """Raise ConfigError if the experiment was searched with another method."""
-    store = job.session.store
-    run = store.read(runs.find, trial_name(job.exp_id, 0))
-    if run is None or run.head_branch is None:
+    # Every search begins with trial 0, and all its trials record the same method.
+    branch = job.session.store.read(runs.newest_branch, trial_name(job.exp_id, 0))
+    if branch is None:
         return
-    was = population_of(store.read(branches.load, run.head_branch).identity)
+    was = population_of(branch.identity)
     if was != job.population:
         raise ConfigError(
             f"{job.exp_id} was searched with {was or 'trials'},"
@@ -121,13 +121,21 @@ def check_same_search(job: TuneJob) -> None:
         )
 
 
-async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJob) -> TuneReport:
-    """Return the report with the best trial, evaluated once on the test questions."""
+async def tested(
+    job: TuneJob, trials: Sequence[Trial], trained_of: Callable[[Trial], TrainJob]
+) -> TuneReport:
+    """Return the report of a search, with the best trial evaluated once on the test questions.
+
+    The best trial has the highest score among the trials that completed training.
+    """
     store, config = job.session.store, job.loaded.config
-    report = replace(report, best=best)
+    done = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
+    best = max(done, key=lambda trial: (trial.score or 0.0, -trial.number), default=None)
+    report = TuneReport(job.exp_id, trials, best, config.practice.select_dataset or "")
     dataset = config.evaluation.data.dataset
-    if dataset is None:
+    if best is None or dataset is None:
         return report
+    trained = trained_of(best)
     # Only the best trial sees the test questions, and only once, so the choice cannot fit them.
     weights = trained_weights(store, best.run)
     evaluation = replace(
@@ -139,15 +147,10 @@ async def tested(job: TuneJob, report: TuneReport, best: Trial, trained: TrainJo
         await _test(trained, weights, evaluation)
     # Read the score from the store, because an earlier command may have measured it.
     name = evaluation.spec(sha, step).name
-    branch = store.read(branches.load, store.read(runs.get, name).head_branch or 0)
+    branch = store.read(runs.newest_branch, name)
+    assert branch is not None, "it was evaluated above, or by an earlier command"
     found = stats.score(store.read(scores.questions, branch), config.evaluation.pass_k)
     return replace(report, tested=name, test=found)
-
-
-def best_of(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial with the highest score among the trials that completed training."""
-    done = [trial for trial in trials if trial.state == "complete" and trial.score is not None]
-    return max(done, key=lambda trial: (trial.score or 0.0, -trial.number), default=None)
 
 
 async def _test(trained: TrainJob, weights: TrainedWeights, evaluation: WeightsEvaluation) -> None:

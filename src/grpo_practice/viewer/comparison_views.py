@@ -4,8 +4,9 @@ from grpo_practice.core.stats.paired import Moved
 from grpo_practice.reports.rollout_report import is_right
 from grpo_practice.reports.stored_runs import runs_report
 from grpo_practice.run.comparison import compare
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from grpo_practice.store.queries import pages, rollout_list, runs
+from grpo_practice.store.records import Branch
 from grpo_practice.viewer import charts
 from grpo_practice.viewer.address import Page, Query
 
@@ -34,12 +35,9 @@ def compare_page(store: Store, query: Query) -> Page:
         "only": only,
         "rows": shown,
         **links,
-        "places": [
-            store.read(pages.last_plays, store.read(branches.load, _head(store, arm.run)))
-            for arm in report.arms
-        ],
+        "places": [store.read(pages.last_plays, _branch(store, arm.run)) for arm in report.arms],
         "numbers": store.read(
-            rollout_list.numbers, _head(store, contrast.arm), [int(q.key) for q in shown]
+            rollout_list.numbers, _branch(store, contrast.arm).id, [int(q.key) for q in shown]
         ),
         "range": lambda score: charts.score_range(score.mean or 0.0, score.ci95),
         "shade": charts.shade,
@@ -58,7 +56,7 @@ def _passes(question: Moved, only: str) -> bool:
     }[only]
 
 
-def _head(store: Store, run: str) -> int:
-    head = store.read(runs.get, run).head_branch
-    assert head is not None, "a run that is compared was begun"
-    return head
+def _branch(store: Store, run: str) -> Branch:
+    branch = store.read(runs.newest_branch, run)
+    assert branch is not None, "a run that is compared was begun"
+    return branch

@@ -7,7 +7,7 @@ from typing import Literal
 
 from grpo_practice.reports.rollout_report import RolloutReport, is_right
 from grpo_practice.run.rollouts import RolloutReader
-from grpo_practice.store import Store, branches
+from grpo_practice.store import Store
 from grpo_practice.store.queries import pages, rollout_list, runs
 from grpo_practice.store.queries.pages import GroupLine
 from grpo_practice.store.queries.rollout_list import FIRST, Place, RolloutRow, Wanted
@@ -163,9 +163,8 @@ class _Shelf:
 
     def _run(self, name: str) -> tuple[Branch, RolloutReader, dict[int, tuple[int, int]]]:
         if name not in self._runs:
-            head = self._store.read(runs.get, name).head_branch
-            assert head is not None, "a run with rollouts has a branch"
-            branch = self._store.read(branches.load, head)
+            branch = self._store.read(runs.newest_branch, name)
+            assert branch is not None, "a run with rollouts has a branch"
             last = self._store.read(pages.last_plays, branch)
             self._runs[name] = (branch, RolloutReader(self._store, branch), last)
         return self._runs[name]
