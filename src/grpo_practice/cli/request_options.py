@@ -45,6 +45,7 @@ def takes_request(
 
         own = list(signature(command, eval_str=True).parameters.values())[1:]
         options = [_parameter(of, how) for of, how in given.values()]
+        # Keyword-only, so that parameters without a default may follow others.
         parameters = [p.replace(kind=Parameter.KEYWORD_ONLY) for p in (*options, *own)]
         # typer reads both the annotations and the signature.
         called.__annotations__ = {p.name: p.annotation for p in parameters}

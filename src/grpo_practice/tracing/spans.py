@@ -98,6 +98,7 @@ def trace_id(step: TracedStep, slot: int) -> bytes:
 
 def sampled(step: TracedStep, slot: int, share: float) -> bool:
     """Return whether a group is in the sample; the choice is the same each time."""
+    # The id is a hash, so its first bytes are uniformly distributed.
     return int.from_bytes(trace_id(step, slot)[:8], "big") < share * (1 << 64)
 
 

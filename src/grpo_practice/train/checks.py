@@ -52,6 +52,7 @@ def check_machine(settings: TrainSettings, ranks: int) -> None:
             hint="--set train.device=auto",
         )
     gpus = torch.cuda.device_count() if settings.device in ("auto", "cuda") else 0
+    # With several visible GPUs, transformers would split each batch with DataParallel.
     if gpus > 1 and ranks == 1:
         raise ConfigError(
             f"there are {gpus} GPUs, but one process can train on one only",

@@ -207,6 +207,7 @@ def _arms(store: Store, run: RunRow) -> ComparisonReport | None:
         return None
     try:
         return compare_stored(store, run.exp_id, ("base", "trained"))
+    # Not evaluated yet, or with other settings; `Story.measure` tells how to measure.
     except (ConfigError, FingerprintError):
         return None
 

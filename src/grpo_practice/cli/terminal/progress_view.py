@@ -54,6 +54,7 @@ def progress(*, json: bool, console: Console = err) -> Iterator[Emit]:
             yield lines.show
         finally:
             over.set()
+            # So that no line is printed after the command's result.
             ticking.join()
 
 

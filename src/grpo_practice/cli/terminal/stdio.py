@@ -14,6 +14,7 @@ _UNWRITABLE = (errno.EPIPE, errno.ENOSPC, errno.EIO, errno.EBADF)
 
 def prepare() -> None:
     """Reopen closed standard streams as /dev/null, and make any text printable."""
+    # Otherwise the next file that is opened, such as the database, would become stdout.
     for number in range(3):
         try:
             os.fstat(number)

@@ -232,6 +232,7 @@ def _parsed(text: str) -> tuple[str, Any]:
 
 
 def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:
+    # Setting a key below a single value would silently drop that value.
     for depth in range(1, len(key)):
         above = tree.data
         for part in key[:depth]:

@@ -107,6 +107,7 @@ def settle(
     ignored = list[str]()
     for start, name in _sections(data, kind):
         section = section_at(data, start)
+        # Before the refused keys: `eval_method` beside `verify:` is only ignored.
         unused = {**IGNORED.get(name, {}), **_unused(name, section)}
         for key, _, why in _taken(section, unused):
             ignored.append(f"{dotted((*start, *key))} is ignored: {why}")

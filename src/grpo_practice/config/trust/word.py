@@ -159,6 +159,7 @@ class Trust:
         if self.kept is None:
             return
         try:
+            # Read each time: another command may have added a line meanwhile.
             lines = self.kept.read_text("utf-8").splitlines()
         except FileNotFoundError:
             return
