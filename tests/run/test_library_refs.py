@@ -8,7 +8,7 @@ import pytest
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.types import Experience, Library, Operation
 from grpo_practice.reports.known_scores import measured
-from grpo_practice.run.library_refs import Ref, library_of, parse_ref
+from grpo_practice.run.library_refs import RunRef, library_of, parse_ref
 from grpo_practice.store import Store, branches, steps
 from tests.run.recorded import Recorded
 
@@ -26,18 +26,18 @@ def texts(library: Library) -> list[str]:
 @pytest.mark.parametrize(
     ("typed", "meant"),
     [
-        ("m", Ref("m")),
-        ("m:3", Ref("m", step=3)),
-        ("m:last", Ref("m", step="last")),
-        ("m@2", Ref("m", 2)),
-        ("m@2:best", Ref("m", 2, "best")),
-        ("m/eval/model=qwen:7b", Ref("m/eval/model=qwen:7b")),
-        ("m/eval/model=qwen:7b:0", Ref("m/eval/model=qwen:7b", step=0)),
-        ("m/eval/model=a@b:c@4:last", Ref("m/eval/model=a@b:c", 4, "last")),
-        ("m:-1", Ref("m:-1")),
+        ("m", RunRef("m")),
+        ("m:3", RunRef("m", step=3)),
+        ("m:last", RunRef("m", step="last")),
+        ("m@2", RunRef("m", 2)),
+        ("m@2:best", RunRef("m", 2, "best")),
+        ("m/eval/model=qwen:7b", RunRef("m/eval/model=qwen:7b")),
+        ("m/eval/model=qwen:7b:0", RunRef("m/eval/model=qwen:7b", step=0)),
+        ("m/eval/model=a@b:c@4:last", RunRef("m/eval/model=a@b:c", 4, "last")),
+        ("m:-1", RunRef("m:-1")),
     ],
 )
-def test_only_the_end_of_a_reference_is_a_branch_and_a_step(typed: str, meant: Ref) -> None:
+def test_only_the_end_of_a_reference_is_a_branch_and_a_step(typed: str, meant: RunRef) -> None:
     assert parse_ref(typed) == meant
 
 

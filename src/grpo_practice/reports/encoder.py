@@ -54,6 +54,7 @@ def json_object(value: object) -> dict[str, Any]:
             # A missing optional part makes all of its attributes null.
             held = None if held is None else getattr(held, part)
         key = name.rpartition(".")[2]
+        # A name ends with its unit: money is stored in whole millionths, so that sums are exact.
         if key.endswith(MICRO):
             key, held = key.removesuffix(MICRO) + DOLLARS, _dollars(held)
         elif isinstance(held, float) and (key == "seconds" or key.endswith("_s")):

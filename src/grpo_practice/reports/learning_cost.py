@@ -37,6 +37,7 @@ class LearningCost:
 
 def cost_of_practice(store: Store, run: RunRow, library_id: int | None) -> LearningCost:
     """Return the cost of a practice run over all its branches."""
+    # Evaluations that the run started show what it has learnt, and do not make it learn more.
     usage = store.read(scores.usage, run.name, children=False)
     unpriced = store.read(scores.unpriced, run.name, children=False)
     branch = store.read(branches.load, run.head_branch or 0)

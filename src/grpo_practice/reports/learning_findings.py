@@ -131,6 +131,7 @@ def learning_findings(
         practise: Command that resumes the run.
     """
     found = [*_failed_merges(rows, practise), *shortfalls(run, rows, practise)]
+    # Each of these is reason enough to have learnt nothing, and an open run may still learn.
     if found or no_answer(run, outcomes, map(_mean, rows)) or not all(row.closed for row in rows):
         return found
     return _nothing_learnt(run, rows, asked_all=asked_all, held=held)

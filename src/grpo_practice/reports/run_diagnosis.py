@@ -79,6 +79,7 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
             f"{name} was never started: there is nothing to diagnose",
             hint="grpo-practice runs list",
         )
+    # The first noteworthy finding names the next command, so causes stand before their effects.
     branch, report = store.read(branches.load, run.head_branch), run_report(store, name)
     found = [*report.checked, *_answers(store, run, branch), *_disagreements(store, run, branch)]
     if run.learns:

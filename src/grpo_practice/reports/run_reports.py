@@ -306,6 +306,7 @@ def practice_report(
         tested=known.tested,
         before=known.before,
         after=known.after,
+        # With the evaluations that the run started, since the same command paid for them.
         usage=store.read(scores.usage, branch.run, children=True),
         unpriced=store.read(scores.unpriced, branch.run, children=True),
         requests=store.read(scores.requests, invocation.id, children=True),

@@ -307,6 +307,7 @@ def run_report(store: Store, name: str) -> RunReport:
         rows,
         store.read(scores.outcomes, branch) if branch else {},
         Scores({n: k.score for n, k in known.items() if k is not None}),
+        # In the order in which a run comes to its stages, rather than by name.
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(run_health.health_of, branch) if branch else None,
         store.read(references.play_settings, branch.id)

@@ -31,7 +31,7 @@ LIBRARY_NAME = re.compile(r"L([0-9]{1,18})")
 
 
 @dataclass(frozen=True, slots=True)
-class Ref:
+class RunRef:
     """A run, and optionally a branch and a step, as typed."""
 
     run: str
@@ -53,13 +53,13 @@ class LibraryRef:
     """Closed step that produced the library; None for the library that the run started with."""
 
 
-def parse_ref(text: str) -> Ref:
+def parse_ref(text: str) -> RunRef:
     """Return the parts of `RUN[@BRANCH][:STEP]`; raise ConfigError if it names no run."""
     found = _REF.fullmatch(text)
     if found is None:
         raise ConfigError("the name of the run is empty", hint="grpo-practice runs list")
     branch, step = found["branch"], found["step"]
-    return Ref(found["run"], int(branch) if branch else None, parse_step(step) if step else None)
+    return RunRef(found["run"], int(branch) if branch else None, parse_step(step) if step else None)
 
 
 def parse_step(text: str) -> StepRef:
@@ -160,7 +160,7 @@ def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
     return run, store.read(branches.load, _branch_id(store, run, parsed.branch)), parsed.step
 
 
-def _parsed(store: Store, ref: str | None) -> Ref:
+def _parsed(store: Store, ref: str | None) -> RunRef:
     if ref is None:
         newest = store.read(runs.latest, ["practice"])
         if newest is None:
@@ -168,8 +168,8 @@ def _parsed(store: Store, ref: str | None) -> Ref:
                 f"there is no practice run in {store.path} yet",
                 hint="`grpo-practice init my-task` writes a config to practise with",
             )
-        return Ref(newest.name)
-    return Ref(ref) if store.read(runs.find, ref) else parse_ref(ref)
+        return RunRef(newest.name)
+    return RunRef(ref) if store.read(runs.find, ref) else parse_ref(ref)
 
 
 def _practice_run(store: Store, name: str) -> RunRow:
