@@ -11,7 +11,7 @@ from grpo_practice.config import EvalConfig, load_eval, read_environment
 from grpo_practice.run.doctor.endpoints import models_of
 from tests.cli.conftest import Gp, Ran, gp
 from tests.cli.test_doctor import TOOL, ask, found, write
-from tests.contract.endpoint.actions import Script, always, error, ok
+from tests.contract.endpoint.actions import Script, always, error, ok, status
 from tests.rollout.tools.mcp.kits import HERE
 
 __all__ = ["gp"]
@@ -89,6 +89,26 @@ def test_an_endpoint_that_refuses_tools_is_a_problem_where_there_are_some(
     (said,) = [(s, t) for s, t in found(ran, "student") if "refuses a request with a tool" in t]
     assert (ran.code, said[0]) == ((3, "problem") if tools else (0, "ok"))
     assert "tools are not supported" in said[1]
+
+
+def newer(asked: Any) -> Any:
+    """Refuse tools on chat completions, as reasoning models of OpenAI do."""
+    if asked.path.endswith("/responses"):
+        call = {"type": "function_call", "call_id": "c", "name": "add", "arguments": "{}"}
+        return status(200, {"object": "response", "status": "completed", "output": [call]})
+    if asked.body.get("tools"):
+        return error(400, "Function tools are not supported here. Please use /v1/responses.")
+    return ok("4", usage={"prompt_tokens": 1, "completion_tokens": 1})
+
+
+def test_an_endpoint_that_calls_tools_on_the_other_api_says_so(gp: Gp, tmp_path: Path) -> None:
+    write(tmp_path)
+    ran = look(gp, newer, files=kit())
+    hint = "--set agent.model.model_provider.type=responses"
+    (said,) = [f for f in ran.document["findings"] if "with the other API" in f["sentence"]]
+    assert (ran.code, said["severity"], said["hint"]) == (3, "problem", hint)
+    ran = look(gp, newer, *hint.split()[1:], files=kit())
+    assert ("ok", "tool call works (responses)") in found(ran, "student")
 
 
 @pytest.mark.parametrize("tools", [True, False])

@@ -94,7 +94,8 @@ class Workspace(StoredRuns, PlayedRuns):
     ) -> "Diagnosis":
         """Check everything a run needs before it costs money; return problems, never raise them.
 
-        The check sends two tiny requests to each endpoint, and one tiny comparison to the teacher.
+        The check sends two or three tiny requests to each endpoint, and a tiny comparison to the
+        teacher.
 
         Args:
             config: As for `evaluate`; None selects the latest run's configuration.

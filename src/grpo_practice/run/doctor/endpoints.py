@@ -1,4 +1,7 @@
-"""Checks of the endpoints with tiny requests that are not stored: two to each, one to a teacher."""
+"""Checks of the endpoints with tiny requests that are not stored: two to each, one to a teacher.
+
+If no tool is called, the request with the tool is sent once more, through the other API.
+"""
 
 import asyncio
 import socket
@@ -26,6 +29,7 @@ from grpo_practice.core.types import Group, Library, Rollout, Sample, Trajectory
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import (
+    ApiName,
     Endpoint,
     environment_proxy,
     host,
@@ -51,6 +55,7 @@ REQUESTS = 2
 """Number of requests to each model at each address."""
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
+_CALLED_NO_TOOL = "did not call a tool that it was told to call"
 _NUMBER = {"type": "number"}
 _TOOL = {
     "type": "function",
@@ -127,6 +132,7 @@ async def _model(
     request = Request(provider.model, {**params, "seed": 1}, _ASKED)
     clock = asyncio.get_running_loop().time
     until = clock() + WHOLE_S
+    with_tool = replace(request, messages=_CALL, tools=[_TOOL])
     async with Client(endpoint, Limit(1), notice=notices.append) as client:
 
         async def ask(request: Request) -> Reply:
@@ -135,8 +141,7 @@ async def _model(
 
         try:
             reply = await ask(request)
-            with_tool = ask(replace(request, messages=_CALL, tools=[_TOOL]))
-            called = await _called(role, with_tool, needed=tools)
+            failed = await _failed(ask(with_tool))
         except TimeoutError:
             text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
             if await _listens(url):
@@ -150,6 +155,8 @@ async def _model(
         except (EndpointError, EndpointRefusedError) as e:
             # Any error counts as a refusal: an endpoint that fails here would also end a run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
+    other = await _other_api(endpoint, with_tool) if failed is not None else None
+    called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     if (
         "max_tokens" not in params and role != "teacher"
@@ -174,25 +181,48 @@ async def _listens(url: str) -> bool:
     return True
 
 
-async def _called(role: str, answer: Coroutine[Any, Any, Reply], *, needed: bool) -> Finding:
-    """Check that the endpoint accepts a request with a tool, which an agent with toolkits needs."""
+async def _failed(answer: Coroutine[Any, Any, Reply]) -> str | None:
+    """Return what went wrong with a request that has a tool; None if the tool was called."""
     try:
         reply = await answer
     except TimeoutError:
-        text = "did not answer a request with a tool in time"
+        return "did not answer a request with a tool in time"
     except (EndpointError, EndpointRefusedError) as e:
-        text = f"refuses a request with a tool: {e}"
-    else:
-        if reply.message.get("tool_calls"):
-            return ok(role, "tool call works")
-        text = "did not call a tool that it was told to call"
-        if needed:
-            hint = "function calling may have to be enabled on the server"
-            return warning(role, text, hint)
+        return f"refuses a request with a tool: {e}"
+    return None if reply.message.get("tool_calls") else _CALLED_NO_TOOL
+
+
+async def _other_api(endpoint: Endpoint, request: Request) -> str | None:
+    """Return the setting of the other API if the tool is called there; otherwise None."""
+    api: ApiName = "chat.completions" if endpoint.api == "responses" else "responses"
+    endpoint = replace(endpoint, api=api, max_tries=1)
+    async with Client(endpoint, Limit(1), notice=lambda _: None) as client:
+        try:
+            reply = await client.send(request)
+        except (EndpointError, EndpointRefusedError):
+            return None
+    return f"--set {endpoint.section}.type={api}" if reply.message.get("tool_calls") else None
+
+
+def _called(
+    role: str, failed: str | None, api: ApiName, other: str | None, *, needed: bool
+) -> Finding:
+    """Report whether tools can be called, which an agent with toolkits needs.
+
+    `failed` is the reason why not; `other`, the setting of the other API if they can be called
+    there.
+    """
+    if failed is None:
+        return ok(role, f"tool call works ({api})")
     if not needed:
-        return ok(role, f"{text}; no toolkit here needs it")
+        return ok(role, f"{failed}; no toolkit here needs it")
+    if other is not None:
+        failed = f"with the API `{api}`, it {failed}; with the other API, the tool call works"
+        return problem(role, EndpointRefusedError(failed, hint=other))
+    if failed == _CALLED_NO_TOOL:
+        return warning(role, failed, "function calling may have to be enabled on the server")
     hint = "the agent has toolkits: use a model, or a server, with function calling"
-    return problem(role, EndpointRefusedError(text, hint=hint))
+    return problem(role, EndpointRefusedError(failed, hint=hint))
 
 
 def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
