@@ -25,7 +25,7 @@ from grpo_practice.reports.training import TrainedParts, trained_parts
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.identity import verify_of
-from grpo_practice.store.queries import history, references, run_health, runs, scores
+from grpo_practice.store.queries import history, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
 from grpo_practice.store.queries.run_health import Health
@@ -310,13 +310,11 @@ def run_report(store: Store, name: str) -> RunReport:
         # In the order in which a run comes to its stages, rather than by name.
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(run_health.health_of, branch) if branch else None,
-        store.read(references.play_settings, branch.id)
+        {key: branch.identity[f"practice.{key}"] for key in ("group_policy", "overlap")}
         if branch and run.kind == "practice"
         else {},
         store.read(runs.last_command, name),
-        verify_of(store.read(references.record, branch.id).identity)
-        if branch and run.kind in ("eval", "train")
-        else None,
+        verify_of(branch.identity) if branch and run.kind in ("eval", "train") else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,
         sum(not one.approved for one in store.read(held, branch.id, until=run.steps))
         if branch and run.kind == "practice"

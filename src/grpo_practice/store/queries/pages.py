@@ -9,6 +9,7 @@ import json
 import sqlite3
 from dataclasses import dataclass
 
+from grpo_practice.store.queries.references import branch_ids
 from grpo_practice.store.queries.rollout_list import (
     QUESTION,
     numbers,
@@ -179,12 +180,9 @@ def failure_page(
     `after`: branch, step and number of the last failure on the previous page; None for the first
     page.
     """
-    # Over all branches, not along the line: requests of replaced steps may have been billed, too.
-    branches = db.execute(
-        "SELECT branch_id FROM branches WHERE run_id = ? ORDER BY branch_id", (run,)
-    ).fetchall()
     found, (last, *place) = list[FailureLine](), after or (-1, -1, -1)
-    for (branch,) in branches:
+    # Over all branches, not along the line: requests of replaced steps may have been billed, too.
+    for branch in branch_ids(db, run):
         if branch < last or len(found) == n:
             continue
         rows = db.execute(

@@ -43,12 +43,6 @@ def record(db: sqlite3.Connection, branch_id: int) -> BranchRecord:
     return BranchRecord(json.loads(row[0]), get_text(db, row[1]))
 
 
-def play_settings(db: sqlite3.Connection, branch_id: int) -> dict[str, Any]:
-    """Return the group policy and the overlap of a branch of a practice run."""
-    bound = record(db, branch_id).identity
-    return {name: bound[f"practice.{name}"] for name in ("group_policy", "overlap")}
-
-
 def origin(db: sqlite3.Connection, library_id: int) -> Origin | None:
     """Return the origin of a library, or None if the library does not exist."""
     row = db.execute(
