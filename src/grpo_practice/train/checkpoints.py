@@ -5,13 +5,13 @@ from pathlib import Path
 from shlex import quote
 
 from grpo_practice.core.errors import ConfigError
+from grpo_practice.reports.training import scored_steps
 from grpo_practice.run.library_refs import parse_step
 from grpo_practice.run.weights import weights_sha
 from grpo_practice.store import Store, branches, trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.records import Branch, CheckpointRow, RunRow
 from grpo_practice.store.trained_steps import checkpoint_folder
-from grpo_practice.train.evaluation import scored_steps
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
             f"{name} has saved no checkpoint yet",
             hint="`grpo-practice train` resumes it",
         )
-    scores = {at: mean for at, mean in scored_steps(store, name).items() if at in saved}
+    scores = scored_steps(store, name)
     wanted = parse_step(step)
     if wanted == "best" and not scores:
         raise ConfigError(

@@ -11,7 +11,6 @@ from grpo_practice.config.schema.runs import PracticeConfig
 from grpo_practice.core.events import RolloutFinished, RolloutStarted, RunStarted
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.types import Library, PlannedStep, Rollout, Sample
-from grpo_practice.reports.training import scored_steps as scored_steps
 from grpo_practice.rollout.evaluate import plan_eval
 from grpo_practice.rollout.play import AttemptKey, Player, task_group
 from grpo_practice.run.preflight import eval_dataset, unscorable

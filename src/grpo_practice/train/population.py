@@ -13,11 +13,11 @@ from random import Random
 from typing import Any
 
 from grpo_practice.core.errors import ConfigError, RunFailedError
+from grpo_practice.reports.training import scored_steps
 from grpo_practice.run.session import Session
 from grpo_practice.store import trained_steps
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
-from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.job import TrainJob
 from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.resume import Origin

@@ -9,7 +9,7 @@ from functools import partial
 
 from grpo_practice.core.errors import GrpoPracticeError, RunFailedError
 from grpo_practice.core.events import RunStarted
-from grpo_practice.reports.training import TrainReport, train_report
+from grpo_practice.reports.training import TrainReport, scored_steps, train_report
 from grpo_practice.rollout.play import Player
 from grpo_practice.run.driver import playing
 from grpo_practice.run.session import OpenRun, StepStop
@@ -17,7 +17,6 @@ from grpo_practice.run.waiting import SIGNALS, rare_collections
 from grpo_practice.store import datasets
 from grpo_practice.store.records import CheckpointRow, StepRow
 from grpo_practice.train.checks import check_disk, check_installed, steps_planned
-from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.gather import Ranks
 from grpo_practice.train.job import TrainJob, checkpoints_folder, plan_of, planned
 from grpo_practice.train.recipe import settings_of

@@ -16,11 +16,11 @@ from grpo_practice.core.errors import (
     PrunedError,
     RunFailedError,
 )
+from grpo_practice.reports.training import scored_steps
 from grpo_practice.run.session import Session
 from grpo_practice.store import Store
 from grpo_practice.store.queries import runs
 from grpo_practice.store.run_names import trial_name
-from grpo_practice.train.evaluation import scored_steps
 from grpo_practice.train.requests import TuneRequest
 from grpo_practice.train.run import run_train
 from grpo_practice.train.space import Choice, Space
