@@ -10,7 +10,7 @@ from grpo_practice.api.workspace import Workspace as Core
 
 if TYPE_CHECKING:
     from grpo_practice.core.events import Emit
-    from grpo_practice.reports.saved_report import SavedReport
+    from grpo_practice.viewer.report import SavedReport
     from grpo_practice.viewer.server import Viewed
     from grpo_practice.viewer.story import Story
 
@@ -44,12 +44,11 @@ class Pages(Core):
         """
         from grpo_practice.core.errors import ConfigError
         from grpo_practice.core.files import check_free, write_file
-        from grpo_practice.reports.saved_report import SavedReport
         from grpo_practice.store.db import now
         from grpo_practice.store.queries.runs import get
         from grpo_practice.viewer.markdown import markdown
         from grpo_practice.viewer.pages import when
-        from grpo_practice.viewer.report import Part, html
+        from grpo_practice.viewer.report import Part, SavedReport, html
         from grpo_practice.viewer.shown_rollouts import choose
         from grpo_practice.viewer.story import latest_run, story_of
 
