@@ -10,6 +10,7 @@ from grpo_practice.sim.world import Difficulty, World
 MIDDLING = Difficulty(8.0, 8.0)
 
 
+@pytest.mark.long
 def test_only_arms_in_turn_under_drift_look_different(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

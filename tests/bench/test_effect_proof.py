@@ -19,6 +19,7 @@ def test_the_chances_of_whole_and_none_are_those_of_the_world(kind: str) -> None
         assert found == pytest.approx(it.world.truth(it.asked, keys))
 
 
+@pytest.mark.long
 def test_every_promise_has_its_row() -> None:
     rows = effect_rows(tiny=True)
     assert len(rows) == 2 + 2 * len(KINDS)

@@ -26,6 +26,7 @@ def test_a_gain_is_the_mean_difference() -> None:
     assert d.mean() == pytest.approx(0.008, abs=0.002)
 
 
+@pytest.mark.long
 def test_who_compares_until_there_is_a_verdict_seldom_has_a_false_one() -> None:
     for row in _repeated(200):
         assert row.values[0] < 6, row.name

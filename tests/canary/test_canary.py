@@ -187,6 +187,7 @@ def test_1_25_the_password_of_a_proxy_is_not_shown(tmp_path: Path) -> None:
     assert "proxy" in place.last
 
 
+@pytest.mark.long
 def test_1_62_a_command_that_is_interrupted_leaves_no_key() -> None:
     # Not in a folder of pytest's: the worker's socket is below it, and may not have a long name.
     with tempfile.TemporaryDirectory() as folder, serving(lambda _: stall()) as server:

@@ -122,6 +122,7 @@ def test_a_folder_that_is_not_there_is_named(demo: Gp) -> None:
     assert "nowhere/copy.db" in ran.err
 
 
+@pytest.mark.long
 def test_a_copy_made_while_a_run_writes_is_one_moment_of_it(demo: Gp) -> None:
     stop = threading.Event()
 

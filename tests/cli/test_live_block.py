@@ -77,6 +77,7 @@ def bar(terminal: Terminal) -> list[str]:
     return [line for line in terminal.shown if any(cell in line for cell in BARS)]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_terminal_that_is_resized_shows_one_block_in_its_new_width(
     shell: Shell, slow: Slow
@@ -104,6 +105,7 @@ def test_a_terminal_that_is_resized_shows_one_block_in_its_new_width(
     assert "step 3 closed" in "\n".join(terminal.shown)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_terminal_that_is_gone_does_not_end_the_run(shell: Shell, slow: Slow) -> None:
     terminal = Terminal(100, 30)

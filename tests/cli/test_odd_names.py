@@ -25,6 +25,7 @@ def odd(tmp_path: Path) -> Path:
     return tmp_path / ODD
 
 
+@pytest.mark.long
 def test_a_folder_whose_name_is_not_utf8_is_one_like_any_other(
     gp: Gp, odd: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

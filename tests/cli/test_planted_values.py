@@ -255,6 +255,7 @@ def _combinations(reader: Reader) -> Iterator[tuple[Column, object]]:
                 yield column, value
 
 
+@pytest.mark.long
 async def test_no_stored_text_acts_in_any_output(demo: Gp) -> None:
     reader = Reader(demo)
     free = [c for c in reader.columns if c.name in FREE.get(c.table, "").split()]
@@ -291,6 +292,7 @@ def _misses(demo: Gp, cells: slice) -> list[tuple[str, str, str, str]]:
     return misses
 
 
+@pytest.mark.long
 def test_a_value_that_is_none_of_ours_is_damage(demo: Gp) -> None:
     assert _misses(demo, slice(None, None, QUICK)) == []
 

@@ -83,6 +83,7 @@ def folder(finished_demo: Path, tmp_path: Path) -> Path:
     return tmp_path / "kept"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ENDS)
 def test_what_only_reads_reads(
     folder: Path, demo: Gp, way: Callable[[list[str], Path], Said]
@@ -99,6 +100,7 @@ def test_what_only_reads_reads(
     assert sorted(path.name for path in folder.iterdir()) == before
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ENDS)
 def test_what_a_killed_process_left_is_read_too(
     folder: Path, way: Callable[[list[str], Path], Said]
@@ -124,6 +126,7 @@ def test_what_a_killed_process_left_is_read_too(
     )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", ENDS)
 def test_what_writes_says_that_it_cannot(
     folder: Path, way: Callable[[list[str], Path], Said]

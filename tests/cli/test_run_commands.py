@@ -108,6 +108,7 @@ def test_the_second_practice_goes_on_with_the_first_without_a_config(shell: Shel
     assert [s["status"] for s in shell.json("practice")["steps"]] == ["closed"] * 6
 
 
+@pytest.mark.long
 def test_a_finished_restart_names_the_command_that_continues_and_is_not_paid_again(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

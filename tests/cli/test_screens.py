@@ -30,6 +30,7 @@ def drawn(scene: str, columns: int) -> str:
     return "\n".join(shown).rstrip()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("columns", SIZES)
 def test_the_live_view_is_what_was_reviewed_and_no_line_is_too_wide_or_torn(columns: int) -> None:
     path = GOLDEN / f"{columns}.txt"

@@ -122,6 +122,7 @@ def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     assert shell.type("db", "check")[0].endswith("it is whole\n")
 
 
+@pytest.mark.long
 def test_1_62_what_takes_too_long_is_cancelled(shell: Shell, slow: Slow) -> None:
     with start(shell, slow.words(), IMPATIENT) as process:
         until(lambda: slow.asked() >= 8, process)
@@ -131,6 +132,7 @@ def test_1_62_what_takes_too_long_is_cancelled(shell: Shell, slow: Slow) -> None
     assert ended(shell) == [(143, "stopped by SIGTERM", "stopped")]
 
 
+@pytest.mark.long
 def test_1_62_a_second_signal_leaves_at_once(shell: Shell, slow: Slow) -> None:
     with start(shell, slow.words(), PATIENT) as process:
         until(lambda: slow.asked() >= 8, process)
@@ -142,6 +144,7 @@ def test_1_62_a_second_signal_leaves_at_once(shell: Shell, slow: Slow) -> None:
     assert ended(shell) == [(130, "stopped by SIGINT", "stopped")]
 
 
+@pytest.mark.long
 def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command(
     shell: Shell, slow: Slow
 ) -> None:
@@ -166,6 +169,7 @@ def test_1_62_a_verify_function_that_blocks_everything_does_not_keep_the_command
     assert shell.query(sql) == [(None, "died"), (0, None)]
 
 
+@pytest.mark.long
 def test_1_62_a_signal_during_the_final_report(shell: Shell) -> None:
     reading, writing = os.pipe()
     size = fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)

@@ -54,6 +54,7 @@ def test_help_needs_neither_pydantic_nor_rich() -> None:
 REPORTS = "grpo_practice.reports.run_reports grpo_practice.reports.comparison"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "unused"), [("practice", f"jinja2 {REPORTS}"), ("eval", "jinja2")]
 )
@@ -68,6 +69,7 @@ def test_a_dry_run_imports_nothing_that_sends_grades_or_migrates(
     assert count_of_ours(*forecast) <= 290
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("command", "most"), [("runs list", 150), ("experiences list", 140), ("runs show demo", 155)]
 )

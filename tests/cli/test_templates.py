@@ -147,6 +147,7 @@ def test_a_stored_prompt_that_runs_python_is_refused(
     assert calls() == before
 
 
+@pytest.mark.long
 def test_the_way_out_is_one(paused: Gp) -> None:
     words = ("practice", "--config", "practice.yaml", "--exp-id", "p", "--restart-step", "0")
     ran = paused(*words)

@@ -46,6 +46,7 @@ def test_only_plain_decimal_numbers_and_true_false_null_mean_anything(
         assert (type(read), read) == (type(value), value)
 
 
+@pytest.mark.long
 @example({"k": "a\n b\n\n", "\x85": "x\u2028\n y", "e": 1e30, "n": "010"})
 @given(st.dictionaries(st.text(), TREES))
 def test_what_is_dumped_reads_back_as_itself(value: dict[str, Any]) -> None:

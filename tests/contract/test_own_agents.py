@@ -30,6 +30,7 @@ def hint(told: Any) -> str:
     return str(told.value.hint)
 
 
+@pytest.mark.long
 async def test_a_program_that_asks_once_is_the_agent_that_asks_once(
     project: Own, tmp_path: Path
 ) -> None:
@@ -93,6 +94,7 @@ async def test_64_rollouts_are_played_at_once(project: Own) -> None:
     assert max(int(text.split()[0]) for (text,) in said) == 64
 
 
+@pytest.mark.long
 async def test_the_sdk_agent_of_the_docs_calls_its_tool(project: Own) -> None:
     blocks = {name: text for name, _, text in BLOCK.findall(PAGE.read_text("utf-8"))}
     (project.folder / "sdk_agent.py").write_text(blocks["sdk_agent.py"], "utf-8")
@@ -123,6 +125,7 @@ async def test_the_sdk_agent_of_the_docs_calls_its_tool(project: Own) -> None:
         assert told == ["system", "user", "assistant", "tool", "assistant"]
 
 
+@pytest.mark.long
 async def test_1_64_another_file_is_another_agent(project: Own) -> None:
     overrides = project.agent(ONCE)
     await project.evaluate(*overrides)

@@ -69,6 +69,7 @@ async def test_a_pilot_is_only_a_forecasts(project: Project) -> None:
     assert project.count("calls") == before
 
 
+@pytest.mark.long
 def test_an_empty_option_is_refused_where_it_would_name_another_run(demo: Gp) -> None:
     for words in (
         ("practice", "--config", ""),

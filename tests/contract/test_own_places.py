@@ -107,6 +107,7 @@ async def test_the_results_are_the_same_wherever_they_run(
         assert made.results() == expected, name
 
 
+@pytest.mark.long
 async def test_a_run_goes_on_elsewhere(tmp_path: Path, expected: str) -> None:
     made = asking(tmp_path / "both")
     with pytest.raises(Exception, match=r"40 requests|max.requests"):
@@ -150,6 +151,7 @@ def values(path: Path) -> Iterator[bytes]:
                     yield zlib.decompress(raw) if raw[:2] == b"\x78\x01" else raw
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["workers", "threads", "command"])
 async def test_it_is_kept_nowhere(tmp_path: Path, kind: str) -> None:
     project = Own(tmp_path)

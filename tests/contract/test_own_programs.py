@@ -116,6 +116,7 @@ PLACES: dict[str, tuple[list[str], dict[str, Row]]] = {
 
 
 # The programs leave their clients open, as users do; the interpreter closes them at some time.
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 @pytest.mark.parametrize("place", PLACES)

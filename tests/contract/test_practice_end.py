@@ -251,6 +251,7 @@ def test_a_quarter_of_the_comparisons_is_worth_a_warning(
     assert "comparisons failed" not in gp("runs", "show", "toy").out
 
 
+@pytest.mark.long
 def test_a_run_that_is_not_the_latest_is_gone_on_with_by_its_own_command(
     teacher: Teacher, practise: Gp, gp: Gp
 ) -> None:

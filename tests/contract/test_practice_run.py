@@ -41,6 +41,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_run_ends_the_same_however_it_is_played(
     project: Project, tmp_path: Path, way: str
@@ -120,6 +121,7 @@ async def test_a_run_of_another_method_is_read_and_not_gone_on_with(tmp_path: Pa
     assert afresh.requests.new > 0
 
 
+@pytest.mark.long
 async def test_restart_plays_exactly_the_steps_from_there_on(tmp_path: Path) -> None:
     project = Project(tmp_path)
     async with served() as endpoint:

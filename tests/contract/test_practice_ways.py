@@ -155,6 +155,7 @@ async def test_without_ground_truth_no_request_of_the_teacher_holds_the_answer_o
     assert summaries
 
 
+@pytest.mark.long
 async def test_the_best_step_is_chosen_on_questions_of_its_own(project: Project) -> None:
     upload(project, "dev", questions(60)[48:])
     workspace = Workspace(project.db)

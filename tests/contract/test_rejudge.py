@@ -155,6 +155,7 @@ async def test_answers_that_are_not_there_stay_missing(project: Project) -> None
     assert project.query("SELECT count(*) FROM verdicts WHERE error IS NOT NULL") == [(0,)]
 
 
+@pytest.mark.long
 async def test_what_the_new_function_could_not_score_is_seen_and_tried_again(
     project: Project,
 ) -> None:

@@ -39,6 +39,7 @@ def test_all_libraries_of_one_practice_are_the_first_comparison(demo: Gp) -> Non
     assert "comparison on these questions" not in found["sentence"]
 
 
+@pytest.mark.long
 def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> None:
     for k, number, word in ((4, 2, "second"), (6, 3, "third")):
         arms(demo, "none,full", k)
@@ -70,6 +71,7 @@ def test_each_edited_library_is_another_comparison_and_keeps_its_number(demo: Gp
     assert contrast_of(demo, *PAIR)["look"]["number"] == 1
 
 
+@pytest.mark.long
 def test_an_interrupted_evaluation_is_compared_once(demo: Gp) -> None:
     arms(demo, "none,full", 4, "--pilot", "15")
     arms(demo, "none,full", 4, "--pilot", "15")
@@ -79,6 +81,7 @@ def test_an_interrupted_evaluation_is_compared_once(demo: Gp) -> None:
     assert contrast_of(demo, *PAIR)["look"]["number"] == 3
 
 
+@pytest.mark.long
 def test_an_evaluation_that_was_given_up_is_no_comparison(demo: Gp) -> None:
     arms(demo, "aa,filler", 2, "--pilot", "15")
     arms(demo, "none,full", 4)
@@ -99,6 +102,7 @@ def test_gaps_that_are_filled_are_no_comparison(demo: Gp) -> None:
     assert (found["difference"]["missing"], found["look"]["number"]) == (0, 1)
 
 
+@pytest.mark.long
 def test_an_evaluation_that_reuses_all_answers_is_no_comparison(demo: Gp) -> None:
     library, _ = edited(demo, "name them.")
     assert demo("export-agent", "--run", library, "-o", "edited.yaml").code == 0

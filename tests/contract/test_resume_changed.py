@@ -35,6 +35,7 @@ def scored_by(folder: Path, text: str) -> None:
     (folder / "v.py").write_text(text)
 
 
+@pytest.mark.long
 async def test_1_64_what_a_run_is_bound_to_is_refused_with_a_diff(project: Project) -> None:
     await project.practise(*PRACTISED)
     at = "evaluation.agent.model.model_provider"

@@ -209,6 +209,7 @@ LOOKS = [
 ]
 
 
+@pytest.mark.long
 def test_what_to_type_next_works(demo: Gp) -> None:
     for db, looks in (((), LOOKS), (("--db", "other name.db"), LOOKS[:2])):
         if db:

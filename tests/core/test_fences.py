@@ -57,6 +57,7 @@ def test_the_key_is_in_no_repr() -> None:
 MARKS = ["<", ">", "\uff1c", "\uff1e", "\ufe64", "\ufe65", "\u200b", "\ufeff", "\n", "web ", "a"]
 
 
+@pytest.mark.long
 @given(st.lists(st.sampled_from(MARKS)).map("".join) | st.text())
 def test_no_text_holds_the_mark_of_a_fence(text: str) -> None:
     fence = FENCES.around(text, "answer")
@@ -114,6 +115,7 @@ def test_no_fenced_text_holds_a_token_that_ends_a_turn(token: str) -> None:
     assert len(without_marks(token)) == len(token)
 
 
+@pytest.mark.long
 def test_marks_take_no_time_that_grows_faster_than_the_text() -> None:
     for part in ("<", "\u200b", "<\u200b", "<<\u200b", "<>", "< ", "< / ", "<|", "<|a", "[|a"):
         assert len(without_marks(part * 300_000)) == len(part) * 300_000

@@ -292,6 +292,7 @@ def test_what_is_taken_out_is_the_current_folder_in_every_spelling(
     assert safe_path() == [str(tmp_path), *kept]
 
 
+@pytest.mark.long
 def test_workers_that_cannot_start_end_the_command_before_a_request(tmp_path: Path) -> None:
     (tmp_path / "q.jsonl").write_text('{"question": "What is 1 + 1?", "answer": "2"}')
     (tmp_path / "own.py").write_text(

@@ -108,6 +108,7 @@ def test_what_is_not_on_the_list_is_named() -> None:
     assert {text: found[text] for text, what in NAMED if f"line 1: {what}" not in found[text]} == {}
 
 
+@pytest.mark.long
 def test_what_a_template_makes_of_long_values_is_bounded() -> None:
     assert (
         misses(GROWS, r"not filled: .*(produces more than|too much work)", error='a"\\' * 1_000)

@@ -161,6 +161,7 @@ def test_a_dictionary_counts_as_often_as_it_is_used(tmp_path: Path, store_schema
     assert 32 * 2**20 < read <= parquet.SMALL
 
 
+@pytest.mark.long
 def test_a_dictionary_in_lists_and_structs_is_read_and_counts(tmp_path: Path) -> None:
     words = pa.array(["x" * 2**20, None]).dictionary_encode()
     nested = pa.StructArray.from_arrays([words], ["word"])
@@ -191,6 +192,7 @@ def as_varint(number: int) -> bytes:
     return bytes((*out, number))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("honest", [True, False])
 def test_one_large_value_is_not_unpacked_for_many_rows_at_once(
     tmp_path: Path, honest: bool

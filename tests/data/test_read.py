@@ -151,6 +151,7 @@ def test_a_row_nested_too_deeply_is_a_bad_row(tmp_path: Path) -> None:
         read_samples(path)
 
 
+@pytest.mark.long
 def test_a_long_file_is_read_line_by_line(tmp_path: Path) -> None:
     # Peak memory above the start must stay below the file's own size: lines are not gathered, and
     # what is not kept of a row (here, repeats of one question) is let go.

@@ -108,6 +108,7 @@ def test_more_after_a_packed_file_is_refused(tmp_path: Path) -> None:
         found(path)
 
 
+@pytest.mark.long
 def test_a_bomb_of_many_lines_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_lines, "MAX_STREAM", 1 << 20)
     path = tmp_path / "a.jsonl.gz"
@@ -133,6 +134,7 @@ def test_a_bomb_of_blank_lines_is_stopped_by_their_number(
         found(path)
 
 
+@pytest.mark.long
 def test_a_bomb_of_one_line_is_stopped_before_it_is_in_memory(tmp_path: Path) -> None:
     packer = zlib.compressobj(9, wbits=31)
     path = tmp_path / "a.jsonl.gz"

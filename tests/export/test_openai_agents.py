@@ -94,6 +94,7 @@ SETTINGS = {
 }
 
 
+@pytest.mark.long
 def test_files_run_with_the_sdk_and_send_what_was_measured(tmp_path: Path) -> None:
     with answering(text) as (url, bodies), answering(text) as (other, others):
         shipped = agent(model_settings=SETTINGS, endpoint={"base_url": url}, toolkits={"s": {}})

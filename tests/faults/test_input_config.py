@@ -233,6 +233,7 @@ def test_2_08_no_text_is_ever_sql(gp: Gp) -> None:
     assert counted("runs") == 1
 
 
+@pytest.mark.long
 def test_2_09_nothing_is_overwritten_without_being_told_to_and_a_link_stays(demo: Gp) -> None:
     target, link = Path("theirs"), Path("link.yaml")
     target.write_text("theirs")

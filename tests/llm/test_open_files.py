@@ -112,6 +112,7 @@ def allowed(files: int, *wanted: int) -> tuple[list[Any], list[str]]:
     return got, said
 
 
+@pytest.mark.long
 def test_one_request_fits_into_256_files_and_nothing_is_said() -> None:
     assert allowed(256, 1) == ([1], [])
     assert allowed(64, 1, 1, 1) == ([1, 1, 1], [])

@@ -139,6 +139,7 @@ async def test_a_packed_reply_that_repeats_itself_is_read() -> None:
         assert len((await client.send(ASK)).content) == 6 * MIB
 
 
+@pytest.mark.long
 async def test_of_an_error_answer_the_status_counts_whatever_its_length() -> None:
     busy = Endless(b"x" * 65_536, status="503 Busy")
     async with serving(busy) as address, client_of(address) as client:

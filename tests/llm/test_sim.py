@@ -93,6 +93,7 @@ async def test_served_over_http_answers_are_those_of_the_process() -> None:
     assert [r.json() for r in replies] == [answer(b, world) for b in bodies]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("drift", [20.0, -20.0])
 async def test_drift_moves_the_share_of_right_answers_over_requests(drift: float) -> None:
     world = World(difficulty=Difficulty(1e9, 1e9), dilution=0.0, drift=drift)
@@ -121,6 +122,7 @@ async def test_only_chat_requests_that_are_answered_count_for_drift() -> None:
                 assert sent.status_code == 500, "one more logit is 5 more: nothing was counted"
 
 
+@pytest.mark.long
 async def test_exactly_the_requests_drawn_fail_and_fail_again() -> None:
     bodies = [body(q, seed) for q in QUESTIONS for seed in range(40)]
     plain = [respond("POST", "/chat/completions", json.dumps(b).encode())[1] for b in bodies]

@@ -239,6 +239,7 @@ def test_a_text_made_to_be_slow_is_not(piece: str) -> None:
     assert time.process_time() - began < 30  # seconds of this process; with the square, minutes
 
 
+@pytest.mark.long
 def test_the_answers_of_a_large_dataset_are_not_kept() -> None:
     step = guard(["Ann Lee"])  # imports what is slow to import
     n, most = 2_000, 1_000_000

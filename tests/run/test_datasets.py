@@ -145,6 +145,7 @@ def test_an_export_says_which_rows_are_not_read_back_as_they_are(
     assert workspace.datasets.export("d", tmp_path / "d.jsonl").changed == 2
 
 
+@pytest.mark.long
 def test_an_export_replaces_nothing_and_holds_few_rows_in_memory(
     workspace: Workspace, tmp_path: Path
 ) -> None:

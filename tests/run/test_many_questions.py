@@ -130,6 +130,7 @@ def alive_at_most(n: int) -> tuple[Iterator[Sample], Callable[[], int]]:
     return made(), lambda: most[0]
 
 
+@pytest.mark.long
 def test_a_generator_is_uploaded_without_being_gathered(tmp_path: Path) -> None:
     workspace = Workspace(tmp_path / "p.db")
     rows, most = alive_at_most(2_000)
@@ -221,6 +222,7 @@ EACH_ROW: dict[str, Callable[[Workspace, str], Any]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("command", EACH_ROW)
 def test_a_command_that_reads_each_row_holds_few_of_them(
     long_texts: Workspace, command: str, request: pytest.FixtureRequest
@@ -234,6 +236,7 @@ def test_a_command_that_reads_each_row_holds_few_of_them(
     assert peak() < 0.5
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("data", ["long", "long.jsonl"])
 async def test_doctor_holds_few_rows_of_a_dataset(
     long_texts: Workspace, tmp_path: Path, data: str, request: pytest.FixtureRequest
@@ -259,6 +262,7 @@ async def test_doctor_holds_few_rows_of_a_dataset(
     assert any(text.startswith("tried on 20 golds, 40 near misses") for text in said)
 
 
+@pytest.mark.long
 async def test_a_recorded_run_is_uploaded_without_being_gathered(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

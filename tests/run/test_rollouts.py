@@ -75,6 +75,7 @@ def change(project: Project, sql: str, *values: object) -> None:
         db.execute(sql, values)
 
 
+@pytest.mark.long
 async def test_the_rows_are_the_rollouts(project: Project) -> None:
     ws = Workspace(project.db)
     rows, whole = list(ws.rows("toy")), list(ws.rollouts("toy"))

@@ -87,6 +87,7 @@ def test_a_text_without_a_whole_answer_has_none(text: str) -> None:
     assert solve(text) is None
 
 
+@pytest.mark.long
 def test_running_out_of_questions_is_said() -> None:
     with pytest.raises(ValueError, match="different questions"):
         questions(100_000, seed=0)

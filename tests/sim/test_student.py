@@ -1,6 +1,7 @@
 from random import Random
 
 import numpy as np
+import pytest
 from scipy import special  # not scipy.stats: that imports half of scipy
 
 from grpo_practice.core.calls import Message
@@ -19,6 +20,7 @@ def rewards(question: str, messages: list[Message], n: int, world: World = DEFAU
     return float(np.mean([reward(question, ask(messages, seed, world)) for seed in range(n)]))
 
 
+@pytest.mark.long
 def test_10_000_answers_have_the_chances_of_truth() -> None:
     system = system_prompt(INSTRUCTIONS, LIBRARY)
     keys = [HELP, DEFAULT.key("posts", "harm"), DEFAULT.key("speed", "null")]

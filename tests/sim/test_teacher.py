@@ -67,6 +67,7 @@ def swapped(attempts: list[Attempt]) -> list[Attempt]:
     return [replace(a, reward=1 - a.reward) for a in attempts]
 
 
+@pytest.mark.long
 def test_there_are_enough_groups_to_compare() -> None:
     assert len(informative()) > 120
 

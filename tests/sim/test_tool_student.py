@@ -4,6 +4,8 @@ import json
 import re
 from functools import cache
 
+import pytest
+
 from grpo_practice.core.prompts.files import FINAL
 from grpo_practice.llm.sim import encode
 from grpo_practice.sim import World, answer
@@ -27,6 +29,7 @@ def runs() -> list[tuple[str, int, Played]]:
     ]
 
 
+@pytest.mark.long
 def test_a_run_takes_many_turns_and_ends_with_the_answer_it_had_from_the_start() -> None:
     calls = [len(played.calls) for _, _, played in runs()]
     assert (min(calls), max(calls)) == (6, 12)

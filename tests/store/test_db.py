@@ -99,6 +99,7 @@ db.prepare(Path(sys.argv[1]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("n", [0, 20])
 def test_a_database_that_was_killed_while_it_was_made_is_made_later(tmp_path: Path, n: int) -> None:
     path = tmp_path / "s.db"
@@ -130,6 +131,7 @@ print([os.waitpid(pid, 0)[1] for pid in started])
 """Four processes that have imported all they need, and open the database at once."""
 
 
+@pytest.mark.long
 def test_several_processes_at_once_make_a_new_database(tmp_path: Path) -> None:
     command = [sys.executable, "-c", MANY, str(tmp_path / "new.db")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

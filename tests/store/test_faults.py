@@ -101,6 +101,7 @@ with Store(Path(sys.argv[1])) as store:
 """
 
 
+@pytest.mark.long
 def test_1_63_a_full_disk_is_said_and_what_was_saved_before_is_there(path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-c", FILL, str(path)],
@@ -233,6 +234,7 @@ def as_nobody(*words: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("closed", "said"),

@@ -84,6 +84,7 @@ WAYS = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("way", WAYS)
 def test_no_other_way_to_the_file_gets_round_the_lock(
     tmp_path: Path, way: Callable[[Path], Path]

@@ -101,6 +101,7 @@ def test_who_has_no_score_is_out() -> None:
     assert [m.number for m in next_members(members, {0: 1.0, 2: 1.0}, 5, SPACE, 0)] == [0, 2]
 
 
+@pytest.mark.long
 def test_weights_are_taken_over_on_a_branch_and_the_best_is_tested_once(
     project: TrainProject,
 ) -> None:
@@ -232,6 +233,7 @@ def test_another_population_is_another_search(project: TrainProject) -> None:
         project.tune(2, None, *sets)
 
 
+@pytest.mark.long
 def test_weights_that_are_gone_are_not_taken_over(
     project: TrainProject, expected: TuneReport
 ) -> None:

@@ -28,6 +28,7 @@ def texts() -> list[str]:
     return list(dict.fromkeys(t for t in map(notation, written) if t and too_costly(t) is None))
 
 
+@pytest.mark.long
 def test_the_quick_reader_gives_the_same_tree_as_the_full_one_or_an_error() -> None:
     for text in texts():
         latex = normalize_latex(text, CONFIG)

@@ -85,6 +85,7 @@ def test_trained_weights_and_their_base_are_compared_where_both_were_asked(
     assert asked == [("toy", ("base", "trained"))]
 
 
+@pytest.mark.long
 async def test_every_page_of_a_training_run_is_well_made(database: Path) -> None:
     async with viewing(database) as viewer:
         seen = await crawl(viewer)
@@ -132,6 +133,7 @@ def hostile(database: Path) -> Path:
     return database
 
 
+@pytest.mark.long
 async def test_what_somebody_else_stored_is_text_and_acts_as_nothing(hostile: Path) -> None:
     texts = [Workspace(hostile).report(RUN).text]
     markdown = Workspace(hostile).report(RUN, format="md").text

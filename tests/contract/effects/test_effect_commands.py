@@ -27,6 +27,7 @@ def runs() -> list[str]:
     return [run.name for run in Workspace(DB).runs().runs]
 
 
+@pytest.mark.long
 def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     ran = measurable(*EFFECT)
     assert ran.code == 0, ran.err
@@ -59,6 +60,7 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     assert measurable(*next_words(ran.out)).code == 0
 
 
+@pytest.mark.long
 def test_typed_again_it_asks_nothing_and_says_the_same(measurable: Gp) -> None:
     first = measurable(*EFFECT, "-k", "4", "--json")
     assert first.code == 0, first.err
@@ -73,6 +75,7 @@ def test_typed_again_it_asks_nothing_and_says_the_same(measurable: Gp) -> None:
     assert Workspace(DB).run("demo/eval/Le3b0c442/data=held").costs[0].calls == 2 * calls
 
 
+@pytest.mark.long
 def test_a_cap_pauses_it_and_the_same_command_goes_on(measurable: Gp) -> None:
     paused = measurable(*EFFECT, "--max-requests", "50")
     assert paused.code == 6
@@ -126,6 +129,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(measurable: Gp) -> None:
     assert runs() == before
 
 
+@pytest.mark.long
 def test_a_library_that_has_room_for_fewer(measurable: Gp) -> None:
     assert measurable(*EFFECT).code == 0
     last = Workspace(DB).experiences("demo").library
@@ -150,6 +154,7 @@ def test_a_library_that_has_room_for_fewer(measurable: Gp) -> None:
     assert listed.code == 0
 
 
+@pytest.mark.long
 def test_nothing_to_prune_is_said_and_nothing_made(measurable: Gp) -> None:
     assert measurable(*EFFECT).code == 0
     ran = measurable("experiences", "prune", "--json")

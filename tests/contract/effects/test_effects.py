@@ -28,6 +28,7 @@ async def project(tmp_path: Path) -> Measured:
     return await measurable(tmp_path / "p")
 
 
+@pytest.mark.long
 async def test_each_question_is_asked_with_pairs_of_halves(project: Measured) -> None:
     name = await project.library(20)
     report = await project.measure(library=name, k=4)
@@ -63,6 +64,7 @@ async def test_each_question_is_asked_with_pairs_of_halves(project: Measured) ->
     assert (await project.measure(library=name)).found.k == more.found.k == 8
 
 
+@pytest.mark.long
 async def test_the_table_is_that_of_statsmodels_and_its_mean_is_no_score(
     project: Measured,
 ) -> None:
@@ -121,6 +123,7 @@ async def test_the_table_is_that_of_statsmodels_and_its_mean_is_no_score(
     assert other.requests.new == HELD * 8
 
 
+@pytest.mark.long
 async def test_whole_and_none_are_the_evaluations_they_would_be_alone(project: Measured) -> None:
     report = await project.measure(k=16)
     sha = project.effect.rpartition("/")[2]
@@ -149,6 +152,7 @@ async def test_the_dataset_that_libraries_are_chosen_by_is_the_default(project: 
     assert reused == [(None,)]
 
 
+@pytest.mark.long
 async def test_after_a_stop_only_what_was_in_flight_is_asked(
     project: Measured, tmp_path: Path
 ) -> None:
@@ -208,6 +212,7 @@ async def test_what_cannot_be_measured_is_refused(project: Measured) -> None:
         await project.measure(library="toy")
 
 
+@pytest.mark.long
 async def test_a_forecast_says_how_exact_a_measurement_will_be(project: Measured) -> None:
     def forecast(k: int | None = None, library: str = "toy") -> Any:
         return Workspace(project.db).forecast_effects(library, k=k, dataset="held", env={})
@@ -279,6 +284,7 @@ async def with_failures(project: Measured, hook: Hook) -> tuple[str, Any]:
         return name, await project.measure(library=name, k=16, sets=sets)
 
 
+@pytest.mark.long
 async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     project: Measured, gp: Gp
 ) -> None:
@@ -313,6 +319,7 @@ async def test_failed_rollouts_are_shown_and_an_effect_made_by_them_is_marked(
     assert page.count(" ? (") == 1
 
 
+@pytest.mark.long
 async def test_what_looks_harmful_since_right_answers_fail_is_not_pruned(
     project: Measured,
 ) -> None:

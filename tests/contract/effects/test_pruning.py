@@ -52,6 +52,7 @@ def counts(project: Measured) -> list[int]:
     return [project.count(name) for name in ("libraries", "operations", "experience_texts")]
 
 
+@pytest.mark.long
 async def test_what_is_likely_to_do_harm_goes_and_nothing_else(project: Measured) -> None:
     workspace = Workspace(project.db)
     reward(project, HARM)

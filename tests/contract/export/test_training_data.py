@@ -240,6 +240,7 @@ def twice(question, system, context):
 """
 
 
+@pytest.mark.long
 async def test_a_program_of_ones_own_is_taught_where_it_holds_one_conversation(
     tmp_path: Path,
 ) -> None:

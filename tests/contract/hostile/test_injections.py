@@ -110,6 +110,7 @@ def misses(got: Library, want: Library, model: Model) -> list[str]:
     return found
 
 
+@pytest.mark.long
 async def test_no_text_changes_what_is_learnt(tmp_path: Path, web: Standins) -> None:
     want = await learnt(tmp_path / "harmless", Model(harmless()), web)
     assert len(want) == 2 * N
@@ -127,6 +128,7 @@ WORLD = {
 }
 
 
+@pytest.mark.long
 async def test_no_text_changes_what_is_learnt_in_the_simulated_world(tmp_path: Path) -> None:
     asked = project.questions(N)
     at = {row["question"]: n for n, row in enumerate(asked)}

@@ -347,6 +347,7 @@ def test_no_spelling_of_a_url_passes_for_the_own_host(place: Place, url: str) ->
     assert not place.type(*EVAL, "--exp-id", "b").left
 
 
+@pytest.mark.long
 def test_the_program_imports_nothing_of_the_folder(place: Place) -> None:
     """As it is installed, in a process of its own with its workers."""
     for name in (*MODULES, "grpo_practice/__init__"):

@@ -104,6 +104,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.long
 def test_1_62_ctrl_c_leaves_no_process_behind(tmp_path: Path) -> None:
     with endpoint() as server:
         mine = run(tmp_path / "run", server, "command")

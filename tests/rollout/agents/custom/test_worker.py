@@ -136,6 +136,7 @@ async def call(folder: Path, name: str) -> str:
         return await made("Q", "S", CONTEXT)
 
 
+@pytest.mark.long
 def test_what_it_prints_goes_to_stderr(folder: Path) -> None:
     script = (
         "import asyncio, sys; from pathlib import Path; "
@@ -156,6 +157,7 @@ asyncio.run(test_worker.call(Path(sys.argv[1]), sys.argv[2]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "file"), [("sleeps", "child"), ("burns", "burns")])
 def test_a_killed_run_leaves_nothing_of_it_behind(folder: Path, name: str, file: str) -> None:
     driver = subprocess.Popen([sys.executable, "-c", DRIVER, str(folder), name])

@@ -26,6 +26,7 @@ asyncio.run(main())
     return subprocess.Popen(command, stdout=pipe, stderr=pipe, cwd=HERE.parents[1], text=True)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="a child learns of our death on Linux alone")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 async def test_a_killed_program_leaves_no_server(number: int) -> None:

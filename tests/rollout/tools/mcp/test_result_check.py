@@ -54,6 +54,7 @@ async def test_a_check_stops_nothing_else_and_ends_with_its_call(tmp_path: Path)
         assert await ask(tools["fits"]) == "read"
 
 
+@pytest.mark.long
 @pytest.mark.skipif(sys.platform != "linux", reason="a worker is found by /proc")
 async def test_one_interrupt_ends_a_program_amid_a_check_and_its_worker(tmp_path: Path) -> None:
     notes = tmp_path / "notes"

@@ -86,6 +86,7 @@ async def test_an_evaluation_with_a_server_of_tools_and_again_for_nothing(tmp_pa
     assert b"correct-horse" not in project.db.read_bytes()
 
 
+@pytest.mark.long
 async def test_a_killed_evaluation_goes_on_with_the_state_there_was(tmp_path: Path) -> None:
     project = project_of(tmp_path, stateful=True)
     notes = tmp_path / "notes"

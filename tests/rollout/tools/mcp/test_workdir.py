@@ -66,6 +66,7 @@ async def test_with_it_the_error_does_not_ask_for_it_again(tmp_path: Path) -> No
     assert "--restart-step" in str(raised.value)
 
 
+@pytest.mark.long
 async def test_a_killed_evaluation_goes_on_and_every_rollout_begins_with_nothing(
     tmp_path: Path,
 ) -> None:
@@ -100,6 +101,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.long
 def test_a_killed_command_leaves_no_folder_and_no_process(tmp_path: Path) -> None:
     # As `npx` does, the program starts the server, and here another that hears of nothing.
     deaf = (
