@@ -158,6 +158,15 @@ async def test_a_library_from_another_run_brings_its_votes_along(run: Run) -> No
     assert other.votes(1) == {0: 0, 1: 2, 2: 1}
 
 
+async def test_a_library_from_another_run_brings_votes_against_it_along(run: Run) -> None:
+    await run.close(0, [[ADD], [ADD], []], merged(ADD, 0, 1))
+    await run.close(1, [[], [], [TURN]])
+    taken = await run.close(2, [[], [], [TURN]])
+    assert run.votes(3) == {0: 1, 1: 1, 2: -2}
+    other = Run(run.store, "other", start=taken)
+    assert other.votes(0) == {0: 1, 1: 1, 2: -2}
+
+
 async def test_a_question_has_one_vote_a_step_however_often_it_says_so(run: Run) -> None:
     await run.close(0, [[], [ADD], []], merged(ADD, 0))
     await run.close(1, [[CONFIRM, CONFIRM, CONFIRM], [], []])

@@ -91,7 +91,9 @@ def _votes(
         if meaning.since is None and imported is None:
             imported = _imported(db, line)
         brought = imported.get(name, {}) if meaning.since is None and imported else {}
-        votes = Counter(brought) + Counter(meaning.samples)
+        votes = Counter(brought)
+        # Not `+`, which drops negative counts: the votes against the experience.
+        votes.update(meaning.samples)
         for (_, sample_id), total in _cast(db, line, experience_id, meaning, holders).items():
             votes[sample_id] += one_vote(total)
         found[name] = dict(votes)
