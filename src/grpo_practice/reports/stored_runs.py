@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from shlex import quote
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from typing_extensions import override
 
@@ -13,7 +13,6 @@ from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
 from grpo_practice.reports.answer_findings import LIMIT, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
-from grpo_practice.reports.before_after import before_after
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.known_scores import known_score
 from grpo_practice.reports.learning_findings import (
@@ -21,7 +20,6 @@ from grpo_practice.reports.learning_findings import (
     learning_findings,
     practise_command,
 )
-from grpo_practice.reports.training import TrainedParts, trained_parts
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.distillation import Distillation
 from grpo_practice.store.identity import verify_of
@@ -35,6 +33,9 @@ from grpo_practice.store.recorded_runs import Traffic
 from grpo_practice.store.records import EFFECT, DatasetRow, RunRow, StepRow
 from grpo_practice.store.records import ShownKind as ShownKind
 from grpo_practice.store.run_names import questions_of
+
+if TYPE_CHECKING:
+    from grpo_practice.reports.training import TrainedParts
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -184,7 +185,7 @@ class RunReport(Report):
     """Sentence about the difference that practice made, or the difference from the experiment's
     evaluation without a library; None if a score is missing.
     """
-    trained: TrainedParts | None = None
+    trained: "TrainedParts | None" = None
     """Updates and checkpoints of a training run."""
 
     @property
@@ -295,12 +296,19 @@ def run_report(store: Store, name: str) -> RunReport:
     if branch and run.kind == "practice":
         outs = [row.library_out for row in rows if row.library_out]
         library = store.read(libraries.load, outs[-1]) if outs else branch.library
+        from grpo_practice.reports.before_after import before_after
+
         learnt = before_after(store, branch.id, name, library)
         known |= {k.run: k for k in (learnt.before, learnt.after) if k}
         difference = learnt.difference
     elif known.get(name):
         difference = gain_of(store, name, run.exp_id)
-    trained = trained_parts(store, branch) if branch and run.kind == "train" else None
+    trained = None
+    if branch and run.kind == "train":
+        # Imported here, because it takes 10 ms of each command that shows a run.
+        from grpo_practice.reports.training import trained_parts
+
+        trained = trained_parts(store, branch)
     return RunReport(
         run,
         store.read(history.branches_of, name),
