@@ -16,6 +16,7 @@ from grpo_practice.core.errors import (
 from grpo_practice.core.events import (
     Event,
 )
+from grpo_practice.core.played import PlayedRollout
 from grpo_practice.core.prompts.files import load_prompts
 from grpo_practice.core.types import Library, PlannedStep, Sample, Verdict
 from grpo_practice.llm.ledgered import AgentChat, Model, ledgered
@@ -160,7 +161,9 @@ class World:
                 )
                 await practise(job, store.read(steps.on_line, branch))
 
-    async def _verify(self, sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def _verify(
+        self, sample: Sample, response: str, judge: Chat, rollout: PlayedRollout | None
+    ) -> Verdict:
         self.scored += 1
         await self._told()
         return Verdict(float(response == "1"), None, response)

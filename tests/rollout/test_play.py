@@ -31,7 +31,7 @@ def place(attempt: int = 0, slot: int = 0, strikes: int = 0) -> AttemptKey:
     return AttemptKey(1, 0, 0, slot, attempt, Q, strikes)
 
 
-async def exact(sample: Sample, response: str, judge: Chat) -> Verdict:
+async def exact(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
     return Verdict(float(response == sample.answer), f"said {response}")
 
 
@@ -108,7 +108,7 @@ async def test_a_refused_key_stops_the_run() -> None:
     ("error", "reason"), [(VerifyError("bug"), "verify"), (JudgeError("down"), "judge")]
 )
 async def test_a_failing_verifier_is_never_a_reward(error: Exception, reason: str) -> None:
-    async def verify(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise error
 
     rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
@@ -121,7 +121,7 @@ async def test_a_failing_verifier_is_never_a_reward(error: Exception, reason: st
 
 
 async def test_a_verifiers_bug_is_that_rollouts_error() -> None:
-    async def verify(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise TypeError("bug")
 
     rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
@@ -130,7 +130,7 @@ async def test_a_verifiers_bug_is_that_rollouts_error() -> None:
 
 
 async def test_a_verifier_that_cannot_be_used_at_all_stops_the_run() -> None:
-    async def verify(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise ConfigError("no judge")
 
     with pytest.raises(ConfigError):
@@ -266,7 +266,7 @@ async def test_a_run_stops_when_more_than_the_allowed_share_failed() -> None:
 
 
 async def test_a_cancellation_that_nobody_asked_for_is_the_verify_functions_error() -> None:
-    async def verify(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         raise asyncio.CancelledError
 
     rollout = await player(FakeChat(lambda _: "2"), verify).play(place(), "")
@@ -274,7 +274,7 @@ async def test_a_cancellation_that_nobody_asked_for_is_the_verify_functions_erro
 
 
 async def test_a_cancellation_that_was_asked_for_goes_through() -> None:
-    async def verify(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def verify(sample: Sample, response: str, judge: Chat, rollout: None) -> Verdict:
         await asyncio.sleep(60)
         return Verdict(1.0)
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from grpo_practice.core.errors import ConfigError, EndpointError, JudgeError, VerifyError
+from grpo_practice.core.played import EvaluationSample
 from grpo_practice.core.types import Sample, Verdict
-from grpo_practice.core.user_code import EvaluationSample
 from grpo_practice.verify.resolve import resolve, resolve_callable
 from grpo_practice.verify.verifier import Verifier
 from tests.verify.test_judge import Scripted

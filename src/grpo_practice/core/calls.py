@@ -18,6 +18,9 @@ RESPONSE_ITEMS = "response_items"
 """Key of an assistant message with the items of a reply of the Responses API, which go back to such
 an endpoint word for word; absent if text and calls say it all."""
 
+TOOL_FAILED = "error"
+"""Value of `finish` in a stored tool result that is an error."""
+
 UNASKED = (
     "the cost of its model calls is neither stored nor capped, they have no seeds, and the teacher"
     " cannot read them: let the agent send its requests to context.base_url, and disable the cache"
@@ -276,7 +279,12 @@ def ended_by_tool(messages: Sequence[Message], response: str) -> list[Message]:
 
 
 def conversations(turns: Iterable[Turn]) -> list[Message]:
-    """Return all messages of a play: one conversation after another, in the order they began.
+    """Return all messages of a play: one conversation after another, in the order they began."""
+    return [message for turn in in_order(turns) for message in turn.said]
+
+
+def in_order(turns: Iterable[Turn]) -> list[Turn]:
+    """Return the calls of one conversation after another, in the order they began.
 
     Several calls that continue the same conversation follow each other.
     """
@@ -284,14 +292,14 @@ def conversations(turns: Iterable[Turn]) -> list[Message]:
     there = {turn.call_id: turn for turn in turns}
     for turn in sorted(there.values(), key=lambda turn: turn.order, reverse=True):
         follow[turn.prev_call_id if turn.prev_call_id in there else None].append(turn)
-    messages, left = list[Message](), follow[None]
+    found, left = list[Turn](), follow[None]
     # No recursion: a conversation may have more turns than Python's stack has frames. `pop` takes
     # the last turn, so both lists are in reverse order.
     while left:
         turn = left.pop()
-        messages += turn.said
+        found.append(turn)
         left += follow[turn.call_id]
-    return messages
+    return found
 
 
 def one_conversation(turns: Sequence[Turn]) -> list[Message] | None:

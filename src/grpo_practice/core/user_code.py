@@ -16,17 +16,17 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from typing_extensions import override
 
+from grpo_practice.core.played import EvaluationSample
 from grpo_practice.core.safe_path import safe_environment, safe_path
-from grpo_practice.core.text import nearest
 
 if TYPE_CHECKING:
     import asyncio
@@ -35,42 +35,6 @@ T = TypeVar("T")
 
 LOAD_S = 60.0
 """Maximum number of seconds for loading a file."""
-
-
-@dataclass
-class EvaluationSample:
-    """The sample that a verify function receives.
-
-    Fields that only the reference implementation fills are None; any other name raises.
-    """
-
-    raw_question: str = ""
-    correct_answer: str | list[str] | None = None
-    response: str = ""
-    source: str = ""
-    level: str | None = None
-    meta: Mapping[str, Any] = field(default_factory=dict)
-
-    # Other fields of the reference implementation, for functions that were written for it.
-    id = exp_id = stage = created_at = updated_at = dataset = dataset_index = file_name = None
-    augmented_question = extracted_final_answer = judged_response = reasoning = reward = None
-    correct = confidence = time_cost = trace_id = trace_url = trajectory = trajectories = None
-
-    @property
-    def question(self) -> str:
-        """Question, under its other name."""
-        return self.raw_question
-
-    def __getattr__(self, name: str) -> NoReturn:
-        """Raise AttributeError with the nearest field: a typo must not read as an empty answer."""
-        fields = [field for field in dir(self) if not field.startswith("_")]
-        hint = nearest(name, fields, most=1) or "other columns of a row are in sample.meta"
-        raise AttributeError(f"a sample has no field {name!r}; {hint}", name=name, obj=self)
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Return the field, or the default if it is None or missing, as the reference does."""
-        value = getattr(self, name, None)
-        return default if value is None else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,11 @@ from collections.abc import (
     Iterable,
     Iterator,
     Mapping,
+    Sequence,
 )
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from grpo_practice.core.calls import Address, Chat, Scope
@@ -23,6 +25,7 @@ from grpo_practice.core.errors import (
     boundary,
 )
 from grpo_practice.core.events import Emit, ScoringFinished, ScoringStarted, silent
+from grpo_practice.core.played import PlayedRollout, PlayedTurn
 from grpo_practice.core.text import cut
 from grpo_practice.core.types import OWN_FAILURES, Group, Rollout, Sample, Trajectory, Verdict
 from grpo_practice.llm.concurrency import ADMITTED_PER_TICK
@@ -34,9 +37,9 @@ UNSCORED = ("verify", "judge")
 SAID_CHARS = 4_000
 """Maximum length of a text from a verify function, a judge or an error, in characters."""
 
-Verify = Callable[[Sample, str, Chat], Awaitable[Verdict]]
-"""Function that scores a response and may call a judge through the chat. Raises VerifyError,
-JudgeError.
+Verify = Callable[[Sample, str, Chat, PlayedRollout | None], Awaitable[Verdict]]
+"""Function that scores a response and may call a judge through the chat; the rollout is None if no
+calls of it are stored. Raises VerifyError, JudgeError.
 """
 
 
@@ -51,6 +54,8 @@ class Player:
     run_seed: int
     task_timeout_s: float
     emit: Emit = silent
+    turns: Callable[[Address], Sequence[PlayedTurn]] | None = None
+    """Function that reads the turns of a rollout; None if the rollouts have no stored calls."""
 
     def scope(self, key: "AttemptKey") -> Scope:
         """Return the scope of the rollout's own calls."""
@@ -89,7 +94,8 @@ class Player:
         judge = self.judge(replace(scope, address=replace(scope.address, stage="judge")))
         try:
             with self._scoring(scope), boundary(VerifyError, "the verify function failed"):
-                verdict = await self.verify(rollout.sample, played.response, judge)
+                told = self._told(played, scope.address)
+                verdict = await self.verify(rollout.sample, played.response, judge, told)
             return replace(rollout, played=played, verdict=_bounded(verdict))
         except (JudgeError, EndpointError) as e:
             reason, error = "judge", str(e)
@@ -102,6 +108,13 @@ class Player:
             reason, error = "verify", "the verify function raised CancelledError"
         failed = replace(played, outcome="error", reason=reason, error=cut(error, SAID_CHARS))
         return replace(rollout, played=failed)
+
+    def _told(self, played: Trajectory, at: Address) -> PlayedRollout | None:
+        """Return the rollout as a verify function sees it; the stored one looks the same."""
+        if self.turns is None:
+            return None
+        # The database stores milliseconds, and scoring a rollout again must give the same.
+        return PlayedRollout(played.outcome, round(played.model_s, 3), partial(self.turns, at))
 
     @contextmanager
     def _scoring(self, scope: Scope) -> Iterator[None]:

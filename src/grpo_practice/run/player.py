@@ -9,9 +9,10 @@ from pathlib import Path
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.tools import McpToolkit, PythonToolkit, SearchToolkit, Toolkit
-from grpo_practice.core.calls import Chat, Scope
+from grpo_practice.core.calls import Address, Chat, Scope
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.fences import Fences
+from grpo_practice.core.played import PlayedTurn
 from grpo_practice.rollout.agents import Agent
 from grpo_practice.rollout.agents.simple import play_simple
 from grpo_practice.rollout.agents.tool_agent import ToolAgent
@@ -21,6 +22,7 @@ from grpo_practice.rollout.tools.toolbox import Toolbox
 from grpo_practice.run.clients import Models
 from grpo_practice.run.own_code import AgentFunction
 from grpo_practice.run.session import OpenRun, Session, to_the_end
+from grpo_practice.store.played_turns import played_turns
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
@@ -63,6 +65,10 @@ async def open_player(
             opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)
             agent = await stack.enter_async_context(opened)
 
+        def turns(at: Address) -> list[PlayedTurn]:
+            place = (at.branch_id, at.step, at.slot, at.attempt)
+            return session.store.read(played_turns, place)
+
         async def player(*, later: bool) -> Player:
             return Player(
                 agent=agent,
@@ -72,6 +78,7 @@ async def open_player(
                 run_seed=spec.run_seed,
                 task_timeout_s=spec.task_timeout_s,
                 emit=run.emit,
+                turns=turns,
             )
 
         yield await player(later=False), await player(later=True)

@@ -19,6 +19,7 @@ from grpo_practice.core.events import (
     reason,
     tee,
 )
+from grpo_practice.core.played import PlayedRollout
 from grpo_practice.core.types import PlannedStep, Sample, Verdict
 from grpo_practice.llm.admission import Admission
 from grpo_practice.rollout.play import Verify
@@ -243,8 +244,10 @@ def announced(session: Session, begun: RunStarted) -> Iterator[None]:
 def to_the_end(session: Session, verify: Verify) -> Verify:
     """Return a verify function whose current call may finish when the command is stopped."""
 
-    async def scored(sample: Sample, response: str, judge: Chat) -> Verdict:
+    async def scored(
+        sample: Sample, response: str, judge: Chat, rollout: PlayedRollout | None
+    ) -> Verdict:
         with session.admission.finishing():
-            return await verify(sample, response, judge)
+            return await verify(sample, response, judge, rollout)
 
     return scored

@@ -163,7 +163,7 @@ def stored(
         # scored again has several.
         (branch.judge_id, held_by, step.plan.step, slot, slot, attempt, attempt),
     ).fetchall()
-    found, own = {}, transcripts and _own_agent(db, held_by)
+    found, own = {}, transcripts and own_agent(db, held_by)
     for row in rows:
         place = (row["slot"], row["attempt"])
         at = (held_by, step.plan.step, *place)
@@ -243,7 +243,7 @@ def turns_of(
         ends = ends or list(here)
         turns |= here
     # The user's own agent may have several conversations at once, and all of them count.
-    if not _own_agent(db, branch_id):
+    if not own_agent(db, branch_id):
         ends = ends[-1:]
     told = dict[int, Turn]()
     for end in ends:
@@ -262,7 +262,8 @@ def _turn(row: sqlite3.Row) -> Turn:
     return Turn(row["call_id"], row["prev_call_id"], order, said)
 
 
-def _own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
+def own_agent(db: sqlite3.Connection, branch_id: int) -> bool:
+    """Return True if the user's own agent plays the rollouts of this branch."""
     row = db.execute("SELECT identity FROM branches WHERE branch_id = ?", (branch_id,)).fetchone()
     if row is None:
         raise deleted_meanwhile()

@@ -13,8 +13,11 @@ from grpo_practice.verify.answers import gold_texts
 from grpo_practice.verify.resolve import VerifyFunction
 from grpo_practice.verify.verifier import Verifier
 
-OTHER_FORMS = "they were tried bare and in \\boxed{}; grpo-practice verify tries other forms"
-"""Hint for gold answers that a function rejects: it may expect its own form of answer."""
+OTHER_FORMS = (
+    "they were tried bare and in \\boxed{}, without a rollout; grpo-practice verify tries other"
+    " forms"
+)
+"""Hint for gold answers that a function rejects: it may expect another form, or tool calls."""
 SHOWN = 5
 """Maximum number of unusable gold answers that a message names."""
 _RIGHT = 1 - 1e-9

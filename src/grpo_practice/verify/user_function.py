@@ -8,19 +8,34 @@ from typing import Any
 from grpo_practice.core import user_code
 from grpo_practice.core.errors import VerifyError
 from grpo_practice.core.hashing import clean
+from grpo_practice.core.played import EvaluationSample, PlayedRollout, PlayedTurn
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.types import Sample, Verdict
-from grpo_practice.core.user_code import EvaluationSample
 from grpo_practice.verify.answers import gold_texts
 
 
-def view(sample: Sample, response: str) -> EvaluationSample:
-    """Return the sample and response for a verify function; a list of gold answers stays a list."""
+def view(sample: Sample, response: str, rollout: PlayedRollout | None = None) -> EvaluationSample:
+    """Return the sample and rollout for a verify function; a list of gold answers stays a list.
+
+    Without a rollout, the trajectory is the question and the response, so that a function that
+    reads the last turn can be tried on any answer.
+    """
+    if rollout is None:
+        said = (("user", sample.question), ("assistant", response))
+        rollout = PlayedRollout("ok", 0.0, lambda: [PlayedTurn(*turn) for turn in said])
     golds = gold_texts(sample.answer)
     answer = golds if isinstance(sample.answer, list) else (golds[0] if golds else None)
     # Copy meta: the function may change it, and attempts share their sample.
     return EvaluationSample(
-        sample.question, answer, response, sample.source, sample.level, dict(sample.meta)
+        sample.question,
+        answer,
+        response,
+        sample.source,
+        sample.level,
+        dict(sample.meta),
+        rollout.turns(),
+        rollout.outcome,
+        rollout.seconds,
     )
 
 

@@ -12,6 +12,7 @@ from grpo_practice.core import user_code
 from grpo_practice.core.calls import Chat
 from grpo_practice.core.errors import ConfigError, GrpoPracticeError, VerifyError
 from grpo_practice.core.fences import Fences
+from grpo_practice.core.played import EvaluationSample, PlayedRollout
 from grpo_practice.core.processes import CannotStartError, Pool, TimedOutError, WorkerDiedError
 from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify import math, user_function, worker
@@ -81,8 +82,14 @@ class Verifier:
         except CannotStartError as e:
             raise ConfigError(f"the verify workers cannot start: {e}", hint=e.hint) from e
 
-    async def __call__(self, sample: Sample, response: str, judge: Chat | None) -> Verdict:
-        """Score a response.
+    async def __call__(
+        self,
+        sample: Sample,
+        response: str,
+        judge: Chat | None,
+        rollout: PlayedRollout | None = None,
+    ) -> Verdict:
+        """Score a response; `rollout` is None if no stored rollout gave it.
 
         Raises:
             VerifyError: The function raised, was killed, or returned no reward; or it needs a gold
@@ -105,9 +112,9 @@ class Verifier:
                 chat = self._judge_or_raise(judge)
                 return await judged(function.rubric, sample, response, chat, self._fences)
             case "worker":
-                return await self._in_worker(sample, response)
+                return await self._in_worker(sample, response, rollout)
             case "process":
-                return await self._in_process(sample, response, judge)
+                return await self._in_process(sample, response, judge, rollout)
 
     async def _math(self, sample: Sample, response: str) -> Verdict:
         """Compare mathematically; an answer that takes too much time or memory is wrong.
@@ -141,10 +148,12 @@ class Verifier:
                 raise VerifyError(f"somebody ended the worker that compares the answer: {e}") from e
             return f"comparing it ended its worker ({e})"
 
-    async def _in_process(self, sample: Sample, response: str, chat: Chat | None) -> Verdict:
+    async def _in_process(
+        self, sample: Sample, response: str, chat: Chat | None, rollout: PlayedRollout | None
+    ) -> Verdict:
         """Return the verdict of the user's function in this process, within its time limit."""
         llm = JudgeClient(self._judge_or_raise(chat)) if self.function.asks_judge else None
-        view = user_function.view(sample, response)
+        view = user_function.view(sample, response, rollout)
         waits = None if llm is None or user_code.is_async(self._own) else BlockingJudge(llm)
         try:
             async with asyncio.timeout(self.function.timeout_s):
@@ -162,7 +171,7 @@ class Verifier:
         return outcome
 
     async def _call(
-        self, view: user_code.EvaluationSample, llm: JudgeClient | BlockingJudge | None
+        self, view: EvaluationSample, llm: JudgeClient | BlockingJudge | None
     ) -> Verdict | GrpoPracticeError:
         """Return the verdict, or an error that represents the function's exception."""
         function = self._own
@@ -190,14 +199,16 @@ class Verifier:
             error.__cause__ = e
             return error
 
-    async def _in_worker(self, sample: Sample, response: str) -> Verdict:
+    async def _in_worker(
+        self, sample: Sample, response: str, rollout: PlayedRollout | None
+    ) -> Verdict:
         function = self.function
         if function.built_in is not None:
             work = partial(
                 worker.ask_built_in, function.kind, sample, response, dict(function.params)
             )
         else:
-            view = user_function.view(sample, response)
+            view = user_function.view(sample, response, rollout)
             work = partial(worker.ask_custom, view, self._given, self._where)
         try:
             outcome = await self._run(work)

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from grpo_practice.core.errors import VerifyError
+from grpo_practice.core.played import EvaluationSample
 from grpo_practice.core.processes import isolate, limit_memory, renew_cpu_limit
 from grpo_practice.core.types import Sample, Verdict
-from grpo_practice.core.user_code import EvaluationSample, UserFunction
+from grpo_practice.core.user_code import UserFunction
 from grpo_practice.verify.math import Comparison
 from grpo_practice.verify.user_function import raised, read_result
 

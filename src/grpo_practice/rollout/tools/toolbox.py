@@ -11,7 +11,15 @@ from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
-from grpo_practice.core.calls import Entry, Ledger, Reply, Scope, ToolResult, Usage
+from grpo_practice.core.calls import (
+    TOOL_FAILED,
+    Entry,
+    Ledger,
+    Reply,
+    Scope,
+    ToolResult,
+    Usage,
+)
 from grpo_practice.core.errors import AgentError, ConfigError, GrpoPracticeError
 from grpo_practice.core.events import Emit, ToolFinished
 from grpo_practice.core.hashing import Chain, canon, clean_json
@@ -21,8 +29,6 @@ from grpo_practice.rollout.tools import Output, Tool, ToolError, ToolSession
 
 OUTPUT_BYTES = 16 * 1024
 """Maximum size (UTF-8 bytes) of a result that a model reads; the rest is cut, with a note."""
-FAILED = "error"
-"""Value of `finish` in a stored result that is an error."""
 
 
 class Toolbox:
@@ -103,7 +109,7 @@ class RolloutTools:
                 stored.seconds,
                 stored.usage.cost_micro,
                 replayed=True,
-                failed=stored.finish == FAILED,
+                failed=stored.finish == TOOL_FAILED,
             )
             if tool.session is not None:
                 state = self._states.setdefault(tool.session, _State())
@@ -218,7 +224,7 @@ def capped(text: str) -> str:
 def _reply(tool: Tool, result: ToolResult) -> Reply:
     return Reply(
         message={"role": "tool", "content": result.text},
-        finish=FAILED if result.failed else None,
+        finish=TOOL_FAILED if result.failed else None,
         usage=Usage(0, 0, 0, 0, result.cost_micro),  # no model was called
         tries=0,
         answered_by=tool.runs_in,

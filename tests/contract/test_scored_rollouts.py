@@ -1,0 +1,150 @@
+"""What a verify function sees of the rollout that it scores, live and when it is scored again."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.clerk import Student, config, turn
+from tests.contract.command import Gp
+from tests.contract.endpoint.actions import ok
+from tests.contract.endpoint.server import serving
+from tests.contract.own import Own
+from tests.contract.project import served
+from tests.contract.test_tools_servers import kit
+
+SEEN = """
+import dataclasses, json, pathlib
+
+def seen(sample, **kwargs):
+    told = {
+        "turns": [dataclasses.asdict(turn) for turn in sample.trajectory],
+        "calls": [dataclasses.asdict(use) for use in sample.tool_calls],
+        "outcome": sample.outcome,
+        "time_cost": sample.time_cost,
+        "trajectories": json.loads(sample.trajectories),
+    }
+    pathlib.Path(__file__).with_suffix(".json").write_text(json.dumps(told))
+    results = [m for m in told["trajectories"][0]["trajectory"] if m["role"] == "tool"]
+    return {"reward": len(results) / 10, "reasoning": f"{len(results)} results"}
+"""
+"""Writes the rollout beside its own file; the reward counts results as the reference's do."""
+SECRET = "sk-of-nobody-1"
+"""The key in the clerk's config."""
+
+
+def write(*names: str) -> None:
+    for name in names:
+        Path(f"{name}.py").write_text(SEEN)
+
+
+def read(name: str) -> Any:
+    return json.loads(Path(f"{name}.json").read_text())
+
+
+def test_a_verify_function_sees_turns_and_tools_live_and_when_scoring_again(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTU_LLM_API_KEY", SECRET)
+    write("live", "again")
+    twins = [
+        {"id": "same", "type": "function", "function": {"name": "count", "arguments": given}}
+        for given in ('{"n": 5}', '{"n": 6}')
+    ]
+    clerk = Student(
+        turn(("count", {"n": 2}), ("count", {"n": 2}), ("say", {"key": SECRET})),
+        turn(("say", "{not JSON"), ("nobody", {}), ("odd", {})),
+        ok({"role": "assistant", "content": "twice", "tool_calls": twins}, finish="tool_calls"),
+    )
+    with serving(clerk) as server:
+        config({"toolkits": kit("well")}, server.url, verify="live.py:seen")
+        first = gp("eval", "--config", "c.yaml", "--json")
+        scored = gp("eval", "--rejudge", "--verify", "again.py:seen", "--json")
+    assert (first.code, scored.code) == (0, 0), first.err + scored.err
+    told = read("live")
+    assert first.document["score"]["mean"] == scored.document["score"]["mean"] == 0.8
+    assert scored.document["requests"]["new"] == 0
+    assert read("again") == told
+
+    calls = [(c["name"], c["arguments"], c["result"], c["failed"]) for c in told["calls"]]
+    assert calls[:3] == [
+        ("count", {"n": 2}, "2", False),
+        ("count", {"n": 2}, "4", False),
+        ("say", {"key": "***"}, "ä", False),
+    ]
+    assert calls[3][:2] == ("say", "{not JSON")
+    assert "not valid JSON" in calls[3][2]
+    assert [c[3] for c in calls[3:6]] == [True] * 3, "none of these ran to its end"
+    assert calls[6:] == [("count", {"n": 5}, "9", False), ("count", {"n": 6}, "15", False)]
+    assert all(c["seconds"] >= 0 for c in told["calls"] if not c["failed"])
+    roles = [t["role"] for t in told["turns"]]
+    assert roles == ["system", "user", *["assistant"] * 4]
+    assert told["turns"][1]["text"] == "How many apples are there?"
+    assert told["turns"][-1]["text"] == "\\boxed{3}"
+    assert told["turns"][-1]["tokens_out"] is not None
+    assert told["turns"][-1]["seconds"] > 0
+    assert (told["outcome"], told["time_cost"] > 0) == ("ok", True)
+    assert SECRET not in json.dumps(told)
+
+
+TRIMS = """
+async def solve(question, system, context):
+    call = {"id": "x", "type": "function", "function": {"name": "example", "arguments": "{}"}}
+    shown = {"role": "assistant", "content": None, "tool_calls": [call]}
+    result = {"role": "tool", "tool_call_id": "x", "content": "as shown"}
+    told = {"role": "developer", "content": system}
+    first = await ask(context, told, shown, result, user(question))
+    got = {"role": "tool", "tool_call_id": first["tool_calls"][0]["id"], "content": "42"}
+    last = await ask(context, user("in short: " + question), first, got)
+    return last["content"]
+"""
+"""Shows its model a call that nobody made, and begins a new conversation with the first result."""
+CALLS = {"id": "a", "type": "function", "function": {"name": "look", "arguments": '{"at": "x"}'}}
+LEFT = {"id": "b", "type": "function", "function": {"name": "note", "arguments": "[1]"}}
+
+
+async def test_calls_of_an_own_agent_are_those_that_its_model_made(tmp_path: Path) -> None:
+    project = Own(tmp_path)
+    seen: dict[str, list[Any]] = {"live": [], "again": []}
+
+    def live(sample: Any) -> bool:
+        return note(sample, "live")
+
+    def again(sample: Any) -> bool:
+        return note(sample, "again")
+
+    def note(sample: Any, when: str) -> bool:
+        if len(sample.trajectory) > 2:  # else it is tried before the run, on a gold
+            told = (sample.question, sample.outcome, sample.time_cost, sample.trajectory)
+            seen[when].append(told)
+        return True
+
+    def hook(n: int, body: Any) -> Any:
+        first = not any("in short" in str(m["content"]) for m in body["messages"])
+        said = {"content": "thinking", "tool_calls": [CALLS]}
+        if not first:
+            said = {"content": "done", "tool_calls": [LEFT]}
+        choice = {
+            "index": 0,
+            "message": said | {"role": "assistant"},
+            "finish_reason": "tool_calls",
+        }
+        return 200, {"choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+
+    async with served(hook) as endpoint:
+        at = f"agent.model.model_provider.base_url={endpoint.url}"
+        overrides = [*project.agent(TRIMS), at]
+        await project.evaluate(*overrides, verify=live, limit=3)
+        run = "toy/eval/verify=live"
+        await project.evaluate(verify=again, rejudge=True, run=run, config=None)
+    assert sorted(map(repr, seen["live"])) == sorted(map(repr, seen["again"]))
+    assert len(seen["live"]) == 3
+    for question, outcome, time_cost, turns in seen["live"]:
+        assert (outcome, time_cost >= 0) == ("ok", True)
+        roles = [turn.role for turn in turns]
+        assert roles == ["system", "assistant", "tool", *["user", "assistant"] * 2, "assistant"]
+        calls = [(c.name, c.arguments, c.result, c.failed) for t in turns for c in t.tool_calls]
+        assert calls == [("look", {"at": "x"}, "42", False), ("note", [1], None, True)]
+        assert (turns[4].tokens_in, turns[4].tokens_out) == (7, 3)
+        assert question in turns[3].text
