@@ -29,7 +29,6 @@ UNREAD = {
     },
     "ProxyConfig.insecure": "is a word for the check of the others",
     "ProxyConfig.tls_key": "read where there is a certificate; tested there",
-    "ModelProvider.type": "has one value: one API is spoken",
 }
 """Fields that no run reads, and why."""
 

@@ -27,7 +27,7 @@ def toy(gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gp:
 
 def not_measured(text: str) -> list[str]:
     """The scores that are said to be missing."""
-    return re.findall(r"^(?:the score|) *(before|after) .*not measured$", text, re.M)
+    return re.findall(r"(before|after)(?: .*)? (?:has not been|not) measured$", text, re.M)
 
 
 def measuring(text: str) -> list[str]:

@@ -257,4 +257,4 @@ def test_the_cause_is_named_also_if_a_request_failed(evaluate: Evaluate) -> None
     assert seen.code == 1
     out = " ".join(seen.ran.out.split())
     assert "no rollout gave an answer, so the rewards are meaningless: 4 of 5 are empty" in out
-    assert "asks only the 1 rollout that failed" in out
+    assert "retries only the 1 rollout that failed" in out

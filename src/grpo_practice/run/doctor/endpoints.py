@@ -1,6 +1,7 @@
 """Checks of the endpoints with tiny requests that are not stored: two to each, one to a teacher.
 
-If no tool is called, the request with the tool is sent once more, through the other API.
+If tools are needed and none is called, the request with a tool is sent once more, through the other
+API.
 """
 
 import asyncio
@@ -155,7 +156,7 @@ async def _model(
         except (EndpointError, EndpointRefusedError) as e:
             # Any error counts as a refusal: an endpoint that fails here would also end a run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
-    other = await _other_api(endpoint, with_tool) if failed is not None else None
+    other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
     if (
