@@ -148,3 +148,59 @@ async def test_calls_of_an_own_agent_are_those_that_its_model_made(tmp_path: Pat
         assert calls == [("look", {"at": "x"}, "42", False), ("note", [1], None, True)]
         assert (turns[4].tokens_in, turns[4].tokens_out) == (7, 3)
         assert question in turns[3].text
+
+
+RULES = {"required": ["say"], "at_most": {"say": 1}, "arguments": {"say": {"to": "{answer}"}}}
+
+
+def test_rules_about_tool_calls_score_a_stored_rollout_as_a_live_one(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTU_LLM_API_KEY", SECRET)
+
+    def scores(run: str) -> list[Any]:
+        rows = gp("rollouts", "list", run, "--json").document["rollouts"]
+        return [(row["reward"], row["extracted"]) for row in rows]
+
+    for call, reward in ((("say", {"to": 3}), 1), (("say", {"to": "4"}), 0)):
+        for file in Path().glob("grpo-practice.db*"):
+            file.unlink()
+        with serving(Student(turn(("count", {}), call))) as server:
+            told = {"verify": {"name": "tool_calls", **RULES}, "concurrency": 1}
+            config({"toolkits": kit("well")}, server.url, **told)
+            assert gp("eval", "--config", "c.yaml").code == 0
+            config({"toolkits": kit("well")}, server.url, exp_id="y", concurrency=1)
+            assert gp("eval", "--config", "c.yaml").code == 0
+            spec = f"verify={json.dumps(told['verify'])}"
+            again = (
+                "eval",
+                "--rejudge",
+                "--verify",
+                "tool_calls",
+                "--set",
+                spec,
+                "--run",
+                "y/eval",
+            )
+            report = gp(*again, "--json").document
+        assert report["requests"]["new"] == 0
+        assert scores(report["run"]) == scores("x/eval") == [(reward, "calls: count, say")]
+        shown = gp("rollouts", "show", "x/eval").out
+        assert ("say must be called with to = 3, not 4" in shown) == (not reward)
+
+
+def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> None:
+    said = gp("verify", "tool_calls", "--answer", "3", "--response", "3")
+    assert (said.code, "here there is only a text" in said.err) == (2, True)
+    verify = {"name": "tool_calls", "required": ["say"], "forbidden": ["sya"]}
+    with serving(Student()) as server:
+        config({"toolkits": kit("well")}, server.url, verify=verify)
+        checked = gp("doctor", "--config", "c.yaml", "--json")
+        assert "not tried, because that takes an agent" in str(checked.document["findings"])
+        ran = gp("eval", "--config", "c.yaml")
+        assert ran.code == 0
+        assert "has rules about sya, but the tools of the agent are count, pid" in ran.err
+        config({}, server.url, verify=verify | {"at_most": {"say": "1"}})
+        ran = gp("eval", "--config", "c.yaml")
+    assert ran.code == 2
+    assert "at_most.say must be a whole number, not '1'" in ran.err

@@ -124,6 +124,13 @@ def test_other_base_weights_are_refused_by_their_hash(project: TrainProject) -> 
     assert [change.key for change in caught.value.diff] == ["train.model_sha256"]
 
 
+def test_a_verify_function_that_needs_rollouts_is_refused(project: TrainProject) -> None:
+    fake = FakeTrainer()
+    with pytest.raises(ConfigError, match="scores what an agent did in a rollout"):
+        project.train(fake, "evaluation.verify={name: tool_calls, required: [a]}")
+    assert fake.trained == []
+
+
 def test_a_checkpoint_of_another_hash_is_refused(project: TrainProject) -> None:
     killed(project, 4)
     (saved,) = project.db.parent.glob("t.db.train/*/*/step-000003/*.safetensors")

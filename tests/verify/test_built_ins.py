@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from grpo_practice.config.schema.runs import VerifySpec
+from grpo_practice.core.played import PlayedRollout, PlayedTurn, ToolUse
 from grpo_practice.core.types import Sample
 from grpo_practice.verify import READ_NO_ANSWER, builtin
 from grpo_practice.verify.builtin import BUILT_INS
@@ -24,9 +25,16 @@ CASES: dict[str, tuple[dict[str, Any], Any, str, str]] = {
     "exact": ({}, "Paris", "It is\nparis", "It is\nRome"),
     "contains": ({}, "Paris", "Paris it is", "Rome it is"),
     "regex": ({"pattern": "is (\\w+)"}, "Paris", "It is Paris", "It is Rome"),
+    "tool_calls": ({"required": ["look"]}, "Paris", "look", "listen"),
     "judge": ({}, "Paris", "GRADE: CORRECT", "GRADE: INCORRECT"),
 }
 """Name → parameters, a gold, a response that gets 1, one that gets 0 (a judge says the same)."""
+
+
+def rollout(response: str) -> PlayedRollout:
+    """Return a rollout that calls the tool with this name."""
+    turn = PlayedTurn("assistant", response, (ToolUse(response, {}),))
+    return PlayedRollout("ok", 0.0, lambda: [turn])
 
 
 @pytest.mark.parametrize("name", BUILT_INS)
@@ -36,8 +44,8 @@ async def test_each_built_in_scores_a_right_and_a_wrong_answer(name: str) -> Non
     function, sample = resolve(name, params, None, Path()), Sample("q", gold)
     assert check_gold(function, sample) is None
     async with Verifier(function) as verify:
-        assert (await verify(sample, right, Scripted(right))).reward == 1
-        assert (await verify(sample, wrong, Scripted(wrong))).reward == 0
+        assert (await verify(sample, right, Scripted(right), rollout(right))).reward == 1
+        assert (await verify(sample, wrong, Scripted(wrong), rollout(wrong))).reward == 0
 
 
 @pytest.mark.parametrize("gold", ["Paris", "B", "1/2", "7", "[1, 2]", "no answer", "?"])
@@ -72,7 +80,8 @@ async def test_an_answer_that_is_wrong_is_extracted_too(name: str) -> None:
     params, gold, _, wrong = CASES[name]
     function, sample = resolve(name, params, None, Path()), Sample("q", gold)
     async with Verifier(function) as verify:
-        extracted = (await verify(sample, wrong, Scripted(wrong))).extracted
+        verdict = await verify(sample, wrong, Scripted(wrong), rollout(wrong))
+    extracted = verdict.extracted
     assert (extracted is None) == (name in READ_NO_ANSWER)
 
 
@@ -82,7 +91,7 @@ def test_each_row_says_all_that_others_need(name: str) -> None:
     assert name.isidentifier(), f"{home}: a config could not name it"
     assert row.about, f"{home}: say what gets reward 1"
     for key, param in row.params.items():
-        assert param.wanted, f"{home}: {key} must be a bool, str, int or float"
+        assert param.wanted, f"{home}: {key} must be a bool, str, int, float, list or dict"
     assert (row.runs == "judge") == VerifySpec(name=name, params={}).may_ask, (
         f"{home} and VerifySpec.may_ask of config/schema/runs.py differ on whether it asks a model"
     )

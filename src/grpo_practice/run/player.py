@@ -24,6 +24,7 @@ from grpo_practice.run.own_code import AgentFunction
 from grpo_practice.run.session import OpenRun, Session, to_the_end
 from grpo_practice.store.played_turns import played_turns
 from grpo_practice.verify.resolve import VerifyFunction
+from grpo_practice.verify.tool_calls import tools_named
 from grpo_practice.verify.verifier import Verifier
 
 
@@ -62,7 +63,7 @@ async def open_player(
         await verifier.start()  # a function that cannot be called fails before rollouts are paid
         agent = play_simple
         if not spec.only_scores:
-            opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function)
+            opened = open_agent(spec.agent, models, run, spec.base_dir, spec.function, spec.verify)
             agent = await stack.enter_async_context(opened)
 
         def turns(at: Address) -> list[PlayedTurn]:
@@ -97,11 +98,13 @@ async def open_agent(
     run: OpenRun,
     folder: Path,
     function: AgentFunction | None = None,
+    verify: VerifyFunction | None = None,
 ) -> AsyncIterator[Agent]:
     """Open the agent that plays the rollouts of a run; its tools are closed after the block.
 
     Tools that call a model get the model from `models`. Paths in the config are relative to
-    `folder`. `function` is the agent itself if it is an object in this process.
+    `folder`. `function` is the agent itself if it is an object in this process. A notice is emitted
+    if `verify` has rules about tools that the agent does not have.
 
     Raises:
         ConfigError: A tool or the user's program is unusable as configured.
@@ -114,6 +117,7 @@ async def open_agent(
             yield agent
         return
     if not config.toolkits:
+        _tell_unknown(verify, [], run)
         yield play_simple
         return
     async with AsyncExitStack() as stack:
@@ -128,8 +132,21 @@ async def open_agent(
             names = ", ".join(tool.name for tool in tools if tool.runs_in == runs_in)
             run.notice(f"tools: {names} ({runs_in})")
         check_stop(config.stop_at_tool_names, tools)
+        _tell_unknown(verify, [tool.name for tool in tools], run)
         box = Toolbox(tools, run.ledger, run.emit)
         yield ToolAgent(box.open, max_turns=config.max_turns, stop_at=config.stop_at_tool_names)
+
+
+def _tell_unknown(verify: VerifyFunction | None, known: Sequence[str], run: OpenRun) -> None:
+    """Emit a notice about tools that only the verify function names, as after a typing error."""
+    if verify is None or not verify.built_in or not verify.built_in.reads_rollout:
+        return
+    unknown = [name for name in tools_named(verify.params) if name not in known]
+    if unknown:
+        run.notice(
+            f"verify {verify.name} has rules about {', '.join(unknown)}, but the tools of the agent"
+            f" are {', '.join(known) or 'none'}"
+        )
 
 
 ModelOpener = Callable[[ModelConfig], Awaitable[Callable[[Scope], Chat]]]

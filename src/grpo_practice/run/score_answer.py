@@ -17,8 +17,9 @@ from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.llm.admission import Admission
 from grpo_practice.reports.base import Report
 from grpo_practice.run.clients import Connections, Models
+from grpo_practice.verify.builtin import BUILT_INS
 from grpo_practice.verify.resolve import check_gold, resolve
-from grpo_practice.verify.verifier import Verifier
+from grpo_practice.verify.verifier import Verifier, without_rollout
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -57,6 +58,9 @@ async def score_answer(
         ConfigError: The function, its parameters, the answer or the judge cannot be used.
         StepError: The function cannot judge this response.
     """
+    # Before its rules are read: the command line cannot pass lists, and would be blamed for that.
+    if (built_in := BUILT_INS.get(function)) and built_in.reads_rollout:
+        raise without_rollout(function)
     resolved = resolve(function, params or {}, None, Path.cwd())
     if unusable := check_gold(resolved, sample):
         raise ConfigError(unusable, hint="give it another --answer")

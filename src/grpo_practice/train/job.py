@@ -44,6 +44,7 @@ from grpo_practice.train.resume import Origin, StartingPoint
 from grpo_practice.train.rewards import skips_uniform
 from grpo_practice.train.work import MAKING, TrainingPlan
 from grpo_practice.verify.resolve import VerifyFunction
+from grpo_practice.verify.verifier import without_rollout
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,8 @@ def prepare_train(
             f"verify {verify.name} needs a judge, but no judge model is named",
             hint="set JUDGE_LLM_MODEL (for instance in .env), or judge_model of the evaluation",
         )
+    if verify.needs_rollout:
+        raise without_rollout(verify.name)
     dataset = dataset_of(session, config.data.practice_dataset_name, folder)
     ids, notice = scorable(session.store, dataset, verify, config.practice)
     if notice:

@@ -4,7 +4,7 @@ import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from grpo_practice.core.text import strip_think
 from grpo_practice.core.types import Sample, Verdict
@@ -18,6 +18,7 @@ from grpo_practice.verify.chosen_options import (
     letters_of,
     options_of,
 )
+from grpo_practice.verify.tool_calls import tool_calls, unusable_rules
 
 _DRESS = " \t*_`\"'"
 _EMPHASIS = " \t*`"
@@ -146,7 +147,7 @@ class BuiltIn:
     function: Callable[..., Any]
     """The function, called as `function(sample, response, *, …) -> Verdict`, unless `runs`
     specifies another call. A config may set its keyword-only parameters (bool, str, int,
-    float).
+    float, list, dict).
     """
     about: str
     """Description, in one line, of the responses that get reward 1."""
@@ -165,6 +166,10 @@ class BuiltIn:
     """
     needs_answer: bool = True
     """Whether a sample without a gold answer cannot be scored."""
+    reads_rollout: bool = False
+    """Whether the function scores what the agent did: it also receives the rollout's tool calls, as
+    `function(sample, response, calls, *, …)`, and cannot score an answer without a rollout.
+    """
     own_form: bool = False
     """Whether the config determines the form of an answer, so that a bare gold answer may not have
     this form.
@@ -178,7 +183,7 @@ class BuiltIn:
             if p.kind is p.KEYWORD_ONLY:
                 # An annotation has exactly one type besides an optional None.
                 (kind,) = {*(get_args(p.annotation) or (p.annotation,))} - {type(None)}
-                found[name] = Param(kind, p.default is p.empty)
+                found[name] = Param(get_origin(kind) or kind, p.default is p.empty)
         return found
 
 
@@ -192,9 +197,8 @@ class Param:
     @property
     def wanted(self) -> str:
         """The type in words."""
-        return {bool: "true or false", str: "text", int: "a whole number", float: "a number"}[
-            self.type
-        ]
+        words = {bool: "true or false", str: "text", int: "a whole number", float: "a number"}
+        return (words | {list: "a list", dict: "a mapping"})[self.type]
 
     def fits(self, value: object) -> bool:
         """Return whether a value has the type; a bool is not a number."""
@@ -222,6 +226,15 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         "the text captured by a pattern equals the gold answer",
         runs="worker",
         unusable_params=_unusable_pattern,
+        own_form=True,
+    ),
+    "tool_calls": BuiltIn(
+        tool_calls,
+        "the tool calls of the rollout follow all the rules",
+        runs="worker",
+        unusable_params=unusable_rules,
+        needs_answer=False,
+        reads_rollout=True,
         own_form=True,
     ),
     "judge": BuiltIn(

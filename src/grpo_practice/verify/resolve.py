@@ -79,6 +79,11 @@ class VerifyFunction:
         return self.built_in is not None and self.built_in.needs_answer
 
     @property
+    def needs_rollout(self) -> bool:
+        """True if an answer without a rollout cannot be scored."""
+        return self.built_in is not None and self.built_in.reads_rollout
+
+    @property
     def own_form(self) -> bool:
         """True if the function may expect its own form of answer, not a bare gold answer."""
         return self.built_in is None or self.built_in.own_form

@@ -95,11 +95,13 @@ class Verifier:
             VerifyError: The function raised, was killed, or returned no reward; or it needs a gold
                 answer and the sample has none.
             JudgeError: The judge could not be reached, or gave no grade.
-            ConfigError: The function needs a judge, and none is configured.
+            ConfigError: The function needs a judge, and none is configured; or it needs a rollout.
         """
         function = self.function
         if function.needs_answer and not gold_texts(sample.answer):
             raise VerifyError(f"verify {function.name}: the sample has no answer to compare with")
+        if function.needs_rollout and rollout is None:
+            raise without_rollout(function.name)
         match function.runs:
             case "loop":
                 assert function.built_in is not None, "only a built-in runs on the loop itself"
@@ -204,9 +206,11 @@ class Verifier:
     ) -> Verdict:
         function = self.function
         if function.built_in is not None:
-            work = partial(
-                worker.ask_built_in, function.kind, sample, response, dict(function.params)
-            )
+            read: tuple[Any, ...] = (response,)
+            if function.built_in.reads_rollout:
+                assert rollout is not None, "__call__ checks it"
+                read = (response, [use for turn in rollout.turns() for use in turn.tool_calls])
+            work = partial(worker.ask_built_in, function.kind, sample, read, dict(function.params))
         else:
             view = user_function.view(sample, response, rollout)
             work = partial(worker.ask_custom, view, self._given, self._where)
@@ -258,6 +262,14 @@ class Verifier:
         score = self.function.timeout_score
         given = dict(self.function.params)
         return given if score is None else {**given, "timeout_score": score}
+
+
+def without_rollout(name: str) -> ConfigError:
+    """Return the error for a function that scores what an agent did, where no agent plays."""
+    return ConfigError(
+        f"verify {name} scores what an agent did in a rollout, and here there is only a text",
+        hint=f"score a rollout: grpo-practice eval --verify {name}; --rejudge for stored rollouts",
+    )
 
 
 class _Turn:

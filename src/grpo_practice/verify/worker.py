@@ -2,7 +2,7 @@
 
 import asyncio
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from grpo_practice.core.errors import VerifyError
@@ -54,15 +54,18 @@ def ask_math(question: Comparison) -> bool | str:
 
 
 def ask_built_in(
-    name: str, sample: Sample, response: str, params: Mapping[str, Any]
+    name: str, sample: Sample, read: Sequence[Any], params: Mapping[str, Any]
 ) -> Verdict | str:
-    """Return the verdict of a built-in, or the message for a VerifyError."""
+    """Return the verdict of a built-in, or the message for a VerifyError.
+
+    `read`: the response, and for a built-in that reads the rollout its tool calls.
+    """
     from grpo_practice.verify.builtin import (
         BUILT_INS,
     )  # workers for a user's function do not need it
 
     try:
-        verdict: Verdict = BUILT_INS[name].function(sample, response, **params)
+        verdict: Verdict = BUILT_INS[name].function(sample, *read, **params)
     except Exception as e:  # noqa: BLE001 - a MemoryError concerns only this answer
         return f"verify {name} raised {type(e).__name__}: {e}"
     return verdict

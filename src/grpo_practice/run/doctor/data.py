@@ -115,6 +115,8 @@ async def look_at_verify(
         findings.append(warning(about, function.note))
     if function.is_judge:
         return [*findings, ok(about, "asks a judge for each answer; not tried, because that costs")]
+    if function.needs_rollout:
+        return [*findings, ok(about, "scores rollouts; not tried, because that takes an agent")]
     if problems(findings):
         return findings
     golds = (
