@@ -154,7 +154,7 @@ IGNORED = {
     "evaluation.judge_model": "{model_provider: {type: '${oc.env:NOT_SET}'}}",
     f"{SETTINGS}.truncation": "auto",
     f"{SETTINGS}.response_include": "[x]",
-    f"{SETTINGS}.reasoning.summary": "auto",
+    f"{SETTINGS}.reasoning.generate_summary": "auto",
     "evaluation.agent.model.termination_max_tokens": "9",
     f"{PROVIDER}.origin": "here",
     f"{AGENT}.runner": "x",

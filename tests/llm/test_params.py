@@ -46,6 +46,7 @@ def test_what_cannot_change_an_answer_is_not_hashed() -> None:
             "truncation": "auto",
             "extra_headers": {"X-Team": "a", "X-None": None},
             "extra_query": {"api-version": 2},
+            "reasoning": {"summary": "auto"},
             "extra_body": {"user": "u", "prompt_cache_key": "k", "stream": True},
             "extra_args": {"timeout": 3000},
         }
@@ -59,6 +60,7 @@ def test_what_cannot_change_an_answer_is_not_hashed() -> None:
         "prompt_cache_retention": "24h",
         "user": "u",
         "prompt_cache_key": "k",
+        "reasoning_summary": "auto",
     }
     assert wire.timeout_s == 3000.0
 

@@ -161,7 +161,8 @@ async def test_reasoning_that_a_stateless_endpoint_could_not_read_is_left_out() 
     bare = {"id": "rs_1", "type": "reasoning", "summary": []}
     reply, _, _ = await sent(json_reply(answer(bare, CALLED)))
     assert isinstance(reply, Reply)
-    assert reply.message["response_items"] == [CALLED]
+    # Nor does the call go back with an id that belongs to this reasoning.
+    assert reply.message == {"role": "assistant", "content": None, "tool_calls": [CALL]}
 
 
 @pytest.mark.parametrize(
@@ -173,7 +174,7 @@ async def test_reasoning_that_a_stateless_endpoint_could_not_read_is_left_out() 
             {"status": "incomplete", "incomplete_details": {"reason": "content_filter"}},
             "content_filter",
         ),
-        ({"status": "incomplete", "incomplete_details": None}, "incomplete"),
+        ({"status": "incomplete", "incomplete_details": None}, "length"),
     ],
 )
 async def test_the_reason_of_an_incomplete_response_is_its_finish(
@@ -229,6 +230,7 @@ UNUSABLE = {
     "queued": json_reply(answer(status="queued")),
     "no output": json_reply({"object": "response"}),
     "a list": json_reply([1]),
+    "reasoning alone": json_reply(answer(THOUGHT)),
     "two calls with one id": json_reply(answer(CALLED, CALLED)),
     "a call without an id": json_reply(answer(CALLED | {"call_id": None})),
 }
@@ -242,8 +244,8 @@ async def test_an_unusable_reply_fails_this_request_alone(response: httpx.Respon
     assert len(server.seen) == 2  # it was tried again
 
 
-async def test_reasoning_alone_is_an_empty_answer() -> None:
-    reply, _, _ = await sent(json_reply(answer(THOUGHT)))
+async def test_an_empty_message_is_an_empty_answer() -> None:
+    reply, _, _ = await sent(json_reply(answer(THOUGHT, MESSAGE | {"content": []})))
     assert isinstance(reply, Reply)
     assert (reply.content, reply.finish) == ("", "stop")
 

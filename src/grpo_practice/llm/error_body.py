@@ -31,7 +31,9 @@ _CONTEXT = re.compile(
     re.I,
 )
 _MODERATED_CODE = re.compile(
-    r"content_filter|content_policy|responsibleai|moderation|data_inspection_failed", re.I
+    r"content_filter|(content|bio|cyber|usage|misalignment)_policy|invalid_prompt|responsibleai"
+    r"|moderation|data_inspection_failed",
+    re.I,
 )
 _MODERATED_WORDS = re.compile(r"content exists risk|content management policy", re.I)
 _NO_MODEL_CODE = re.compile(r"model_not_(found|exist)|invalid_model|unknown_model", re.I)

@@ -13,11 +13,12 @@ _AS_THEY_ARE = frozenset(
 )
 _UNHASHED = frozenset(
     {"metadata", "store", "user", "prompt_cache_key", "prompt_cache_retention", "safety_identifier"}
+    | {"reasoning_summary"}
 )
 _IGNORED = frozenset(
     {"include_usage", "stream", "stream_options", "truncation", "response_include"}
 )
-"""Keys about streaming or another API, which are never sent."""
+"""Keys about streaming, or about what an endpoint does with a conversation; never sent."""
 _RESERVED: Mapping[str, str] = {
     "model": "set `model` next to `model_settings` instead",
     "messages": "the messages come from the agent",
@@ -74,8 +75,8 @@ def _body(settings: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
         if key in _FLOATS | _AS_THEY_ARE | _UNHASHED | _IGNORED:
             body[key] = value
         elif key == "reasoning":
-            effort = _mapping(settings, "reasoning").get("effort")
-            body |= {} if effort is None else {"reasoning_effort": effort}
+            given = _mapping(settings, "reasoning")
+            body |= {f"reasoning_{k}": given[k] for k in ("effort", "summary") if k in given}
         elif key == "top_logprobs":
             body |= {"logprobs": True, "top_logprobs": value}
         elif key not in ("extra_body", "extra_args", "extra_headers", "extra_query"):

@@ -15,8 +15,8 @@ from grpo_practice.llm.http_response import OtherApiError
 PATH = "/responses"
 
 _FINAL = ("response.completed", "response.incomplete", "response.failed", "response.cancelled")
-_FINISH = {"max_output_tokens": "length"}
-_ABSENT = frozenset({"stream_options", "max_completion_tokens"})
+_SAID = ("message", "function_call")
+_ABSENT = frozenset({"stream_options", "max_completion_tokens", "logprobs"})
 """Settings of chat completions without a counterpart, or with another name, here."""
 _PARTS = {"text": "input_text", "image_url": "input_image", "file": "input_file"}
 _REASONING = ("encrypted_content", "content")
@@ -39,9 +39,10 @@ def request_body(chat: Mapping[str, Any]) -> dict[str, Any]:
         body["tools"] = [_flat(tool) for tool in body["tools"]]
     if isinstance(body.get("tool_choice"), Mapping):
         body["tool_choice"] = _flat(body["tool_choice"])
-    if "reasoning_effort" in body:
-        effort = {"effort": body.pop("reasoning_effort")}
-        body["reasoning"] = {**body.get("reasoning", {}), **effort}
+    for name in ("effort", "summary"):
+        if f"reasoning_{name}" in body:
+            value = body.pop(f"reasoning_{name}")
+            body["reasoning"] = {**body.get("reasoning", {}), name: value}
     text = dict(body.get("text", {}))
     if "verbosity" in body:
         text["verbosity"] = body.pop("verbosity")
@@ -80,8 +81,8 @@ def _input(message: Message) -> Iterator[dict[str, Any]]:
     elif role != "assistant":
         parts = [_part(part) for part in content] if isinstance(content, list) else content
         yield {"role": role, "content": parts}
-    elif isinstance(message.get(RESPONSE_ITEMS), list):
-        yield from message[RESPONSE_ITEMS]
+    elif items := _unchanged(message):
+        yield from items
     else:
         calls = message.get("tool_calls") or ()
         text = "".join(content_texts(content)) or message.get("refusal") or ""
@@ -97,9 +98,25 @@ def _input(message: Message) -> Iterator[dict[str, Any]]:
             }
 
 
+def _unchanged(message: Message) -> list[dict[str, Any]]:
+    """Return the items of an assistant message; [] if its text or calls were changed since."""
+    items = objects(message.get(RESPONSE_ITEMS))
+    try:
+        return items if items and _said(message) == _said(message_of(items)) else []
+    except ValueError:
+        return []
+
+
+def _said(message: Message) -> list[object]:
+    """Return the text and the calls, whatever other keys they have."""
+    calls = [(call, call.get("function") or {}) for call in objects(message.get("tool_calls"))]
+    called = [[call.get("id"), f.get("name"), f.get("arguments")] for call, f in calls]
+    return ["".join(content_texts(message.get("content"))), *called]
+
+
 def _part(part: Any) -> Any:
     """Translate a part of a user's message; return an unknown part as it is."""
-    if not isinstance(part, Mapping) or part.get("type") not in _PARTS:
+    if not isinstance(part, Mapping) or str(part.get("type")) not in _PARTS:
         return part
     name, value = part["type"], part.get(part["type"])
     fields = dict(value) if isinstance(value, Mapping) else {name: value}
@@ -125,25 +142,35 @@ def completion(body: Any) -> Any:
     status = body.get("status", "completed")
     if status not in ("completed", "incomplete"):
         return {"error": {"message": f"the response's status is {status!r}"}}
-    message = message_of(objects(output))
+    items = objects(output)
+    message = message_of(items)
+    # A model that says nothing sends an empty message; without any, the response is not its answer.
+    if status == "completed" and not any(item.get("type") in _SAID for item in items):
+        raise ValueError("the response has neither a message nor a call")
     finish = "tool_calls" if message.get("tool_calls") else "stop"
     if status == "incomplete":
-        why = (body.get("incomplete_details") or {}).get("reason")
-        finish = _FINISH.get(str(why), str(why or "incomplete"))
+        details = body.get("incomplete_details")
+        filtered = isinstance(details, dict) and details.get("reason") == "content_filter"
+        finish = "content_filter" if filtered else "length"
     choice = {"index": 0, "message": message, "finish_reason": finish}
     usage = _usage(body.get("usage"))
     return {"model": body.get("model"), "choices": [choice], "usage": usage}
 
 
 def message_of(items: Sequence[dict[str, Any]]) -> Message:
-    """Return the items of a reply as one assistant message."""
-    said, refused, thought = list[str](), list[str](), list[str]()
+    """Return the items of a reply as one assistant message.
+
+    Raises:
+        ValueError: A tool call cannot be told from another one, or its arguments are no text.
+    """
+    said, refused, thought = list[tuple[object, str]](), list[str](), list[str]()
     calls = list[dict[str, Any]]()
     for item in items:
         parts = objects(item.get("content"))
         match item.get("type"):
             case "message":
-                said += [str(p.get("text", "")) for p in parts if p.get("type") == "output_text"]
+                written = (p.get("text") for p in parts if p.get("type") == "output_text")
+                said.append((item.get("phase"), "".join(t for t in written if isinstance(t, str))))
                 refused += [str(p["refusal"]) for p in parts if p.get("refusal")]
             case "function_call":
                 function = {"name": item.get("name"), "arguments": item.get("arguments", "")}
@@ -153,16 +180,23 @@ def message_of(items: Sequence[dict[str, Any]]) -> Message:
                 thought += [str(part.get("text", "")) for part in summary + parts]
             case _:
                 pass
+    if not all(isinstance(call["function"]["arguments"], str) for call in calls):
+        raise ValueError("the arguments of a tool call are not text")
     ids = [call["id"] for call in calls]
-    if len(set(ids)) < len(ids) or not all(isinstance(i, str) and i for i in ids):
+    if not all(isinstance(i, str) and i for i in ids) or len(set(ids)) < len(ids):
         raise ValueError("two tool calls share a call_id, or one has none")
-    message: Message = {"role": "assistant", "content": "".join(said) or None}
+    # The answer is the text that the model marks as such, without its comments on the way.
+    answers = [text for phase, text in said if phase == "final_answer"]
+    text = "\n\n".join(filter(None, answers or [text for _, text in said]))
+    message: Message = {"role": "assistant", "content": text or None}
     texts = {"refusal": "".join(refused), "reasoning_content": "\n\n".join(filter(None, thought))}
     message |= {key: text for key, text in texts.items() if text}
     if calls:
         message["tool_calls"] = calls
-    if any(not _is_plain(item) for item in items):
-        message[RESPONSE_ITEMS] = [_sendable(item) for item in items if _is_readable(item)]
+    readable = [item for item in items if _is_readable(item)]
+    # Without its reasoning, an item has to go back without its id, too: endpoints look for both.
+    if not all(map(_is_plain, readable)):
+        message[RESPONSE_ITEMS] = [_sendable(item) for item in readable]
     return message
 
 
@@ -173,7 +207,7 @@ def objects(value: object) -> list[dict[str, Any]]:
 
 def _is_plain(item: Mapping[str, Any]) -> bool:
     """Return True if the item's text or call is all there is to send back."""
-    return item.get("type") in ("message", "function_call") and "phase" not in item
+    return item.get("type") in _SAID and "phase" not in item
 
 
 def _is_readable(item: Mapping[str, Any]) -> bool:
@@ -204,17 +238,10 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     Raises:
         OtherApiError: The stream is a chat completion.
     """
-    begun, done = set[Any](), dict[Any, Any]()
-    for name, data in events:
-        try:
-            event = json.loads(data)
-        except (ValueError, RecursionError):
-            return None
-        if not isinstance(event, dict):
-            return None
-        if "choices" in event:
-            raise OtherApiError("chat.completions")
-        kind, index = event.get("type", name), event.get("output_index")
+    begun, done = set[int](), dict[int, Any]()
+    for kind, event in _decoded(events):
+        index = event.get("output_index")
+        at = index if isinstance(index, int) else -1
         if kind in _FINAL and isinstance(event.get("response"), dict):
             response = event["response"]
             if response.get("output") or begun != done.keys():
@@ -222,10 +249,25 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
                 return response if response.get("output") else None
             return {**response, "output": [done[at] for at in sorted(done)]}
         if kind == "response.output_item.added":
-            begun.add(index)
+            begun.add(at)
         elif kind == "response.output_item.done":
-            begun.add(index)
-            done[index] = event.get("item")
+            begun.add(at)
+            if at >= 0:  # otherwise its place is unknown
+                done[at] = event.get("item")
         elif kind == "error" or event.get("error"):
             return {"error": event.get("error") or event}
     return None
+
+
+def _decoded(events: Iterable[tuple[str, str]]) -> Iterator[tuple[object, dict[str, Any]]]:
+    """Yield the events with their kinds, up to the first one that was cut off."""
+    for name, data in events:
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            return
+        if not isinstance(event, dict):
+            return
+        if "choices" in event:
+            raise OtherApiError("chat.completions")
+        yield event.get("type", name), event

@@ -22,6 +22,9 @@ def chat_body(given: Mapping[str, Any], before: Sequence[Message] = ()) -> dict[
     for key in ("conversation", "prompt", "background"):
         if given.get(key):
             raise ValueError(f"{key!r} is not supported: send the whole conversation as 'input'")
+    for key, kind in _KINDS.items():
+        if not isinstance(given.get(key), kind | None):
+            raise ValueError(f"{key!r} must be {_NAMES[kind]}")
     body = {k: v for k, v in given.items() if v is not None and k not in _DROPPED}
     asked = body.pop("input", None)
     items = [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
@@ -41,6 +44,7 @@ def chat_body(given: Mapping[str, Any], before: Sequence[Message] = ()) -> dict[
         "response_format": _nested_format(text.get("format")),
         "verbosity": text.get("verbosity"),
         "reasoning_effort": reasoning.get("effort"),
+        "reasoning_summary": reasoning.get("summary"),
     }
     return body | {key: value for key, value in found.items() if value is not None}
 
@@ -50,6 +54,10 @@ _DROPPED = frozenset({
     "background", "conversation", "prompt", "stream_options", "context_management",
 })  # fmt: skip
 """Keys of a request that say how a server keeps or schedules a response."""
+
+
+_KINDS: Mapping[str, type] = {"instructions": str, "tools": list, "text": dict, "reasoning": dict}
+_NAMES: Mapping[type, str] = {str: "text", list: "a list", dict: "an object"}
 
 
 def _nested(tool: Any, where: str) -> dict[str, Any]:
@@ -191,22 +199,23 @@ def events(whole: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
 
 
 def _item_events(item: Mapping[str, Any], at: int, size: int) -> Iterator[dict[str, Any]]:
-    kind = item["type"]
+    """Yield the events of an item, which may come from another server and lack any key."""
+    kind = str(item.get("type"))
     bare: Mapping[str, Any] = {"function_call": {"arguments": ""}, "message": {"content": []}}
     here: dict[str, Any] = {"output_index": at}
     yield {"type": "response.output_item.added", **here, "item": {**item, **bare.get(kind, {})}}
     here["item_id"] = item.get("id")
     if kind == "function_call":
-        name, text = "response.function_call_arguments", item["arguments"]
+        name, text = "response.function_call_arguments", item.get("arguments", "")
         yield from ({"type": f"{name}.delta", **here, "delta": p} for p in pieces(text, size))
-        yield {"type": f"{name}.done", **here, "name": item["name"], "arguments": text}
-    for n, part in enumerate(item.get("content") or () if kind == "message" else ()):
+        yield {"type": f"{name}.done", **here, "name": item.get("name"), "arguments": text}
+    for n, part in enumerate(objects(item.get("content")) if kind == "message" else ()):
         here["content_index"] = n
-        key = "text" if part["type"] == "output_text" else "refusal"
-        name = f"response.{part['type']}"
+        key = "refusal" if part.get("type") == "refusal" else "text"
+        name, text = f"response.output_{key}".replace("output_refusal", "refusal"), part.get(key)
         yield {"type": "response.content_part.added", **here, "part": {**part, key: ""}}
-        for piece in pieces(part[key], size):
+        for piece in pieces(text, size) if isinstance(text, str) else ():
             yield {"type": f"{name}.delta", **here, "delta": piece, "logprobs": []}
-        yield {"type": f"{name}.done", **here, key: part[key], "logprobs": []}
+        yield {"type": f"{name}.done", **here, key: text, "logprobs": []}
         yield {"type": "response.content_part.done", **here, "part": part}
     yield {"type": "response.output_item.done", "output_index": at, "item": item}

@@ -14,7 +14,6 @@ from grpo_practice.config.schema.provider import WORKED_OUT
 from grpo_practice.core.text import is_data_file
 
 _MANY_AGENTS = "belongs to multi-agent setups, which are not supported"
-_RESPONSES = "belongs to the Responses API, which is not used"
 _OWN_TOOLS = "provide your own tools with `mode: mcp`"
 _UNSUPPORTED = "is not supported; leave it out"
 
@@ -32,10 +31,9 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
             f"model_provider.{k}": "is determined when the config is read"
             for k in sorted(WORKED_OUT)
         },
-        "model_settings.truncation": _RESPONSES,
-        "model_settings.response_include": _RESPONSES,
-        "model_settings.reasoning.summary": _RESPONSES,
-        "model_settings.reasoning.generate_summary": _RESPONSES,
+        "model_settings.truncation": "no endpoint is asked to shorten a conversation",
+        "model_settings.response_include": "encrypted reasoning is asked for wherever it exists",
+        "model_settings.reasoning.generate_summary": "is deprecated; use `reasoning.summary`",
         "termination_max_tokens": "transcripts are not truncated during a rollout",
     },
 }

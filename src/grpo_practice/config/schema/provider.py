@@ -108,7 +108,10 @@ class Reasoning(Model):
     """Reasoning settings of a model."""
 
     effort: str | None = None
-    """Sent as `reasoning_effort`."""
+    """Sent as `reasoning_effort`, or as `reasoning.effort` with `type: responses`."""
+    summary: Operational[str | None] = None
+    """Summary of the reasoning to request with `type: responses`: `auto`, `concise` or `detailed`.
+    It is stored with the reply and shown; with `type: chat.completions` it is not sent."""
 
 
 class ModelSettings(Model):
@@ -129,7 +132,7 @@ class ModelSettings(Model):
     parallel_tool_calls: bool | None = None
     """Whether one turn may contain several tool calls."""
     reasoning: Reasoning | None = None
-    """Reasoning effort."""
+    """Reasoning effort and summary."""
     verbosity: str | None = None
     """Requested length of replies."""
     top_logprobs: int | None = Field(None, ge=0)
@@ -156,7 +159,7 @@ class ModelSettings(Model):
     @field_validator("reasoning")
     @classmethod
     def _some(cls, value: Reasoning | None) -> Reasoning | None:
-        return value if value and value.effort is not None else None
+        return value if value and (value.effort or value.summary) else None
 
     @field_validator("extra_args")
     @classmethod
