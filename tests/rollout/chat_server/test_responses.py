@@ -125,6 +125,21 @@ async def test_a_stream_tells_the_arguments_of_a_call() -> None:
     assert json.loads(call.arguments) == {"a": 1, "b": 1}
 
 
+async def test_a_repeated_conversation_is_kept_once() -> None:
+    proxy, guest = Proxy(), Guest("m", Model().ask)
+    async with proxy.served():
+        with proxy.address(guest) as to:
+            async with openai.AsyncOpenAI(base_url=to.base_url, api_key="-") as client:
+                items: list[Any] = []
+                for n in range(4):
+                    items.append({"role": "user", "content": f"{n}"})
+                    made = await client.responses.create(model="m", input=items)
+                    items += made.output
+    kept = {id(message) for said in guest.responses.values() for message in said}
+    assert [len(said) for said in guest.responses.values()] == [2, 4, 6, 8]
+    assert len(kept) == 8
+
+
 async def test_errors_reach_the_client_in_the_form_of_the_api() -> None:
     async with invited(Model()) as (_, client):
         with pytest.raises(openai.BadRequestError, match="'web_search'"):

@@ -144,7 +144,10 @@ class Proxy:
         body = response(server.completion(chat_request, reply), given, f"resp_{reply.call_id}")
         # A later request brings its own instructions, so these are not part of the conversation.
         said = chat_request.messages[1:] if given.get("instructions") else chat_request.messages
-        guest.responses[body["id"]] = [*said, reply.message]
+        # Most requests repeat the conversation before them: keep one copy of each message.
+        before = next(reversed(guest.responses.values()), [])
+        kept = [old if old == new else new for old, new in zip(before, said, strict=False)]
+        guest.responses[body["id"]] = [*kept, *said[len(kept) :], reply.message]
         return await server.respond_with(request, body, stream=chat_request.stream)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
