@@ -7,12 +7,15 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+from grpo_practice.config.input import known
+from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
+from grpo_practice.llm.endpoint import ApiName
 from grpo_practice.reports.before_after import BeforeAfter
 from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
@@ -24,7 +27,7 @@ from grpo_practice.store.queries import references, runs
 _AGENT = "evaluation.agent."
 
 
-def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAgent:
+def exported(store: Store, found: LibraryRef, scores: BeforeAfter) -> ExportedAgent:
     """Return the agent that played with this library, and its known scores.
 
     The agent is read from the identity of its branch, in which every variable has the value that it
@@ -52,9 +55,10 @@ def exported(store: Store, found: LibraryRef, known: BeforeAfter) -> ExportedAge
         model_settings=without_secrets(settings, "model_settings", left_out),
         toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
         max_turns=config.max_turns,
+        api=_api(written.at("model_provider").data.get("type")),
         endpoint=endpoint_written(written.at("model_provider").data),
         more=_more(config),
-        provenance=_provenance(store, found, known, tuple(left_out)),
+        provenance=_provenance(store, found, scores, tuple(left_out)),
     )
 
 
@@ -83,6 +87,13 @@ def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
         return None
     name = function.rpartition(":")[2].rpartition(".")[2]
     return f"{workspace}.evaluate(agent={name}, library='L{agent.library.id}')"
+
+
+def _api(written: object) -> ApiName:
+    """Return the API that the config names; a variable has the value that it has now."""
+    # Not part of the identity: a run may go on with another API.
+    named = interpolate(written, known(None), []) if variables(written) else written
+    return "responses" if named == "responses" else "chat.completions"
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:

@@ -24,7 +24,7 @@ def to_json(agent: ExportedAgent) -> str:
         "instructions": agent.instructions,
         "experiences": [{"id": e.id, "text": e.text} for e in agent.library.experiences],
         "model": {
-            "type": "chat.completions",
+            "type": agent.api,
             "name": agent.model,
             "base_url": agent.endpoint.get("base_url"),
             "settings": dict(agent.model_settings),
@@ -97,7 +97,7 @@ def to_yaml(agent: ExportedAgent) -> str:
         "type": "simple",
         "model": {
             "model_provider": {
-                "type": "chat.completions",
+                "type": agent.api,
                 "model": _literal(agent.model),
                 **agent.endpoint,  # not escaped: its key stays a variable
             },

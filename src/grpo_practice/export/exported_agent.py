@@ -8,6 +8,7 @@ from grpo_practice import __version__
 from grpo_practice.core.prompts.system import library_sha, system_prompt
 from grpo_practice.core.stats import Score
 from grpo_practice.core.types import Library
+from grpo_practice.llm.endpoint import ApiName
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class ExportedAgent:
     toolkits: Mapping[str, Any]
     max_turns: int
     provenance: Provenance
+    api: ApiName = "chat.completions"
     endpoint: Mapping[str, Any] = field(default_factory=dict)
     """`base_url` of the model and the variable of its `api_key`, as configured; without secrets."""
     more: Mapping[str, Any] = field(default_factory=dict)

@@ -6,6 +6,7 @@ from typing import Any
 
 from grpo_practice.core.foreign_text import one_line
 from grpo_practice.export.exported_agent import ExportedAgent
+from grpo_practice.llm.endpoint import ApiName
 
 KEY = "AGENT_API_KEY"
 """Environment variable with the API key for an address that is written in the file.
@@ -14,6 +15,10 @@ The variable from the config is never used: in a database from someone else, it 
 user's variables, sent to any host, and the exported file has no trust check.
 """
 _VARIABLE = re.compile(r"\$\{\s*oc\.env\s*:\s*(\w+)")
+_KINDS: Mapping[ApiName, str] = {
+    "chat.completions": "OpenAIChatCompletionsModel",
+    "responses": "OpenAIResponsesModel",
+}
 _NEED_TOOLS = ("tool_choice", "parallel_tool_calls")
 """Settings that endpoints reject in a request without tools."""
 
@@ -23,7 +28,7 @@ _FILE = """\
 import os
 import sys
 
-from agents import Agent, ModelSettings, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from agents import Agent, ModelSettings, {kind}, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
 # By default, the SDK also sends all that is said to the tracing of OpenAI.
@@ -35,7 +40,7 @@ INSTRUCTIONS = (
 agent = Agent(
     name={name},
     instructions=INSTRUCTIONS,
-    model=OpenAIChatCompletionsModel(
+    model={kind}(
         model={model},
         openai_client={client},
     ),
@@ -70,6 +75,7 @@ def to_python(agent: ExportedAgent) -> str:
     return _FILE.format(
         facts="".join(f"# {one_line(fact)}\n" for fact in facts),
         instructions="".join(f"    {line!r}\n" for line in _lines(agent.system_prompt)),
+        kind=_KINDS[agent.api],
         name=repr(agent.name),
         model=repr(agent.model),
         client=_client(agent.endpoint),
