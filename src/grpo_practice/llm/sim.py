@@ -33,16 +33,22 @@ def respond(
     if method != "POST":
         return 405, _error(f"{path} takes POST, not {method}")
     try:
-        given = json.loads(content)
-        body = served_responses.chat_body(given) if path.endswith(responses.PATH) else given
+        body = chat_of(path, content)
         if sim.fails(body, world, served):
             return 500, _error("the simulated world makes this request fail", "server_error")
         answer = sim.answer(body, world, served)
-        if body is not given:
-            answer = served_responses.response(answer, given, f"resp_{served}")
+        if path.endswith(responses.PATH):
+            answer = served_responses.response(answer, json.loads(content), f"resp_{served}")
         return 200, answer
     except (ValueError, RecursionError) as e:
         return 400, _error(str(e))
+
+
+def chat_of(path: str, content: bytes) -> Any:
+    """Return the body of a request as that of a chat completion; raise ValueError if invalid."""
+    body = json.loads(content)
+    is_chat = not (isinstance(body, dict) and path.endswith(responses.PATH))
+    return body if is_chat else served_responses.chat_body(body)
 
 
 def _error(message: str, kind: str = "invalid_request_error") -> dict[str, Any]:

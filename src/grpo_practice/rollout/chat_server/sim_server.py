@@ -1,14 +1,13 @@
 """The simulated endpoint as an HTTP server that any client can use."""
 
 import asyncio
-import json
 from asyncio import sleep
 from collections import Counter
 from collections.abc import Callable
 
 from aiohttp import web
 
-from grpo_practice.llm.sim import encode, respond
+from grpo_practice.llm.sim import chat_of, encode, respond
 from grpo_practice.rollout.chat_server import server
 from grpo_practice.sim import DEFAULT, World, stage_of
 
@@ -33,7 +32,7 @@ async def serve(
         served = by_stage.total()
         status, body = respond(request.method, request.path, content, world, served=served)
         if status == 200 and request.method == "POST":
-            by_stage[stage_of(json.loads(content))] += 1
+            by_stage[stage_of(chat_of(request.path, content))] += 1
             await sleep(latency_s)
         kind, raw = encode(content, body)
         return web.Response(status=status, headers={"content-type": kind}, body=raw)

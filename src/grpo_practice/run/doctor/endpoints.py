@@ -76,7 +76,7 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
         if not model.model_provider.model:  # a config that only trains names no model
             continue
         at = model.model_provider
-        key = (at.model, at.base_url, at.key)
+        key = (at.model, at.type, at.base_url, at.key)
         name, known = found.get(key, (role, model))
         found[key] = (name if role in name else f"{name}, {role}", known)
     return list(found.values())
