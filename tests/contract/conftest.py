@@ -15,7 +15,7 @@ VARIABLES = (
     *(
         f"{role}_LLM_{name}"
         for role in ("UTU", "JUDGE")
-        for name in ("MODEL", "BASE_URL", "API_KEY")
+        for name in ("TYPE", "MODEL", "BASE_URL", "API_KEY")
     ),
     *("OPENAI_API_KEY", "OPENAI_BASE_URL", "GRPO_PRACTICE_DB", "COLUMNS"),
 )

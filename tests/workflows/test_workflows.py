@@ -8,7 +8,7 @@ import pytest
 
 from tests.workflows.desk import Desk, commands_of
 from tests.workflows.play import MATH, WEB, Played, billed, fetch, kill, play, publish
-from tests.workflows.services import services
+from tests.workflows.services import REFUSAL, services
 
 PAGE = Path(__file__).parents[2] / "docs/workflows.md"
 TEACHING = {"compare", "propose", "merge"}
@@ -90,14 +90,18 @@ def _nothing_is_paid_twice(played: Played) -> None:
 
 @pytest.mark.long
 @pytest.mark.parametrize(
-    ("commands", "at_once"),
-    [(MATH, 100), (WEB, 2 * 20)],  # rollouts of a step; on the web, two calls in one turn
-    ids=["math", "web"],
+    ("commands", "at_once", "api"),
+    [  # rollouts of a step; on the web, two calls in one turn
+        (MATH, 100, "chat.completions"),
+        (WEB, 2 * 20, "chat.completions"),
+        (WEB, 2 * 20, "responses"),
+    ],
+    ids=["math", "web", "web, Responses API"],
 )
 def test_a_kill_in_mid_trajectory_pays_what_was_in_flight_only(
-    tmp_path: Path, commands: tuple[str, ...], at_once: int
+    tmp_path: Path, commands: tuple[str, ...], at_once: int, api: str
 ) -> None:
-    with services(latency_s=0.02) as running:
+    with services(latency_s=0.02, api=api) as running:
         desk = Desk(tmp_path / "killed", running)
         fetch(desk, commands)
         shutil.copytree(desk.folder, tmp_path / "whole")
@@ -106,7 +110,29 @@ def test_a_kill_in_mid_trajectory_pays_what_was_in_flight_only(
     assert 0 <= killed.paid_twice == killed.in_flight <= at_once
     assert desk.query("PRAGMA integrity_check") == [("ok",)]
     with services() as running:
+        # On chat completions: the library is the same, whichever API the killed run spoke.
         whole = Desk(tmp_path / "whole", running)
         report = whole.json(next(c for c in commands if " practice " in c))
         assert sum(running.asked().values()) == billed(whole) == billed(desk)
     assert killed.report["library"] == report["library"]
+
+
+@pytest.mark.long
+def test_a_model_that_takes_tools_on_the_responses_api_alone_stops_and_goes_on(
+    tmp_path: Path,
+) -> None:
+    practice = next(c for c in WEB if " practice " in c)
+    with services(api="responses") as running:
+        desk = Desk(tmp_path / "desk", running)
+        fetch(desk, WEB)
+        chat = " --set evaluation.agent.model.model_provider.type=chat.completions"
+        _, err = desk.type(practice + chat, 3)
+        assert REFUSAL[:60] in err
+        hint = "--set evaluation.agent.model.model_provider.type=responses"
+        assert f"hint: {hint}\n" in err
+        assert desk.query("SELECT count(*) FROM verdicts") == [(0,)]
+        report = desk.json(f"{practice} {hint}")  # the same run
+        assert desk.json(practice)["requests"]["new"] == 0  # as the environment says
+    assert desk.query("SELECT count(*) FROM runs") == [(1,)]
+    assert desk.query("SELECT DISTINCT outcome FROM rollouts") == [("ok",)]
+    assert report["library"]
