@@ -110,8 +110,8 @@ class Reasoning(Model):
     effort: str | None = None
     """Sent as `reasoning_effort`, or as `reasoning.effort` with `type: responses`."""
     summary: Operational[str | None] = None
-    """Summary of the reasoning to request with `type: responses`: `auto`, `concise` or `detailed`.
-    It is stored with the reply and shown; with `type: chat.completions` it is not sent."""
+    """Summary of the reasoning that is requested, stored and shown: `auto`, `concise` or
+    `detailed`. Only the Responses API has it; chat completions ignore it."""
 
 
 class ModelSettings(Model):
