@@ -28,6 +28,7 @@ def test_the_readme_shows_each_picture_in_both_schemes_and_says_that_it_is_simul
         assert re.search(r'alt="[^"]*[Ss]imulated', picture)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 def test_the_terminal_ends_as_in_the_picture(scheme: str) -> None:

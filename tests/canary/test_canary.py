@@ -121,6 +121,7 @@ def test_1_30_a_broken_answer_that_holds_a_key_shows_and_stores_none(
     check(place)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCORED)
 def test_1_54_a_verify_function_that_tells_the_environment_tells_no_key(
     tmp_path: Path, name: str
@@ -152,6 +153,7 @@ def test_1_54_a_verify_function_that_fails_on_each_gold_tells_no_key(tmp_path: P
     check(place)
 
 
+@pytest.mark.long
 def test_1_54_what_a_verify_function_prints_in_its_worker_holds_no_key(tmp_path: Path) -> None:
     place = Place(tmp_path / "p")
     words = ["verify", "score.py:prints", "--answer", "1", "--response", "1"]
@@ -169,6 +171,7 @@ def test_1_54_what_a_verify_function_prints_in_its_worker_holds_no_key(tmp_path:
     assert b"reward 1.000" in done.stdout
 
 
+@pytest.mark.long
 def test_2_42_a_key_where_none_belongs_is_not_shown(tmp_path: Path) -> None:
     place = Place(tmp_path / "p")
     for words in WRONG:

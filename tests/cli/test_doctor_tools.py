@@ -41,6 +41,7 @@ def test_each_toolkit_is_opened_and_its_tools_are_named(gp: Gp, tmp_path: Path) 
     assert [w for w in notes if not w.isdigit()] == ["start"]  # opened once, and nothing called
 
 
+@pytest.mark.long
 def test_a_toolkit_that_cannot_be_had_is_exit_2_and_the_others_are_looked_at(
     gp: Gp, tmp_path: Path
 ) -> None:

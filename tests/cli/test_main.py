@@ -188,6 +188,7 @@ def test_a_signal_stops_the_command_with_its_exit_code(tmp_path: Path, number: i
     assert told == "stopped\n"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_closed_pipe_is_no_error(finished_demo: Path) -> None:
     command = f"{' '.join(GP)} experiences list | head -1"

@@ -89,6 +89,7 @@ def test_aliases_work_until_they_blow_up() -> None:
         parse_yaml(laughs, "f")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "text",
     [

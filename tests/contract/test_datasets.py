@@ -167,6 +167,7 @@ def test_a_sample_is_drawn_and_named(gp: Gp) -> None:
     assert gp("data", "sample", "d", "-n", "10", "--seed", "1", "--name", "d10").code == 4
 
 
+@pytest.mark.long
 def test_each_command_names_a_function_that_can_use_the_answers(gp: Gp) -> None:
     def named(verify: str, *rows: dict[str, Any], missing: str = "") -> None:
         words = [word for word in (missing, "--replace") if word]

@@ -138,6 +138,7 @@ def test_what_the_export_says_brings_both_scores_into_the_file(
     assert "score with the library" in text
 
 
+@pytest.mark.long
 def test_scoring_again_names_the_run_whose_rollouts_are_scored(toy: Gp) -> None:
     assert toy(*EVALUATE).code == 0
     assert toy(*EXPORT).code == 0

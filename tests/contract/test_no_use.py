@@ -134,6 +134,7 @@ def test_comparisons_that_find_no_lesson_are_of_use(asked: Asked, practise: Gp) 
     assert practise().code == 0
 
 
+@pytest.mark.long
 def test_summaries_are_kept_unless_they_are_the_ones_of_no_use(asked: Asked, practise: Gp) -> None:
     whole = ("--set", "practice.summaries=always")
     asked.teacher.says = FAILING["unreadable"][0]
@@ -145,6 +146,7 @@ def test_summaries_are_kept_unless_they_are_the_ones_of_no_use(asked: Asked, pra
     assert asked.stages() == {"compare": 3, "propose": 3, "merge": 1}
 
 
+@pytest.mark.long
 def test_summaries_of_no_use_are_repeated(asked: Asked, practise: Gp) -> None:
     whole = ("--set", "practice.summaries=always")
     asked.teacher.stage, asked.teacher.says = "summarise", FAILING["empty"][0]
@@ -155,6 +157,7 @@ def test_summaries_of_no_use_are_repeated(asked: Asked, practise: Gp) -> None:
     assert asked.stages() == {"summarise": 3 * 5, "compare": 3, "propose": 3, "merge": 1}
 
 
+@pytest.mark.long
 def test_another_teacher_goes_on_with_the_rollouts_that_are_paid(
     asked: Asked, practise: Gp
 ) -> None:
@@ -170,6 +173,7 @@ def test_another_teacher_goes_on_with_the_rollouts_that_are_paid(
     assert asked.stages() == {"compare": 3, "propose": 3, "merge": 1}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("questions", "n"), [(4, 1), (12, 4)])
 def test_a_pilot_without_a_usable_comparison_fails(
     asked: Asked, practise: Gp, project: Project, questions: int, n: int

@@ -45,6 +45,7 @@ async def test_a_program_that_asks_once_is_the_agent_that_asks_once(
     assert 0.7 in temperature  # that of practice, where the program says none
 
 
+@pytest.mark.long
 async def test_what_was_asked_is_not_asked_again(project: Own) -> None:
     overrides = project.agent(MANY)
     first = await project.evaluate(*overrides)
@@ -70,6 +71,7 @@ async def test_what_was_asked_is_not_asked_again(project: Own) -> None:
     assert not [text for text in project.notices if "could not be used" in text]
 
 
+@pytest.mark.long
 async def test_64_rollouts_are_played_at_once(project: Own) -> None:
     text = """
         together, most = 0, 0

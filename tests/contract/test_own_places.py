@@ -47,6 +47,7 @@ async def test_practice_pauses_and_goes_on_if_the_agent_may_do_so(project: Own) 
     assert report.library.experiences
 
 
+@pytest.mark.long
 async def test_a_mended_agent_goes_on_with_the_command_of_the_hint(project: Own) -> None:
     deaf = (*project.practising(DEAF), "practice.rollout_concurrency=1")
     async with served() as endpoint:

@@ -160,6 +160,7 @@ def test_a_run_whose_every_comparison_fails_is_a_failure(
     assert flat(gp("runs", "show", "toy").out).count("status practice, done, begun") == 1
 
 
+@pytest.mark.long
 def test_the_advice_on_a_reply_that_was_cut_can_be_typed(
     teacher: Teacher, practise: Gp, gp: Gp
 ) -> None:
@@ -213,6 +214,7 @@ def test_a_run_whose_every_proposal_is_quarantined_is_a_failure(
     assert f"quarantined {kept_out} proposed texts kept out of the library (sets aside" in said
 
 
+@pytest.mark.long
 def test_proposals_that_cannot_be_taken_send_to_the_teacher(
     teacher: Teacher, practise: Gp, gp: Gp
 ) -> None:
@@ -227,6 +229,7 @@ def test_proposals_that_cannot_be_taken_send_to_the_teacher(
     assert gp(*next_words(ran)).code == 0
 
 
+@pytest.mark.long
 def test_a_quarter_of_the_comparisons_is_worth_a_warning(
     teacher: Teacher, practise: Gp, gp: Gp
 ) -> None:

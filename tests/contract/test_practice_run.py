@@ -174,6 +174,7 @@ def no_merge(n: int, body: dict[str, Any]) -> Said | None:
     return None
 
 
+@pytest.mark.long
 async def test_a_failed_merge_changes_nothing_and_is_not_a_success(project: Project) -> None:
     async with served(no_merge) as endpoint:
         report = await project.practise(endpoint.override())

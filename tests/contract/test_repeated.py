@@ -61,6 +61,7 @@ def test_more_rollouts_are_another_comparison_and_printing_is_none(demo: Gp) -> 
     assert "the third comparison on these questions" in Path("report.html").read_text("utf-8")
 
 
+@pytest.mark.long
 def test_each_edited_library_is_another_comparison_and_keeps_its_number(demo: Gp) -> None:
     _, first = edited(demo, "name them.")
     found = contrast_of(demo, "demo/eval", first)

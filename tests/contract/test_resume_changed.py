@@ -99,6 +99,7 @@ async def test_a_mended_verify_function_scores_the_stored_answers(project: Proje
         await project.evaluate(*sets, "agent.agent.instructions=Guess.")
 
 
+@pytest.mark.long
 async def test_a_verify_function_edited_under_way_scores_all_alike(project: Project) -> None:
     sets = (BY_FILE, "batch_size=2", "concurrency=1")
     for reward in ("0.5", "0.25"):

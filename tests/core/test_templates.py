@@ -65,6 +65,7 @@ def test_a_template_that_shows_what_is_no_value_is_refused() -> None:
     assert rows == ["a"]
 
 
+@pytest.mark.long
 def test_a_template_that_explodes_is_refused() -> None:
     assert misses(EXPLODES, r"x\.md: not a valid prompt template: ") == {}
 

@@ -223,6 +223,7 @@ def peak_of_refused(path: Path, why: str = "unpacks to more than 64 MiB") -> int
     return pool.max_memory() or 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 def test_a_plain_page_is_believed_by_its_own_header_and_not_by_the_footer(
     tmp_path: Path, version: Any

@@ -383,6 +383,7 @@ def test_1_45_a_lone_surrogate_becomes_a_replacement_and_nul_is_kept(evaluate: E
     assert (again.told["requests"]["new"], again.asked) == (0, [])
 
 
+@pytest.mark.long
 def test_1_45_ten_megabytes_are_stored_whole(evaluate: Evaluate) -> None:
     long = "0123456789abcde\n" * (10 * 2**16) + "24"
     with serving(of_first_question(ok(long))) as server:

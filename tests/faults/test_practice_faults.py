@@ -3,6 +3,8 @@
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.contract.endpoint.actions import Action, Asked, simulated
 from tests.contract.endpoint.scripts import FAULTS
 from tests.contract.endpoint.server import FaultServer
@@ -16,6 +18,7 @@ LOST = [action for kind, actions in FAULTS.items() if kind not in OTHER for acti
 SHORT = "evaluation.agent.model.model_settings.extra_args.timeout=1.5"
 
 
+@pytest.mark.long
 async def test_faults_that_are_retried_away_change_no_result(
     tmp_path: Path, waits: FakeSleep
 ) -> None:

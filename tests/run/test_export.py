@@ -195,6 +195,7 @@ async def test_an_evaluation_of_the_file_asks_what_was_measured_in_the_run(tmp_p
     assert len(prompts) == 1
 
 
+@pytest.mark.long
 async def test_the_score_of_the_exported_agent_is_the_score_after(tmp_path: Path) -> None:
     project = Project(tmp_path)
     await project.evaluate()

@@ -70,6 +70,7 @@ def finishes(events: Sequence[Event]) -> Tally:
     return tally
 
 
+@pytest.mark.long
 async def test_steps_and_the_evaluations_on_the_way_are_one_bar(project: Project) -> None:
     await project.practise(*TESTED, SELECTED)
     tally = finishes(project.events)
@@ -79,6 +80,7 @@ async def test_steps_and_the_evaluations_on_the_way_are_one_bar(project: Project
     assert tally.whole.planned == first.rollouts + first.evaluations
 
 
+@pytest.mark.long
 async def test_a_run_that_goes_on_tells_what_it_replays_from_what_is_new(project: Project) -> None:
     async with served() as endpoint:
         await cut_off(project.practise(*TESTED, endpoint.override()), endpoint, 70)
@@ -96,6 +98,7 @@ async def test_a_run_that_goes_on_tells_what_it_replays_from_what_is_new(project
     assert tally.whole.replayed == len(played) - len(new)
 
 
+@pytest.mark.long
 async def test_a_run_that_is_done_is_a_full_bar_at_once(project: Project) -> None:
     await project.practise(*TESTED)
     project.events.clear()

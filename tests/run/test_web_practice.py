@@ -61,6 +61,7 @@ AT_ONCE = ("practice.epochs=1", "practice.batch_size=12", "practice.grpo_n=5")
 """One step, with more than 3 comparisons."""
 
 
+@pytest.mark.long
 async def test_an_agent_that_reads_one_site_goes_on_once_that_is_trusted(
     one_site: Project,
 ) -> None:
@@ -75,6 +76,7 @@ async def test_an_agent_that_reads_one_site_goes_on_once_that_is_trusted(
     assert found == [(None, '["site1.example"]')]
 
 
+@pytest.mark.long
 async def test_a_person_may_decide_on_what_one_site_says(one_site: Project) -> None:
     report = await one_site.practise(*AT_ONCE, "practice.approve=true")
     assert report.held > 0

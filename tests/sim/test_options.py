@@ -30,6 +30,7 @@ def with_options(question: str) -> tuple[str, dict[str, str]]:
     return f"{question}\n\n" + "\n".join(f"{k}. {v}" for k, v in options.items()), options
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("task", ["math", "tools"])
 def test_a_question_with_options_is_answered_by_the_letter_of_what_was_worked_out(
     task: Task,

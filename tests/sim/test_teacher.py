@@ -167,6 +167,7 @@ def test_what_the_library_says_is_confirmed_and_not_suggested_again() -> None:
     assert {lesson["problem"] for lesson in told} == {"confirmed", "misled"}, "it errs, too"
 
 
+@pytest.mark.long
 def test_an_experience_that_says_another_way_in_the_same_situation_misled() -> None:
     kinds: tuple[EffectKind, ...] = ("harm", "null")
     for kind in kinds:
@@ -197,6 +198,7 @@ def misled(library: Library, limit: int = 2) -> list[list[dict[str, str]]]:
     return found
 
 
+@pytest.mark.long
 def test_an_experience_that_losers_followed_is_named_as_misleading() -> None:
     harmful = library_of(DEFAULT.key("posts", "harm"))
     told = misled(harmful)

@@ -155,6 +155,7 @@ def test_a_thread_of_the_same_process_is_not_called_another_process(tmp_path: Pa
     assert said == ["this process is already working on r, in another thread or task"]
 
 
+@pytest.mark.long
 def test_a_database_that_is_used_under_another_name_is_refused_before_it_is_read(
     tmp_path: Path,
 ) -> None:

@@ -178,6 +178,7 @@ def test_a_population_that_is_killed_again_and_again_comes_out_as_one_that_was_n
     assert kills == (4 if step % 2 or kind == "kill" else 0)
 
 
+@pytest.mark.long
 def test_a_population_can_train_longer(project: TrainProject, expected: TuneReport) -> None:
     project.populate(4, None, *SEARCH, "train.steps=4")
     fake = FakeTrainer()

@@ -94,6 +94,7 @@ def test_steps_after_the_checkpoint_stay_on_the_old_branch(project: TrainProject
     assert any("resumes at step 2, after its last checkpoint" in text for text in shown)
 
 
+@pytest.mark.long
 def test_more_steps_go_on_where_the_run_ended(
     project: TrainProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -49,6 +49,7 @@ async def play(project: TrainProject, *arms: str) -> ComparisonReport:
     return await asyncio.to_thread(ask, arms or ARMS, project.config, env={})
 
 
+@pytest.mark.long
 async def test_all_four_are_asked_together_and_their_costs_stand_beside(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +141,7 @@ async def test_stored_arms_that_were_not_played_are_asked_for(
         compare("toy", ["base"])
 
 
+@pytest.mark.long
 async def test_an_exported_checkpoint_as_a_file_has_its_cost_and_another_file_an_unknown_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from tests.verify.hard_answers import PAIRS
 MATH = resolve("math", {}, None, Path())
 
 
+@pytest.mark.long
 async def test_every_hard_pair_is_judged_as_the_table_says() -> None:
     async with Verifier(MATH) as verify:
         verdicts = await asyncio.gather(

@@ -39,6 +39,7 @@ async def test_a_gold_that_equals_itself_can_be_used_and_any_other_is_refused_wi
     assert wrong == []
 
 
+@pytest.mark.long
 async def test_the_table_says_what_is_compared_as_text_alone() -> None:
     from grpo_practice.verify import symbolic
     from grpo_practice.verify.math import _is_text, too_costly

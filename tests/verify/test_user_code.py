@@ -144,6 +144,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.long
 def test_what_a_function_prints_goes_to_stderr_and_not_among_the_data(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FUNCTIONS)
     (tmp_path / "ask.py").write_text(ASKING)

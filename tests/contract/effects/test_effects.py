@@ -139,6 +139,7 @@ async def test_whole_and_none_are_the_evaluations_they_would_be_alone(project: M
         assert project.query(OF_RUN, name) == [(2 * HELD,)]
 
 
+@pytest.mark.long
 async def test_the_dataset_that_libraries_are_chosen_by_is_the_default(project: Measured) -> None:
     await project.practise("practice.select_dataset=held", "evaluation.pass_k=2")
     report = await project.measure(dataset=None)

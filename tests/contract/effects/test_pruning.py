@@ -123,6 +123,7 @@ async def test_the_best_that_fit_are_kept_once_what_does_harm_is_gone(project: M
     assert "E2" in [e.id for e in report.library.experiences]
 
 
+@pytest.mark.long
 async def test_what_cannot_be_pruned_is_refused(project: Measured) -> None:
     workspace, before = Workspace(project.db), counts(project)
     with pytest.raises(Exception, match="--max-tokens 20: with its heading, the shortest"):

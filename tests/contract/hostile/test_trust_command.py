@@ -45,6 +45,7 @@ def test_a_host_without_a_key_or_that_is_none_is_refused(place: Place, words: li
     assert "no files of others" in place.type("trust").shown
 
 
+@pytest.mark.long
 def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: Place) -> None:
     path = program.folder / "agent.yaml"
     for text in ("./run", "./run --changed"):

@@ -34,6 +34,7 @@ async def solve(question: str, system: str, context: ProgramContext) -> str:
     return await ask(context, question)
 
 
+@pytest.mark.long
 async def test_any_chat_will_do_not_only_the_ledgers() -> None:
     world = World()
     chat = FakeChat(lambda messages: str(messages[-1]["content"]).upper())
