@@ -86,7 +86,10 @@ def demo(
     Example: grpo-practice demo --keep my-demo
     """
     if serve is not None and keep is not None:
-        raise ConfigError("--serve keeps nothing", hint="leave --keep or --serve out")
+        raise ConfigError(
+            "--serve writes no files, so it cannot be used with --keep",
+            hint="leave out --keep or --serve",
+        )
     if serve is not None:
         from grpo_practice.sim import DEFAULT, World
 

@@ -83,7 +83,7 @@ app.command("export-data")(export.export_data)
 app.command("report", short_help="Write a page about runs: scores, gains and reasons.")(view.report)
 app.command("serve", short_help="Serve an agent as an endpoint for any program.")(serve.serve)
 app.command("view", short_help="View runs in a browser, even while they are running.")(view.view)
-app.command("trust", short_help="Trust files of others that you have read.")(trust.trust)
+app.command("trust", short_help="Trust other people's files that you have read.")(trust.trust)
 app.add_typer(data.app, name="data")
 runs.app.command()(compare.compare)
 runs.app.command()(runs.diagnose)
@@ -268,8 +268,8 @@ def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
         message += "; all answers so far are stored"
         if unanswered:
             message += (
-                f", but for {count(unanswered, 'request')} under way: asked again next time, and"
-                " perhaps billed twice"
+                f", except for {count(unanswered, 'request')} in flight, which will be sent"
+                " again and may be billed twice"
             )
         # With --again, the suggested command would start over instead of resuming.
         hint = f"to go on: {as_typed(argv=[word for word in words if word != '--again'])}"

@@ -131,5 +131,8 @@ def test_the_served_endpoint_answers_until_it_is_stopped() -> None:
 
 def test_what_serves_keeps_nothing(gp: Gp) -> None:
     ran = gp("demo", "--serve", "0", "--keep", "d")
-    assert (ran.code, ran.err.splitlines()[0]) == (2, "error: --serve keeps nothing")
+    assert (ran.code, ran.err.splitlines()[0]) == (
+        2,
+        "error: --serve writes no files, so it cannot be used with --keep",
+    )
     assert not Path("d").exists()

@@ -56,7 +56,7 @@ def test_a_plan_that_begins_runs_anew_or_lets_them_grow_rests_on_what_they_measu
 def test_few_questions_find_nothing(demo: Gp) -> None:
     words = ("eval", *ASKED, "--exp-id", "fresh", "--limit", "9")
     assert demo(*words, "--json").document["power"]["finds"] is None
-    assert "no difference: 9 questions \u00d7 1 are too few" in demo(*words).out
+    assert "no difference, because 9 questions \u00d7 1 are too few" in demo(*words).out
 
 
 def test_a_practice_without_an_evaluation_has_none(demo: Gp) -> None:

@@ -119,7 +119,7 @@ def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
     assert slow.asked() == 8
     assert kept(shell) == (8, 8)
-    assert shell.type("db", "check")[0].endswith("it is whole\n")
+    assert shell.type("db", "check")[0].endswith("it is intact\n")
 
 
 @pytest.mark.long

@@ -143,7 +143,7 @@ def test_what_is_approved_in_the_middle_of_a_step_is_said_to_wait(held: Gp) -> N
     assert paused.code == 6
     first = waiting(held)[0]
     ran = held("experiences", "approve", first, "--run", "held")
-    assert "the open step keeps its library; the texts enter the library that it makes" in ran.out
+    assert "the texts will enter the library when the open step closes" in ran.out
     assert held(*next_words(ran.out)).code == 0
     listed = held("experiences", "list", "--run", "held").out
     assert "approved  yes; the text enters the library when the open step closes" in listed

@@ -24,7 +24,8 @@ def test_a_changed_agent_file_is_another_arm(demo: Gp) -> None:
     assert asked() - before == 80
     (edited,) = re.findall(r"demo/eval/pa@[0-9a-f]{6}", ran.out)[:1]
     assert (
-        f"pa.yaml has changed since demo/eval/pa was played: this evaluation is {edited}" in ran.err
+        f"pa.yaml has changed since demo/eval/pa was played, so this evaluation is called {edited}"
+        in ran.err
     )
     assert demo(*next_words(ran.out)).code == 0
     # Each text of the file keeps its run, whatever was played in between.

@@ -44,8 +44,8 @@ def test_arms_end_in_how_they_compare(demo: Gp) -> None:
     before = asked()
     ran = demo(*ALL)
     assert ran.code == 0, ran.err
-    titles = [line for line in ran.out.splitlines() if line.startswith("full less ")]
-    assert titles == [f"full less {arm}" for arm in ("none", "aa", "direct", "filler")]
+    titles = [line for line in ran.out.splitlines() if line.startswith("full minus ")]
+    assert titles == [f"full minus {arm}" for arm in ("none", "aa", "direct", "filler")]
     assert "already complete, and not played again: demo/eval, demo/ev" in ran.err
     assert asked() - before == 3 * 80 + 1
     assert demo(*next_words(ran.out)).code == 0
@@ -269,10 +269,10 @@ REFUSED = [
     ("none,", "there is no such arm"),
     ("full,aa --agent agent.yaml", "leave out --agent, --library and --rejudge"),
     ("none,full --rejudge --verify exact", "leave out --agent, --library and --rejudge"),
-    ("none,full --show", "--show prints one evaluation"),
-    ("none,full --run demo --show", "--show prints one evaluation"),
+    ("none,full --show", "--show cannot be used with --arms"),
+    ("none,full --run demo --show", "--show cannot be used with --arms"),
     ("none,full --run nope", "nope"),
-    ("none,full --run demo/eval", "demo/eval is an evaluation: it makes no library"),
+    ("none,full --run demo/eval", "demo/eval is an evaluation, so it makes no library"),
     ("none,full --step 9", "demo has not closed step 9"),
     ("none,full --dataset nope", "nope"),
 ]

@@ -36,7 +36,7 @@ def test_an_address_that_init_told_to_fill_in_is_no_warning(gp: Gp) -> None:
     found = [
         (f["severity"], f["sentence"]) for f in ran.document["findings"] if f["about"] == "config"
     ]
-    assert ("ok", f"m-1 is asked at {server.url} (UTU_LLM_BASE_URL in .env)") in found
+    assert ("ok", f"m-1 is called at {server.url} (UTU_LLM_BASE_URL in .env)") in found
     assert all(state == "ok" for state, _ in found)
     limits = {(a.stage, a.body["max_tokens"]) for a in server.asked if a.stage != "compare"}
     assert limits == {("play", 2048)}, "no reply is endless"
@@ -48,7 +48,7 @@ def test_init_overwrites_nothing_unless_forced(gp: Gp) -> None:
     Path("mine.jsonl").write_text("precious")
     ran = gp("init")
     assert ran.code == 2
-    assert "mine.jsonl: there already" in ran.err
+    assert "already contains mine.jsonl" in ran.err
     assert [path.name for path in Path().iterdir()] == ["mine.jsonl"]
     assert Path("mine.jsonl").read_text() == "precious"
     assert gp("init", "--force").code == 0

@@ -19,7 +19,7 @@ def url() -> str:
 def asked_at(gp: Gp, config: str) -> list[str]:
     """Return the states of the findings that name the address."""
     findings = gp("doctor", "--json", "--config", config).document["findings"]
-    return [one["severity"] for one in findings if " is asked at http://" in one["sentence"]]
+    return [one["severity"] for one in findings if " is called at http://" in one["sentence"]]
 
 
 def test_what_init_says_to_fill_in_is_no_warning(
@@ -30,7 +30,7 @@ def test_what_init_says_to_fill_in_is_no_warning(
     Path(".env").write_text(f"UTU_LLM_MODEL=m-1\nUTU_LLM_BASE_URL={url}\n")
     assert asked_at(gp, "practice.yaml") == ["ok"]
     ran = gp("config", "validate", "--config", "practice.yaml")
-    assert f"m-1 is asked at {url} (" in ran.out + ran.err
+    assert f"m-1 is called at {url} (" in ran.out + ran.err
 
 
 def test_a_folder_that_is_not_trusted_keeps_the_warning(gp: Gp, url: str) -> None:

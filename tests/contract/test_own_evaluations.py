@@ -64,7 +64,7 @@ async def test_a_score_on_another_dataset_is_no_score_of_a_step(project: Project
 async def test_a_pilot_is_only_a_forecasts(project: Project) -> None:
     ws, before = Workspace(project.db), project.count("calls")
     for play in (ws.evaluate_async, ws.practise_async):
-        with pytest.raises(Exception, match="pilot plays a small part"):
+        with pytest.raises(Exception, match="pilot, which plays a small part"):
             await play(project.config, env={}, pilot=1)
     assert project.count("calls") == before
 

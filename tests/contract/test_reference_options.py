@@ -23,7 +23,7 @@ agent: {{model: {{model_provider: {{model: sim}}}}}}
         ("practice --config_name x", "--config FILE"),
         ("practice --restart_step null", "leave it out to continue"),
         ("practice --restart-step null", "leave it out to continue"),
-        ("practice --batch_size 5", "--batch-size is what it is called here"),
+        ("practice --batch_size 5", "it is called --batch-size here"),
         ("eval --step rollout", "eval --rejudge --run RUN --verify NAME"),
         ("data stats mine", "`data show NAME`"),
     ],

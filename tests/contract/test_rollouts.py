@@ -292,7 +292,7 @@ def test_an_evaluation_shows_the_run_that_is_named(demo: Gp) -> None:
     assert demo(*next_words(alone.err, "hint: ")).code == 0
     both = demo("eval", "--run", name, "--show", "--model", "sim")
     assert both.code == 2
-    assert "leave the config" in both.err
+    assert "leave out config" in both.err
 
 
 def test_showing_says_how_many_of_how_many(demo: Gp) -> None:

@@ -12,7 +12,7 @@ def test_runs_are_listed_with_what_is_simulated(demo: Gp) -> None:
     lines = demo("runs", "list").out.splitlines()
     first = " ".join(lines[1].split())
     assert first.startswith("demo/eval eval done 5 of 5 ")
-    assert "  all are simulated: they say nothing about a real model" in lines
+    assert "  all are simulated, so they say nothing about a real model" in lines
     assert lines[-1].startswith("next: grpo-practice runs show demo/eval/L")
     document = demo("runs", "list", "--json").document
     assert document["schema"] == "grpo-practice.runs/1"

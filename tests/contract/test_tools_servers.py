@@ -164,7 +164,7 @@ def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
         (kit(config={"command": "true"} | none), ["it ended immediately"]),
         (kit() | kit(name="other"), ["two toolkits have a tool 'count'", "leave one out with act"]),
         (kit(config={"workdir": "rollout"}), ["stateful: true"]),
-        (kit(stateful=True, config={"workdir": "rollout", "cwd": "."}), ["remove cwd"]),
+        (kit(stateful=True, config={"workdir": "rollout", "cwd": "."}), ["remove config.cwd"]),
         (kit(stateful=True, config={"workdir": "run"}), ["rollout"]),
         (over_http(9, config={"workdir": "rollout"}), ["streamable_http does not use workdir"]),
         (over_http(1), ["toolkits.web: ", "connection attempts failed"]),

@@ -60,7 +60,7 @@ def test_two_configs_of_the_folder_are_a_question(folder: Gp) -> None:
         Path(name).write_text(SMALL)
     ran = folder("practice")
     assert ran.code == 2
-    assert "which config is it, practice.yaml or grpo-practice.yaml?" in ran.err
+    assert "this folder has more than one config: practice.yaml and grpo-practice.yaml" in ran.err
     hint = ran.err.splitlines()[-1].removeprefix("hint: ")
     assert folder("practice", *hint.split(), "--dry-run").code == 0
 

@@ -44,7 +44,7 @@ async def test_a_function_that_takes_no_gold_for_right_is_one_notice(tmp_path: P
     await project.practise(f"evaluation.{OWN}", "practice.do_eval=true", "practice.epochs=1")
     (text,) = told(project)
     assert text.startswith(
-        "verify mine.py:f scores none of 5 golds of train as right, for instance '"
+        "verify mine.py:f scores none of 5 gold answers of train as right, for instance '"
     )
     assert "grpo-practice verify tries other forms" in text
     await project.evaluate(OWN, "exp_id=other")

@@ -69,8 +69,8 @@ def test_2_01_a_python_tag_is_refused_and_not_run(gp: Gp) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("x: &a [*a]", "an alias that contains itself"),
-        ("x: &a {b: *a}", "an alias that contains itself"),
+        ("x: &a [*a]", "this alias contains itself"),
+        ("x: &a {b: *a}", "this alias contains itself"),
         (LAUGHS, "aliases repeat more than 1,000 nodes"),
         ("x: " + "[" * 5_000, "nested more than 64 deep"),
         ("x: " + "{a: " * 5_000, "nested more than 64 deep"),
@@ -335,7 +335,7 @@ def test_2_42_only_known_names_of_an_environment_file_are_loaded(gp: Gp) -> None
     said = ran.out + ran.err
     assert ran.code == 0
     assert "can be read by other users; chmod 600" in said
-    assert "not loaded: PATH, LD_PRELOAD" in said
+    assert ": PATH, LD_PRELOAD (only" in said
     assert "llm.example" in said
     assert "sk-never" not in said
     assert dict(os.environ) == before
@@ -365,7 +365,7 @@ def test_2_42_an_environment_file_above_a_cloned_repository_is_not_read(
     path = Path(".env") if root is None else Path("../.env").resolve()
     assert f"OPENAI_API_KEY ({path}) goes to http://evil.example: {path}:1" in ran.out + ran.err
     Path(".env" if root is None else "../.env").write_text(own.splitlines()[0])
-    where = f"note: gpt-x is asked at http://evil.example/v1 (OPENAI_BASE_URL in {path})"
+    where = f"note: gpt-x is called at http://evil.example/v1 (OPENAI_BASE_URL in {path})"
     said = validate(gp, config)
     assert where in said.out + said.err
     Path(".env" if root is None else "../.env").write_text(own)

@@ -36,7 +36,7 @@ class DatabaseFile:
         if str(path) == IN_MEMORY:
             # A workspace opens the file anew for each call, which would lose a database in memory.
             raise ConfigError(
-                f"{path} is not a file: each connection would have its own database",
+                f"{path} is not a file, so each connection would have its own database",
                 hint="name a file with --db; `--dry-run` keeps nothing",
             )
         if str(path) == "-":
@@ -93,7 +93,7 @@ class DatabaseFile:
             yield store
 
     def _check_usable(self, *, made: bool) -> None:
-        """Raise ConfigError if the workspace is closed, or if `made` and the file is missing."""
+        """Raise ConfigError if the workspace is closed, or if `made` is set but no file exists."""
         if self._closed:
             raise ConfigError(f"{self!r} is closed", hint="open another one")
         if made and not self.path.exists():

@@ -125,7 +125,7 @@ class PlayedRuns(DatabaseFile):
 
     @takes(PracticeRequest)
     def practise(self, request: PracticeRequest) -> "PracticeReport":
-        """Let an agent practise; a stopped run continues and pays for nothing twice.
+        """Let an agent practise; a stopped run resumes without paying for anything twice.
 
         Without a config, this call resumes the latest practice run; if there is no such run, it
         uses practice.yaml in the current folder.
@@ -203,7 +203,8 @@ class PlayedRuns(DatabaseFile):
 
         if isinstance(request, PilotedRequest) and request.pilot is not None and not pilots:
             raise ConfigError(
-                "pilot plays a small part of a run and forecasts the rest",
+                "this method does not accept pilot, which plays a small part of a run and"
+                " forecasts the rest",
                 hint="leave pilot out, or pass it to forecast_evaluation, _arms or _practice",
             )
         sink = request.on_event or silent

@@ -38,10 +38,10 @@ class RolloutOptions(TypedDict, total=False):
     failed: bool
     """Whether to return only rollouts without a reward or with a reward below 1."""
     flipped: bool
-    """Whether to return only rollouts of questions that were right (mean reward of 0.5 or more) in
-    one of two plays and wrong in the other. For an evaluation, the other play is the evaluation
-    of the agent without experiences; for a practice run, the two plays are the question's first
-    and last.
+    """Whether to return only rollouts of questions that were answered correctly (mean reward of 0.5
+    or more) in one of two plays and incorrectly in the other. For an evaluation, the other play is
+    the evaluation of the agent without experiences; for a practice run, the two plays are the
+    question's first and last.
     """
     against: str | None
     """Run to compare with, for `flipped`; None selects the default described under `flipped`."""

@@ -1,1 +1,1 @@
-"""The command line: parse, load, call one function, show."""
+"""The command line: each command parses its options, calls one function and shows the result."""

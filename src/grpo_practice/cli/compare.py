@@ -19,7 +19,7 @@ def compare(
         list[str],
         typer.Argument(
             metavar="A B [C …]",
-            help="Evaluations, baseline first; a practice run means the evaluation of its last"
+            help="Evaluations, baseline first; a practice run stands for the evaluation of its last"
             " library.",
             autocompletion=run_names,
         ),
@@ -62,14 +62,15 @@ def compare(
     if arms is not None:
         if len(runs) != 1:
             raise ConfigError(
-                "--arms compares within one experiment", hint="name only that experiment"
+                "--arms compares the arms of one experiment, so it needs exactly one name",
+                hint="name only that experiment",
             )
         names = [name.strip() for name in arms.split(",")]
         _show(workspace(db).compare_arms(runs[0], names), json=json)
         return
     if len(runs) < 2:
         raise ConfigError("a comparison needs at least two runs", hint="grpo-practice runs list")
-    # Typer has no open intervals: 0 would need infinitely many questions.
+    # Checked here because Typer has no open intervals; 0 would need infinitely many questions.
     if not 0 < detect <= 100:
         raise ConfigError(f"--detect {detect:g}: must be above 0 and at most 100 points")
     report = workspace(db).compare(*runs, detect=detect / 100, require=require, answers=show)

@@ -33,7 +33,7 @@ NameArgument = Annotated[
 ]
 SeedOption = Annotated[int, typer.Option(help="Seed of the random choice.")]
 DedupOption = Annotated[
-    bool, typer.Option("--dedup", help="Keep the first of rows with the same question.")
+    bool, typer.Option("--dedup", help="Of rows with the same question, keep only the first.")
 ]
 SkipBadOption = Annotated[bool, typer.Option("--skip-bad", help="Skip bad rows.")]
 TemplateOption = Annotated[
@@ -47,13 +47,13 @@ TemplateOption = Annotated[
 GoldOption = Annotated[
     Literal["letter", "index", "number", "text"] | None,
     typer.Option(
-        help="Form of the answers to questions with options; index starts at 0,"
+        help="Format of the answers to questions with options; index starts at 0,"
         " number at 1 (default: detected)."
     ),
 ]
 SelectOption = Annotated[
     Literal["any", "all"] | None,
-    typer.Option(help="If several options are right: any one is enough, or all are required."),
+    typer.Option(help="Whether any one of several right options is enough, or all are required."),
 ]
 ReplaceOption = Annotated[
     bool, typer.Option("--replace", help="Replace the rows stored under this name.")
@@ -75,7 +75,7 @@ def upload(
         typer.Option(
             metavar="RUN",
             autocompletion=run_names,
-            help="Instead of a file: a run recorded by `serve --record`.",
+            help="Run recorded by `serve --record`, to upload instead of a file.",
         ),
     ] = None,
     map_: Annotated[
@@ -139,15 +139,19 @@ def upload(
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
     if file is not None and from_run is not None:
-        raise ConfigError("a FILE and --from-run exclude each other", hint="leave one out")
+        raise ConfigError(
+            "FILE and --from-run cannot be used together", hint="leave out one of them"
+        )
     reading = (map_, template, gold, select, shape, format_, delimiter, columns, rows)
     if from_run is not None and any((*reading, skip_bad, no_answers)):
         raise ConfigError(
             "--skip-bad, --no-answers and options for reading rows need a FILE",
-            hint="leave them out: the format of a recorded run is known",
+            hint="leave them out, because the format of a recorded run is known",
         )
     if replace and append:
-        raise ConfigError("--replace and --append exclude each other", hint="leave one out")
+        raise ConfigError(
+            "--replace and --append cannot be used together", hint="leave out one of them"
+        )
     if_exists: Literal["fail", "replace", "append"] = "append" if append else "fail"
     if_exists = "replace" if replace else if_exists
     datasets = workspace(db).datasets
@@ -240,7 +244,7 @@ def delete(
     Example: grpo-practice data delete train --yes
     """
     datasets = workspace(db).datasets
-    # First of all, so that a wrong name is an error and not a question.
+    # Look up the name first, so that a wrong name causes an error before the user is asked.
     row = datasets.row(name)
     confirm(f"Delete dataset {row.name} ({count(row.n, 'row')})?", yes=yes)
     deleted = datasets.delete(name)
@@ -331,7 +335,7 @@ def split(
     seed: SeedOption = 0,
     by: Annotated[
         Literal["source", "level"] | None,
-        typer.Option(help="Split each source or level in these shares."),
+        typer.Option(help="Apply these shares to each source or level separately."),
     ] = None,
     keep: Annotated[
         bool,

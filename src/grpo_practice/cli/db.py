@@ -60,7 +60,7 @@ def check(db: DbOption = None, json: JsonOption = False) -> None:
             say(f"{f.name} ({f.looked_at:,}): {verdict}", style="red" if f.wrong else None)
             for text in [*f.wrong, *f.notes]:
                 say(f"  {text}")
-        found = count(checked.problems, "problem") if checked.problems else "it is whole"
+        found = count(checked.problems, "problem") if checked.problems else "it is intact"
         say(f"{checked.path}: {found}", style="bold")
         if checked.problems:
             note(f"hint: continue with a copy made by {PROGRAM} db backup, if you have one")

@@ -53,7 +53,7 @@ def approve(
 
     A run with practice.approve holds the experiences that it learns. Texts approved during a step
     enter the library at the end of that step. Approving a quarantined text (Q12) creates a separate
-    library that contains it, regardless of the problem found: read the text first.
+    library that contains it, regardless of the problem found, so read the text first.
 
     Example: grpo-practice experiences approve H12 H15 --run math
     """
@@ -63,7 +63,8 @@ def approve(
         # Approving both would change two different libraries with one command.
         if quarantined != names:
             raise ConfigError(
-                "held texts enter the run's library, but quarantined texts make a separate one",
+                "held and quarantined texts cannot be approved together, because held texts"
+                " enter the run's library and quarantined texts make a separate one",
                 hint="approve them with two commands",
             )
         _show_edited(workspace(db).edit_library(run, approve=quarantined), json=json)
@@ -175,7 +176,10 @@ def _show_decision(report: "DecisionReport", *, json: bool) -> None:
     if not report.decided:
         say(f"{report.run} has no held texts")
     elif report.waits:
-        say("the open step keeps its library; the texts enter the library that it makes")
+        say(
+            "the texts will enter the library when the open step closes; until then the step"
+            " keeps its library"
+        )
     elif report.approved:
         say(f"{report.run} now has L{report.library.id}")
     if report.left:

@@ -135,8 +135,8 @@ def _check_only_shows(request: EvalRequest) -> None:
     asked = (request.config, request.agent, request.model, request.base_url, request.dataset)
     if any((*asked, request.verify, *request.sets)):
         raise ConfigError(
-            "--run with --show only shows a stored run: leave the config, agent, model, dataset and"
-            " verify out",
+            "--run with --show only shows a stored run, so leave out config, agent, model,"
+            " dataset and verify",
             hint="to evaluate, leave --run out; to score its rollouts again, add --rejudge",
         )
 
@@ -149,11 +149,11 @@ def _check_arms(arms: str | None, step: str | None, *, show: bool) -> None:
     """
     if arms is None and step is not None:
         raise ConfigError(
-            "--step selects the library for --arms",
+            "--step requires --arms, because it selects the library for --arms",
             hint=f"{OPTIONS['--step']}: see grpo-practice eval --help",
         )
     if arms is not None and show:
         raise ConfigError(
-            "--show prints one evaluation, but --arms plays several",
+            "--show cannot be used with --arms, because it prints only one evaluation",
             hint="`runs compare` with --show 3 prints the answers of two runs",
         )

@@ -60,8 +60,8 @@ def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
     there = [path.name for path in files if path.exists() or path.is_symlink()]
     if there and not force:
         raise ConfigError(
-            f"{', '.join(there)}: there already, in {folder.resolve()}",
-            hint="name another folder, or add --force to replace what is there",
+            f"{folder.resolve()} already contains {', '.join(there)}",
+            hint="name another folder, or add --force to replace these files",
         )
     made = not folder.exists() or not any(folder.iterdir())
     try:

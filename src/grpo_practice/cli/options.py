@@ -32,7 +32,7 @@ DATABASE = Path("grpo-practice.db")
 _VARIABLE = "GRPO_PRACTICE_DB"
 
 _typed_db: ContextVar[Path | None] = ContextVar("_typed_db", default=None)
-"""File from `--db` on the command line; the variable also applies to the next command."""
+"""File from `--db` on the command line; the value remains set for the next command."""
 
 
 def _keep_typed_db(context: typer.Context, db: Path | None) -> Path | None:
@@ -88,7 +88,7 @@ TrustOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Trust this agent file or database of others; remembered. Read it first.",
+        help="Trust this agent file or database from other people; remembered. Read it first.",
     ),
 ]
 TrustHostOption = Annotated[
@@ -119,7 +119,9 @@ def written_file(output: Path | None, *, json: bool) -> Path | None:
     """
     if output is None or output == Path("-"):
         if json:
-            raise ConfigError("--json describes a written file", hint="add -o FILE.jsonl")
+            raise ConfigError(
+                "--json cannot be used if the rows go to stdout", hint="add -o FILE.jsonl"
+            )
         return None
     return output
 
@@ -200,7 +202,7 @@ _SECRET = re.compile(
 def as_typed(argv: Sequence[str] | None = None) -> str:
     """Return the command line with secrets as `***`; `argv` are the words after the program."""
     words = [redactor.text(word) for word in (sys.argv[1:] if argv is None else argv)]
-    # URLs before `_SECRET`, which would cut a URL at its first `token=`.
+    # Redact URLs before applying `_SECRET`, which would cut a URL at its first `token=`.
     words = [_URL.sub(lambda url: redact_url(url[0]), word) for word in words]
     return shlex.join([PROGRAM, *(_SECRET.sub(r"\1=***", word) for word in words)])
 

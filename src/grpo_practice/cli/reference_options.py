@@ -43,7 +43,7 @@ def hint_for(message: str, options: frozenset[str], group: str) -> str | None:
     if typed in OPTIONS:
         return OPTIONS[typed]
     ours = typed.replace("_", "-")
-    return f"{ours} is what it is called here" if ours != typed and ours in options else None
+    return f"it is called {ours} here" if ours != typed and ours in options else None
 
 
 def database_hint() -> str | None:

@@ -33,9 +33,9 @@ FlippedOption = Annotated[
     bool,
     typer.Option(
         "--flipped",
-        help="Only questions that were right (mean reward 0.5 or more) in one play and wrong in the"
-        " other: in an evaluation and the one without experiences, or in a practice run's first and"
-        " last play of the question.",
+        help="Only questions answered correctly (mean reward 0.5 or more) in one play and"
+        " incorrectly in the other. The plays compared are an evaluation and its counterpart"
+        " without experiences, or a practice run's first and last play of the question.",
     ),
 ]
 AgainstOption = Annotated[

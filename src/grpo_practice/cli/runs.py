@@ -94,7 +94,7 @@ def list_(
         least=LEAST,
     )
     if all_simulated:
-        say("  all are simulated: they say nothing about a real model")
+        say("  all are simulated, so they say nothing about a real model")
     last = report.runs[-1].name if report.runs else None
     if last:
         say_next(f"{PROGRAM} runs show {quote(last)}")

@@ -41,6 +41,6 @@ def trust(
         return
     facts((label, text) for label, text in report.summary()[1:])
     if not report.trusted:
-        say("no files of others are trusted")
+        say("no files from other people are trusted")
     elif report.file:
         say(f"to withdraw trust, remove the line from {report.file}")

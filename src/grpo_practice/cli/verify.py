@@ -44,7 +44,8 @@ def verify(
     from grpo_practice.core.types import Sample
 
     params, sample = _params(param or []), Sample(question, answer)
-    # None delays reading `.env` until a judge needs it: an unreadable file must not stop others.
+    # None delays reading `.env` until a judge needs it, because an unreadable file must not stop
+    # functions that need no judge.
     env = trusting(None, trust_host) if trust_host else None
     scored = workspace(None).score_answer(
         function, sample, response, params, env=env, on_event=warn

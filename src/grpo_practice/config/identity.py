@@ -33,14 +33,15 @@ def _effects(
 EFFECTS: Mapping[str, Effect] = dict(_effects(PracticeConfig))
 """Effect of every key of a practice config; evaluation configs omit the prefix `evaluation.`."""
 _SHARED = ("evaluation.verify.", "evaluation.agent.agent.instructions", "evaluation.judge_model.")
-"""Keys outside `train:` that a training run is bound to: it shares prompt and scoring with
-practice."""
+"""Keys outside `train:` that a training run is bound to: it shares its prompt and its scoring with
+practice.
+"""
 
 
 def flat(config: RunConfig) -> dict[str, Any]:
     """Return every dotted key of the config with its value as JSON, secrets hidden.
 
-    A model that is null contributes no keys. A free-form mapping counts as one value.
+    A nested section that is null contributes no keys. A free-form mapping counts as one value.
     """
     return dict(_leaves(redacted(config), "" if config.kind == "practice" else "evaluation."))
 
@@ -48,7 +49,8 @@ def flat(config: RunConfig) -> dict[str, Any]:
 def _leaves(values: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         key = f"{prefix}{name}"
-        # Before the mapping test: a free-form mapping is one value, whatever its keys.
+        # This comes before the mapping test, because a free-form mapping is one value, whatever its
+        # keys.
         if key in EFFECTS:
             yield key, value
         elif isinstance(value, dict):
@@ -81,15 +83,17 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
 def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
     """Return the keys that a training run is bound to, in the form of `identity_of`.
 
-    They include the run's length unless the learning rate is constant: any other schedule depends
-    on it.
+    They include the run's length unless the learning rate is constant, because any other schedule
+    depends on it.
 
     Raises:
         ValueError: The config has no `train:` section.
     """
     train = config.train
     if train is None:
-        raise ValueError("a config without `train:` is no training run's")
+        raise ValueError(
+            "the config has no `train:` section, so it does not describe a training run"
+        )
     bound = {Effect.TRAIN, *([Effect.EXTEND] if train.scheduler != "constant" else [])}
     out = {
         key: value

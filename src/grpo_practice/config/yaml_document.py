@@ -49,7 +49,7 @@ class _Dumper(yaml.SafeDumper):
         if _WORD.fullmatch(text):
             style = None
         elif "\n" in text and not any(map(unseen, text)):
-            style = "|"  # the emitter itself quotes what no block can hold, as spaces before breaks
+            style = "|"  # the emitter itself quotes texts that no block can hold
         return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

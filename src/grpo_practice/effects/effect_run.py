@@ -99,11 +99,11 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     left_out = measured.unscorable | _practised(store, found.branch, measured.dataset)
     if len(left_out) >= measured.dataset.n:
         raise DataError(
-            f"{found.run} has practised on all questions of {measured.dataset.name}: they cannot"
-            " measure its experiences",
+            f"{found.run} has practised on all questions of {measured.dataset.name}, so they"
+            " cannot measure its experiences",
             hint=ANOTHER,
         )
-    # `full` and `none` are the evaluations that selection uses, too; they keep all questions.
+    # Selection also uses the evaluations `full` and `none`, so these keep all questions.
     evaluations[EFFECT] = replace(measured, unscorable=left_out)
     return EffectJob(within, evaluations)
 
@@ -112,13 +112,14 @@ def _check_size(found: LibraryRef, k: int | None) -> None:
     size = len(found.library)
     if k is not None and (k < 2 or k % 2):
         raise ConfigError(
-            f"-k {k}: rollouts come in pairs, one with each half of the library",
+            f"-k {k} is not a positive even number, but rollouts come in pairs, one with each"
+            " half of the library",
             hint=f"use an even number, for instance {ATTEMPTS}",
         )
     if not FEWEST <= size <= MOST:
         raise ConfigError(
-            f"L{found.library.id} of {found.run} has {count(size, 'experience')}: effects can"
-            f" be measured for {FEWEST} to {MOST}",
+            f"L{found.library.id} of {found.run} has {count(size, 'experience')}, but effects"
+            f" can be measured only for {FEWEST} to {MOST}",
             hint=f"grpo-practice experiences list --run {quote(found.run)}",
         )
 
@@ -138,8 +139,8 @@ def _dataset_name(config: PracticeConfig, named: str | None) -> str:
 
 def _evaluated_on(dataset: str, exp_id: str) -> ConfigError:
     return ConfigError(
-        f"{exp_id} is evaluated on {dataset}: a library pruned with these questions would look"
-        " better on them than it is",
+        f"{exp_id} is evaluated on {dataset}, so a library pruned with these questions would"
+        " look better on them than it is",
         hint=ANOTHER,
     )
 
@@ -153,7 +154,7 @@ def _check_unused(store: Store, config: PracticeConfig, dataset: DatasetRow) -> 
         if run.exp_id == config.exp_id and run.purpose == "test" and run.head_branch is not None:
             branch = store.read(branches.load, run.head_branch)
             used.append(store.read(datasets.by_id, branch.dataset_id))
-    # By content: the same questions may have been uploaded under another name.
+    # Compare by content, because the same questions may have been uploaded under another name.
     for row in used:
         if row.sha256 == dataset.sha256:
             raise _evaluated_on(dataset.name, config.exp_id)

@@ -1,4 +1,4 @@
-"""Request to measure experiences: keywords in Python, options of the command."""
+"""Request to measure experiences: keyword arguments in Python, options on the command line."""
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
@@ -15,7 +15,9 @@ class EffectRequest(TracedRequest):
     """Request to measure the effect of each experience of a library."""
 
     method = "effects"
-    library: str | None = keyword(None, "`RUN[:STEP]` or `L12`; None: the latest practice run's.")
+    library: str | None = keyword(
+        None, "`RUN[:STEP]` or `L12`; None: the latest practice run's library."
+    )
     _: KW_ONLY
     step: str = option("last", "Step whose library to measure.", metavar="last|best|N")
     dataset: str | None = option(

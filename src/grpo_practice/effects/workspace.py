@@ -1,4 +1,4 @@
-"""Methods of `Workspace` that measure single experiences."""
+"""Methods of `Workspace` that measure individual experiences."""
 
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ class Effects(Core):
 
         The prompt of each rollout contains a random half of the library. Rollouts with the whole
         library and with no library are played at the same time. The same call continues an
-        unfinished measurement and pays for nothing twice.
+        unfinished measurement without paying for anything twice.
 
         Raises:
             GrpoPracticeError: The run could not be completed. All answers so far are stored, and

@@ -28,8 +28,8 @@ if TYPE_CHECKING:  # importing numpy is slow
     from numpy.typing import NDArray
 
 FEW = 2
-"""Number of questions above which a shared answer can be a label; a share below that amounts to
-more questions replaces this number.
+"""Number of questions above which a shared answer can be a label. If one of the shares below
+amounts to more questions, that share applies instead.
 """
 FEW_WORDS = 0.01
 """Share of all questions above which an answer in words is a label."""

@@ -95,8 +95,8 @@ _CONDITION = re.compile(
 # A point, comma or colon before a digit is part of a number.
 _CLAUSE = re.compile(r"[;!?]|[.,:](?!\d)")
 _SENTENCE = re.compile(r"[;!?]|\.(?!\d)")
-# The end of a text before an answer, where a sentence begins with it; `_STOPS` is where one ends
-# after it, and `_ENDS` where a clause does.
+# `_BEGINS` matches text before an answer that begins a sentence. `_STOPS` and `_ENDS` match text
+# after an answer that ends a sentence or a clause.
 _BEGINS = re.compile(r"(?:^|[.!?:;])[\s*_$\"'`(\[{]*$")
 _STOPS = re.compile(rf"{_UNQUOTED}(?:[.;!?](?!\d)|$)")
 _ENDS = re.compile(rf"{_UNQUOTED}(?:[.;,!?)](?!\d)|$)")

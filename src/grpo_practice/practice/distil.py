@@ -156,7 +156,7 @@ async def summarise_all(task: Task) -> tuple[list[Attempt], list[StepError]]:
         try:
             return await summarise(task, rollout)
         except StepError as e:
-            # Do not raise: an error would cancel the other summaries, which are paid for.
+            # Do not raise, because an error would cancel the other summaries, which are paid for.
             return e
 
     async with task_group() as tasks:

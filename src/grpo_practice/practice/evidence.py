@@ -80,7 +80,7 @@ def evidence_on(
         # Each question has one vote per step, however many of its lessons agree.
         # Counter.update() adds it to the votes of earlier steps.
         votes[name].update({sample_id: one_vote(total) for sample_id, total in of.items()})
-    # Rewards are ground truth as well: a run without ground truth must not learn from them.
+    # Rewards are ground truth as well, so a run without ground truth must not learn from them.
     played = [*past.plays, *plays] if rewards else []
     return {name: Evidence(dict(v), _changes(name, v, played, past)) for name, v in votes.items()}
 

@@ -64,7 +64,7 @@ class GroupPolicy:
         taught_nothing = store.read(uniform_before, branch, row.plan)
         slots = [slot for slot, sample in enumerate(samples) if sample.id in taught_nothing]
         left_out = row.left_out
-        # Keep a stored draw: another one would leave out groups that are already played.
+        # Keep a stored draw, because another one would leave out groups that are already played.
         if left_out is None:
             left_out = frozenset(s for s in slots if not self._again(samples[s], row.plan.epoch))
         # A question that is played also represents those left out; without the weight, the

@@ -42,6 +42,7 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                     ahead = PracticeStep(job, tasks, following, library)
                 made = await step.run(library, ahead=ahead)
                 before, library = library, store.read(libraries.load, made)
-            # Not before the step is closed: until then its library has no stored version.
+            # Do this only once the step is closed, because its library has no stored version until
+            # then.
             if job.pilot is None:
                 await job.after_step(row.plan, library)

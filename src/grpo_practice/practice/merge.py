@@ -45,7 +45,7 @@ def votes(distilled: Iterable[Distilled], samples: Sequence[int]) -> list[Propos
     """
     return [
         Proposal(op, done.slot, samples[done.slot], n)
-        # Sort by slot: the numbering is part of the merge prompt, and so of its hash.
+        # Sort by slot, because the numbering is part of the merge prompt, and so of its hash.
         for done in sorted(distilled, key=lambda d: d.slot)
         for n, op in enumerate(done.operations)
         if op.refused is None

@@ -68,7 +68,7 @@ def _operations_form(sources: str = "") -> Form:
 PROPOSED = _operations_form()
 MERGED = _operations_form(' from="P1 P4"')
 
-# Bound the digits: above 4,300 of them int() raises an error that is not a ReplyError.
+# Limit the digits, because above 4,300 of them int() raises an error that is not a ReplyError.
 _ID = re.compile(r"(?<![A-Za-z0-9])[Ee]0*([1-9][0-9]{0,8})(?![A-Za-z0-9])")
 _BARE_ID = re.compile(r"[^\w-]*0*([1-9][0-9]{0,8})[^\w-]*")
 _PROPOSAL = re.compile(r"(?<![A-Za-z0-9])[Pp]?0*([1-9][0-9]{0,5})(?![A-Za-z0-9])")

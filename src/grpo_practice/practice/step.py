@@ -77,8 +77,8 @@ class PracticeStep:
         The early groups of the step `ahead` may begin in the meantime.
         """
         await self._rollouts.open(library)
-        # Set this only after the store has recorded that the step is open: from now on, groups
-        # are distilled as they end.
+        # Set this only after the store has recorded that the step is open, because from
+        # then on groups are distilled as they end.
         self._library = library
         # Early groups may have ended before the library was known.
         for group in [*self._groups.values()]:
@@ -128,7 +128,7 @@ class PracticeStep:
         return library_id
 
     def _by_slot(self) -> list[Distilled]:
-        # Not in order of completion: the merge prompt must not depend on timing.
+        # Not in order of completion, because the merge prompt must not depend on timing.
         return [done for _, done in sorted(self._distilled.items())]
 
     async def _check_use(self, change: Change) -> None:
@@ -232,7 +232,7 @@ class PracticeStep:
 
         teacher = self._teacher
         done = await distil(teacher, group, library, key, shown=shown, gives_away=gives_away)
-        # Check before storing and proposing: the merge must not see a text that reveals an
+        # Check before storing and proposing, because the merge must not see a text that reveals an
         # answer.
         checked = quarantine(done.operations, gives_away)
         self._distilled[slot] = done = replace(done, operations=checked)

@@ -67,8 +67,8 @@ class StepRollouts:
 
     def library_of(self, slot: int) -> Library:
         """Return the library that a group is played with."""
-        # Decide by slot, even if there was no time to begin early: the library that a group is
-        # played with must follow from the plan, not from timing.
+        # Decide by slot, even if there was no time to begin early, because the library that a group
+        # is played with must follow from the plan, not from timing.
         library = self._before if slot < self._early else self._library
         assert library is not None, "only early groups are played before the step is opened"
         return library
@@ -109,8 +109,8 @@ class StepRollouts:
         groups = self._jobs[:most]
         self._limit.planned = sum(group.attempts for group in groups)
         steps = {one.row.plan.step: one for one in (self, ahead) if one}
-        # Skip the early groups that are already in progress: they would be played and paid for
-        # twice.
+        # Skip the early groups that are already in progress, because they would be played and paid
+        # for twice.
         own = [group for group in groups if group.slot not in self._begun]
         # Not awaited: it may still be playing early groups of the next step when these have
         # ended.
@@ -141,7 +141,7 @@ class StepRollouts:
             yield group
 
     async def _attempt(self, key: AttemptKey) -> Rollout:
-        # Before the step is opened, nothing waits for this attempt: its requests have lower
+        # Before the step is opened, nothing waits for this attempt, so its requests have lower
         # priority.
         player = self._job.later if self._library is None else self._job.player
         library = self.library_of(key.slot)
@@ -153,7 +153,7 @@ class StepRollouts:
         return await self._attempts.play(key, player, system, self.weight(key.slot))
 
     async def _group_ended(self, group: GroupJob) -> None:
-        # Call this before setting the event: the waiting task reads the groups.
+        # Call this before setting the event, because the waiting task reads the groups.
         self._on_group(group.group)
         self._ended[group.slot].set()
 

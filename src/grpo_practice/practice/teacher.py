@@ -114,7 +114,8 @@ class Teacher:
         self, chat: Chat, messages: list[Message], read: Callable[[Reply], T], round_: int
     ) -> T:
         for ask in range(ASKS):
-            # Never the same `r` twice: the ledger would return the stored, unreadable reply.
+            # Never use the same `r` twice, because the ledger would return the stored, unreadable
+            # reply.
             reply = await chat(messages, r=round_ * ASKS + ask)
             try:
                 return read(reply)

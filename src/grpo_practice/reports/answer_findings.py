@@ -135,7 +135,7 @@ def _aliases(health: Health) -> list[str]:
     """Return a sentence for each requested model whose replies named other models."""
     found = []
     for asked, by in health.answered_by.items():
-        # `model@host`: the requested model itself is no alias, on whichever host.
+        # `model@host`: the requested model itself is not an alias, whatever its host.
         if len(by) == 1 and next(iter(by)).rpartition("@")[0] == asked:
             continue
         some = [f"{brief(name, NAME)} ({n})" for name, n in list(by.items())[:NAMED]]

@@ -41,7 +41,7 @@ class Shown(ABC):
         return f"<b>{' '.join(title)}</b><table>{body}</table>"
 
     def _cells(self) -> list[list[str]]:
-        # Cells may hold text from a model: its control characters must not reach the terminal.
+        # Cells may hold text from a model, whose control characters must not reach the terminal.
         rows = [[visible(brief(cell, CELL)) for cell in row] for row in self.summary()]
         more = len(rows) - 1 - ROWS
         return rows[: ROWS + 1] + ([[f"… and {more} more"]] if more > 0 else [])

@@ -139,7 +139,7 @@ def _side(store: Store, named: str, name: str) -> _Side:
     run = store.read(runs.get, name)
     if not run.has_score:
         article = "an" if run.purpose == EFFECT else "a"
-        what = f"{name} is {article} {run.shown_kind} run: it has no score"
+        what = f"{name} is {article} {run.shown_kind} run, so it has no score"
         raise ConfigError(what, hint="grpo-practice runs list")
     if run.head_branch is None:
         raise ConfigError(
@@ -194,7 +194,7 @@ def _differences(store: Store, baseline: _Side, other: _Side) -> _Pair:
             hint="grpo-practice runs list",
         )
     seen = _known_questions(store, baseline) | _known_questions(store, other)
-    # Load texts only if needed, which is slow: without a known question, they are not.
+    # Loading texts is slow, and they are needed only if there are known questions.
     asked = {int(q.key) for q in found.questions} if seen else ()
     texts = store.read(arms.question_texts, asked)
     known = {str(sample) for sample, text in texts.items() if folded(text) in seen}
@@ -299,7 +299,7 @@ def _known_questions(store: Store, side: _Side) -> set[str]:
     """
     exp_id, sha = side.run.exp_id, side.branch.agent.library_sha
     behind = store.read(arms.libraries_behind, sha) if sha else set[tuple[str, int]]()
-    # A restarted run learns on another branch: each library belongs to the branch that made it.
+    # A restarted run learns on another branch, so each library belongs to the branch that made it.
     ends = {branch_id for _, branch_id in behind}
     if (practice := _practice_branch(store, exp_id)) is not None:
         ends.add(practice.id)

@@ -160,7 +160,7 @@ class Contrast:
     def moved(self) -> list[Moved]:
         """Questions whose mean reward differs, largest change first."""
         return sorted(
-            # Means are floats: a smaller difference is rounding.
+            # Means are floats, so a difference of less than 1e-9 counts as a rounding error.
             (q for q in self.difference.questions if abs(q.by) > 1e-9),
             key=lambda q: -abs(q.by),
         )
@@ -254,8 +254,8 @@ class ComparisonReport(Report):
         return f"grpo-practice rollouts list {quote(b)} --against {quote(a)}"
 
     def title(self, contrast: Contrast) -> str:
-        """Return the title of a contrast, such as `full less none`."""
-        return f"{self.name_of(contrast.arm)} less {self.name_of(contrast.baseline)}"
+        """Return the title of a contrast, such as `full minus none`."""
+        return f"{self.name_of(contrast.arm)} minus {self.name_of(contrast.baseline)}"
 
     def headings(self, contrast: Contrast) -> tuple[str, str]:
         """Return the headings for the two scores of a question."""
@@ -292,7 +292,7 @@ class ComparisonReport(Report):
                     f" {count(of.missing, 'rollout')} without a reward could overturn it"
                 )
             case "none found":
-                # An interval that excludes 0 seems to contradict the verdict: show the adjusted p.
+                # An interval that excludes 0 seems to contradict this verdict: show the adjusted p.
                 why = f", {p}" if of.p < ALPHA else ""
                 found = f"no difference found: {points(of.mean, signed=True)} points ({ends}{why})"
                 return f"{found} {asked}{self._would_find(contrast)}"

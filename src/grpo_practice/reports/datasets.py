@@ -39,7 +39,7 @@ class DatasetList(Report):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeletedDataset(Report):
-    """A dataset whose name is free again; runs keep the rows that they used."""
+    """A deleted dataset: its name is free to reuse, and runs keep the rows that they used."""
 
     schema: ClassVar = "grpo-practice.deleted-dataset/1"
 

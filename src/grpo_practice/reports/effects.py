@@ -33,7 +33,7 @@ class ExperienceEffect:
 
     experience: Experience
     effect: float | None
-    """Mean reward with the experience less mean reward without it; None if not identifiable."""
+    """Mean reward with the experience minus mean reward without it; None if not identifiable."""
     se: float | None
     ci95: tuple[float, float] | None
     """95 % interval for this effect alone."""
@@ -190,7 +190,7 @@ class EffectsReport(Report):
     none: str
     """Evaluation without a library."""
     measured: Difference | None
-    """Score with the whole library less score without it; None if they share no question."""
+    """Score with the whole library minus score without it; None if they share no question."""
 
     @property
     @override
@@ -255,7 +255,7 @@ class EffectsReport(Report):
         if self.found.total is not None:
             mean, se = self.found.total
             parts.append(f"the effects add up to {points(mean, signed=True)} ± {points(se)}")
-        return f"the whole library less none: {', '.join(parts) or 'unknown'}"
+        return f"the whole library compared with none: {', '.join(parts) or 'unknown'}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

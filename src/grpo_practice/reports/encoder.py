@@ -69,7 +69,7 @@ def json_value(value: object) -> Any:
     A library or branch becomes its id; paths and hashes become strings.
 
     Raises:
-        TypeError: The value has no JSON form.
+        TypeError: The value cannot be represented in JSON.
     """
     match value:
         case None | bool() | int() | str():
@@ -105,7 +105,9 @@ def _of_an_object(value: object) -> Any:
         case _ if is_dataclass(value):
             return json_object(value)
         case _:
-            raise TypeError(f"a report holds a {type(value).__name__}, which has no form in JSON")
+            raise TypeError(
+                f"a report holds a {type(value).__name__}, which cannot be represented in JSON"
+            )
 
 
 def _dollars(micro: Any) -> Any:
@@ -116,5 +118,5 @@ def _dollars(micro: Any) -> Any:
 
 def _key(key: object) -> str:
     if not isinstance(key, str | int):
-        raise TypeError(f"a report has {key!r} as a key, which has no form in JSON")
+        raise TypeError(f"a report has the key {key!r}, which cannot be represented in JSON")
     return str(key)

@@ -69,7 +69,7 @@ class RolloutReport(Report):
         ]
 
 
-# The command repeats these limits: importing them there would make `--help` slow.
+# The command repeats these limits, because importing them there would make `--help` slow.
 MOST_LISTED, MOST_SHOWN = 1_000_000, 10_000
 """Maximum number of rollouts in a list, and of questions shown together with their transcripts."""
 
@@ -81,7 +81,7 @@ def show_command(ref: str, questions: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Flip:
-    """Mean rewards of a question that is right in one of two plays and wrong in the other."""
+    """Mean rewards of a question answered correctly in only one of two plays."""
 
     was: float
     now: float

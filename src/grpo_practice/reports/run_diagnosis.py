@@ -72,11 +72,11 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
     run = store.read(runs.get, name)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{name} is a recorded run: nothing was practised or scored", hint=questions_of(name)
+            f"{name} is a recorded run, so nothing was practised or scored", hint=questions_of(name)
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{name} was never started: there is nothing to diagnose",
+            f"{name} was never started, so there is nothing to diagnose",
             hint="grpo-practice runs list",
         )
     # The first noteworthy finding names the next command, so causes stand before their effects.
@@ -167,7 +167,7 @@ def _answers(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
             "no answer read",
             (totals.unread, totals.scored),
             f"{_share(totals.unread, totals.scored)} answers could not be read",
-            "specify the form of the answer in the agent's instructions",
+            "specify the format of the answer in the agent's instructions",
             f"grpo-practice rollouts list {name} --failed",
             totals.scored >= FEW and totals.unread > SOME * totals.scored,
         )

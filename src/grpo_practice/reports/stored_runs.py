@@ -284,7 +284,8 @@ def run_report(store: Store, name: str) -> RunReport:
     evals = [r for r in store.read(runs.all_runs) if r.has_score]
     own = {"practice": evals, "train": [r for r in evals if r.parent_run == name]}
     shown = own.get(run.kind, [r for r in evals if r.name == name])
-    # A score that selected a library is not a result: the highest of several is biased upwards.
+    # A score that selected a library is not a result, because the highest of several is biased
+    # upwards.
     family = [
         r.name
         for r in shown

@@ -123,8 +123,7 @@ def prepare_arms(session: Session, request: ArmsRequest) -> ArmsJob:
                 " are shorter than any filler sentence"
             )
         jobs["filler"] = _evaluation(once, "filler", request, library)
-    # Until its library is written, `direct` stands in with the library of `full`, and is no
-    # duplicate.
+    # Until its library is written, `direct` uses the library of `full`, and is not a duplicate.
     settled = {name: job for name, job in jobs.items() if name != "direct" or direct is None}
     _check_different(settled)
     first, *others = [job.loaded for job in jobs.values()]

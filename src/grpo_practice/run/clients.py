@@ -137,7 +137,8 @@ def endpoint_of(config: ModelConfig, prices: Prices = LISTED) -> tuple[dict[str,
         limit_name=wire.limit_name,
         send_seed=provider.send_seed,
         stream=provider.stream,
-        # Asked for unless it is switched off, because a cost is computed from token counts.
+        # Token counts are requested unless this is switched off, because costs are computed from
+        # them.
         stream_usage=config.model_settings.include_usage is not False,
         max_reply_bytes=provider.max_reply_mib * MEBIBYTE,
         requests_per_minute=provider.requests_per_minute,

@@ -223,11 +223,11 @@ def _named(store: Store, name: str, *, with_agent: bool) -> RunRow:
     run = store.read(runs.get, name)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{name} is a recorded run: it has no evaluation settings", hint=questions_of(name)
+            f"{name} is a recorded run, so it has no evaluation settings", hint=questions_of(name)
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{name} was never started: it has no configuration", hint="name one with --config"
+            f"{name} was never started, so it has no configuration", hint="name one with --config"
         )
     made_by_another = run.kind == "eval" and (
         run.purpose == "rejudge" or _plays_library(store, run)
@@ -277,7 +277,7 @@ def _rejudged(store: Store, request: EvalRequest, objects: PythonObjects) -> Eva
     verify = objects.verify_name or request.verify
     if verify is None or request.agent is not None or request.model is not None:
         raise ConfigError(
-            "--rejudge scores existing rollouts: add --verify, and leave out agent and model",
+            "--rejudge requires --verify, and cannot change the agent or the model",
             hint="grpo-practice eval --rejudge --verify contains",
         )
     env, run = request.environment(), request.run
@@ -308,18 +308,18 @@ def _check_one_agent(found: RunRow) -> None:
     """Raise ConfigError unless one agent, with at most one library, played all rollouts."""
     if found.kind == "recorded":
         raise ConfigError(
-            f"{found.name} is a recorded run: it has no rollouts to score",
+            f"{found.name} is a recorded run, so it has no rollouts to score",
             hint=questions_of(found.name),
         )
     if found.kind == "train":
         raise ConfigError(
-            f"{found.name} used different weights in each step: a score over its rollouts would"
-            " describe none of them",
+            f"{found.name} used different weights in each step, so a score over its rollouts"
+            " would describe none of them",
             hint="score evaluations of its weights again; `grpo-practice runs list` lists them",
         )
     if found.purpose == EFFECT:
         raise ConfigError(
-            f"{found.name} shows half of a library to each rollout: a score over them has no"
+            f"{found.name} shows half of a library to each rollout, so a score over them has no"
             " meaning",
             hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
         )

@@ -1,7 +1,7 @@
 """The user's own agent: found by its name in a config, opened here or on a Ray cluster.
 
 Programs reach their model at an address that this module opens, shares and checks. Import this
-module only where an agent of the user's may play, because other runs need no server.
+module only where the user's own agent may play, because other runs need no server.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ async def open_own(
                 notice(
                     f"agent.proxy.url {config.proxy.url} does not lead here from this machine: {e}"
                 )
-        # A worker imports the user's modules before its first question, which may take long.
+        # A worker imports the user's modules before its first question, which may take a long time.
         begins_within_s = LOADING_S if workers else None
         where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
         yield CustomAgent(program, proxy, notice, Room(workers, computing, notice), where)
@@ -203,7 +203,7 @@ class _Shared:
     changing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
-# Of the module, because the agents of several evaluations are opened independently.
+# Kept in the module, because the agents of several evaluations are opened independently.
 _shared = dict[tuple[asyncio.AbstractEventLoop, ProxyConfig, Path], _Shared]()
 
 
@@ -274,4 +274,4 @@ async def seconds_to(proxy: Proxy) -> float:
 
 async def _nothing(request: ChatRequest) -> Reply:
     await asyncio.sleep(0)
-    raise RequestError("this address is looked at, and answers nothing")
+    raise RequestError("this address only shows that it can be reached; it answers no requests")

@@ -94,7 +94,7 @@ class Datasets:
                 found = stage_python_rows(staged, source, options)
             if not options.get("no_answers") and not staged.answered():
                 raise DataError(
-                    f"{where}: no row has an answer, so only a judge could score it",
+                    f"{where}: no row has an answer, so only a judge could score the answers",
                     hint="name the column with --map answer=COLUMN, or add --no-answers",
                 )
             if options.get("skip_bad") and not options.get("no_answers"):

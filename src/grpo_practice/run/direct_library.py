@@ -100,7 +100,7 @@ async def _stored(job: DirectJob, store: Store) -> tuple[Library | None, int]:
     """
     params = endpoint_of(job.loaded.config.teacher)[0]
     model = Model(job.loaded.config.teacher.model_provider.model, params, _refuse)
-    # There is no invocation 0: this ledger is only read, since `_refuse` stores nothing.
+    # Invocation 0 does not exist, but this ledger is only read, since `_refuse` stores nothing.
     chat = ledgered(model, store.ledger(job.branch, 0), silent)
     for attempt in count(FIRST):
         try:

@@ -236,7 +236,7 @@ def lent(job: EvalJob) -> EvalJob:
     # A restart from step 0 uses no earlier answers, so their address does not matter.
     if job.session.restart_step != 0 and (notice := moved(store, spec)):
         job.session.notice(notice)
-    # A known run has chosen its lender when it began, and `again` asks for new answers.
+    # A known run chose its lender when it began, and `again` asks for new answers.
     if known or job.session.again or own:
         return replace(job, spec=spec)
     lender = asked_before(store, spec, job.dataset)
@@ -256,7 +256,9 @@ def following(job: EvalJob) -> EvalJob:
     played = {row.plan: row.played_by for row in to_judge(job, source)}
     if not judged or {row.plan: row.played_by for row in judged} == played:
         return job
-    job.session.notice(f"{source.run} has changed since it was scored as {branch.run}: restarted")
+    job.session.notice(
+        f"{source.run} has changed since it was scored as {branch.run}, so the scoring is restarted"
+    )
     return replace(job, session=replace(job.session, restart_step=0, again=True))
 
 
@@ -294,7 +296,7 @@ def grown(stored: Sequence[PlannedStep], wanted: Sequence[PlannedStep]) -> list[
     have = {plan.step: plan for plan in stored}
     steps = have | {plan.step: plan for plan in wanted}
     for step in have.keys() & {plan.step for plan in wanted}:
-        # The shorter plan is filled with a slot that any slot of the longer one exceeds.
+        # The shorter plan is padded with a slot that is less than every slot of the longer one.
         both = zip_longest(have[step].slots, steps[step].slots, fillvalue=(0, 0))
         slots = tuple(max(pair) for pair in both)  # same sample, so this compares attempts
         steps[step] = replace(have[step], slots=slots)

@@ -62,7 +62,7 @@ class LibraryDifference(Report):
     def summary(self) -> Sequence[Sequence[str]]:
         """Return a row for each experience that differs."""
         return [
-            (f"L{self.b.id} less L{self.a.id}",),
+            (f"L{self.b.id} compared with L{self.a.id}",),
             *(("removed", e.id, e.text) for e in self.removed),
             *(("reworded", one.id, one.now) for one in self.reworded),
             *(("added", e.id, e.text) for e in self.added),

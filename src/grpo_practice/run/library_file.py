@@ -49,7 +49,7 @@ def start_library(session: Session, start: str | Path | Library | None) -> Libra
         return ref.library
     if isinstance(start, str | Path):
         library = read_library(Path(start))
-        # The user wrote this file, so lint only warns. Texts of a model would be quarantined.
+        # The user wrote this file, so lint only warns. Texts from a model would be quarantined.
         for e in library.experiences:
             if why := why_not(e.text):
                 session.notice(f"{start}: {e.id} is used although {why.sentence}: {_shown(e.text)}")
@@ -127,13 +127,14 @@ def read_library(path: Path) -> Library:
         texts[text] = place, name
     if len(texts) > MOST:
         raise ConfigError(
-            f"{path}: {len(texts):,} experiences, but at most {MOST:,} are allowed: each is part of"
-            " every prompt",
+            f"{path}: {len(texts):,} experiences, but at most {MOST:,} are allowed, because each"
+            " is part of every prompt",
             hint="keep the most helpful ones",
         )
     labels = [_LABEL.fullmatch(name) for _, name in texts.values()]
     numbers = [int(label[1]) for label in labels if label]
-    # One missing or repeated label is enough: an experience must not get the label of another.
+    # Number all texts again if a single label is missing or repeated, because an experience must
+    # not get the label of another.
     if len(set(numbers)) < len(texts):
         numbers = list(range(1, len(texts) + 1))
     return Library(tuple(map(Experience, numbers, texts)), max(numbers) + 1)

@@ -22,7 +22,8 @@ from grpo_practice.store.records import Branch, RunRow, StepRow
 
 StepRef = Literal["last", "best"] | int
 
-# Numbers have few digits, because SQLite refuses integers of more than 64 bits with OverflowError.
+# Limit the number of digits, because SQLite rejects integers of more than 64 bits with
+# OverflowError.
 _REF = re.compile(
     r"(?P<run>.+?)(?:@(?P<branch>[0-9]{1,9}))?(?::(?P<step>last|best|[0-9]{1,9}))?", re.DOTALL
 )
@@ -90,7 +91,7 @@ def library_of(store: Store, ref: str | None = None, step: str = "last") -> Libr
     wanted = parse_step(step)
     if ref is not None and (named := LIBRARY_NAME.fullmatch(ref)):
         if wanted != "last":
-            raise ConfigError(f"{ref} is one library: it has no steps", hint="leave out --step")
+            raise ConfigError(f"{ref} is one library, so it has no steps", hint="leave out --step")
         return _library(store, int(named[1]))
     parsed = _parsed(store, ref)
     if parsed.step is not None:
@@ -154,7 +155,7 @@ def run_and_step(store: Store, ref: str) -> tuple[RunRow, Branch, int | None]:
         )
     if run.head_branch is None:
         raise ConfigError(
-            f"{run.name} was never started: it has no rollouts",
+            f"{run.name} was never started, so it has no rollouts",
             hint=f"grpo-practice runs show {shlex.quote(run.name)}",
         )
     return run, store.read(branches.load, _branch_id(store, run, parsed.branch)), parsed.step
@@ -189,7 +190,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
     else:
         hint = _library_elsewhere(store, run)
     what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
-    raise ConfigError(f"{name} is {what}: it makes no library", hint=hint)
+    raise ConfigError(f"{name} is {what}, so it makes no library", hint=hint)
 
 
 def _library_elsewhere(store: Store, run: RunRow) -> str:

@@ -109,7 +109,7 @@ def _file_of(name: str, folder: Path) -> Path | None:
             hint = looked_in(folder)
             raise ConfigError(f"agent.function {name}: there is no file {where}", hint=hint)
         return found
-    _importable(folder)  # the module may stand beside the config
+    _importable(folder)  # the module may be next to the config
     spec = _spec_of(where)
     if spec is None:
         raise ConfigError(f"agent.function {name}: there is no module {where}", hint=FORM)
@@ -170,7 +170,8 @@ def _loaded(source: UserFunction) -> Callable[..., Any]:
 
 def check_call(name: str, function: Callable[..., Any]) -> None:
     """Raise ConfigError unless the function accepts the arguments of an agent."""
-    # Bound now, because a call with wrong arguments would fail only in the first paid rollout.
+    # Bind the arguments now, because a call with wrong arguments would fail only in the first paid
+    # rollout.
     try:
         inspect.signature(function).bind("question", "system", object())
     except TypeError as e:
@@ -270,8 +271,8 @@ def agent_function(function: Callable[..., Any]) -> AgentFunction:
     """
     name = f"{function.__module__}:{getattr(function, '__qualname__', type(function).__name__)}"
     check_call(name, function)
-    # Values from outside the function, such as globals, are not part of its source: if they change,
-    # the agent still counts as the same.
+    # Values from outside the function, such as globals, are not part of its source, so if they
+    # change, the agent still counts as the same.
     try:
         source = inspect.getsource(function)
     except (OSError, TypeError) as e:

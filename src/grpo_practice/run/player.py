@@ -86,8 +86,8 @@ async def open_player(
 
 
 UNCONFINED = (
-    "python_executor: the backend subprocess is not a security boundary: the model's code runs as"
-    " you, and can read your files and use the network"
+    "python_executor: the backend subprocess is not a security boundary, so the model's code"
+    " runs as you, and can read your files and use the network"
 )
 
 

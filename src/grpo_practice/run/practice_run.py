@@ -141,7 +141,7 @@ def _on_the_way(
     data = config.evaluation.data.model_copy(update={"dataset": dataset})
     evaluation = config.evaluation.model_copy(update={"exp_id": config.exp_id, "data": data})
     loaded = job.loaded.as_evaluation(evaluation)
-    # Apply the flags to the practice run only; otherwise its evaluations would be paid again.
+    # Apply the flags to the practice run only; otherwise its evaluations would be paid for again.
     session = replace(job.session, restart_step=None, again=False)
     target = EvalTarget(eval_name(config.exp_id), purpose=purpose, parent_run=config.exp_id)
     return eval_job(session, loaded, target, objects, limits=config.practice, limit=limit)
@@ -181,10 +181,11 @@ async def _run(job: PracticeJob) -> "PracticeReport":
         async with playing(job.session, [job], planned, _begun) as (run,):
             rows = run.rows
             left = any(not row.closed for row in rows)
-            # Only now, because a row of an evaluation refers to the row of its practice run.
+            # Do this only now, because the row of an evaluation refers to the row of its practice
+            # run.
             if left and job.tests and job.pilot is None and needs_baseline(job, run.branch):
                 await evaluate_baseline(job.tests)
-            # Evaluations may be left even if every step is closed.
+            # Evaluations may remain even if every step is closed.
             if left or job.tests or job.selects:
                 await _work(job, run, rows)
             if left and job.pilot is not None:

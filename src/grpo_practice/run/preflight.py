@@ -102,7 +102,7 @@ async def try_verify(
         await verifier.start()
         if samples and not await Trial(verifier).takes_any_gold(samples):
             session.notice(
-                f"verify {verify.name} scores none of {count(len(samples), 'gold')} of"
+                f"verify {verify.name} scores none of {count(len(samples), 'gold answer')} of"
                 f" {dataset.name} as right, for instance {gold_of(samples[0])!r}: {OTHER_FORMS}"
             )
 
@@ -154,7 +154,7 @@ def unscorable(
     end: int | None = None,
 ) -> dict[int, str]:
     """Return the reasons why samples from `first` up to `end` cannot be scored, by position."""
-    # One by one: the answers of a large dataset do not fit into memory.
+    # One by one, because the answers of a large dataset do not fit into memory.
     golds = store.each(datasets.golds, dataset.id, first=first, end=end)
     reasons = ((at, check_gold(verify, gold)) for at, gold in enumerate(golds, first))
     return {at: why for at, why in reasons if why}
@@ -209,7 +209,7 @@ def check_texts(texts: Mapping[str, str | None]) -> None:
         if text and redactor.holds(text):
             raise ConfigError(
                 f"{name} contains a secret (an API key, a header, a part of a URL)",
-                hint="remove it: this text is stored with the run",
+                hint="remove it, because this text is stored with the run",
             )
 
 

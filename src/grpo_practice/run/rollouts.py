@@ -39,7 +39,7 @@ class Choice:
     failed: bool = False
     """Whether to select only rollouts without a reward or with a reward below 1."""
     flipped: bool = False
-    """Whether to select only questions that were right in one play and wrong in the other."""
+    """Whether to select only questions answered correctly in only one of two plays."""
     against: str | None = None
     """Run to compare with, for flips; None selects the run found by `_baseline`."""
 
@@ -112,8 +112,8 @@ def rollouts_of(
     choice = Choice(choice) if isinstance(choice, str) else choice
     found = _find(store, choice)
     branch, wanted = found.branch, found.wanted
-    # Read only the places at once: an open read transaction would keep the write-ahead log growing
-    # while the caller looks at one transcript after the other.
+    # Read only the places up front, because an open read transaction would keep the write-ahead log
+    # growing while the caller looks at one transcript after the other.
     groups = store.read(lambda db: [*rollout_list.wanted_groups(db, branch, wanted, most)])
     reader = RolloutReader(store, branch)
     for step, slot, attempts in groups:
@@ -179,7 +179,7 @@ def played_run(
     run, branch, named = run_and_step(store, ref)
     if run.kind == "recorded":
         raise ConfigError(
-            f"{run.name} is a recorded run: it has no rollouts", hint=questions_of(run.name)
+            f"{run.name} is a recorded run, so it has no rollouts", hint=questions_of(run.name)
         )
     step = step if named is None else named
     planned = [row.plan.step for row in store.read(steps.on_line, branch)]
@@ -199,7 +199,7 @@ def _find(store: Store, choice: Choice) -> Found:
         samples = set(flips)
     if choice.question is not None:
         dataset, number = store.read(datasets.by_id, branch.dataset_id), choice.question
-        known = 1 <= number <= dataset.n  # asked first: SQLite refuses huge integers
+        known = 1 <= number <= dataset.n  # first, because SQLite rejects huge integers
         sample = store.read(rollout_list.sample_numbered, dataset.id, number) if known else None
         if sample is None:
             raise ConfigError(

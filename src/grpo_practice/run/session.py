@@ -153,7 +153,7 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
 
     def planner(plan: Plan) -> Planner:
         def steps(branch: Branch, rows: Sequence[StepRow]) -> Sequence[PlannedStep]:
-            # Assign by name instead of appending: the store may call this twice.
+            # Assign by name instead of appending, because the store may call this twice.
             planned, said[branch.run] = plan(branch, rows)
             return planned
 

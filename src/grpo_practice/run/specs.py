@@ -134,7 +134,7 @@ def unless_edited(
     before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
     # Six digits are enough to tell a few versions of one file apart, and short enough to read.
     other = f"{before}/{file.stem}@{digest(now).hex()[:6]}/{after}".rstrip("/")
-    notice = f"{file} has changed since {name} was played: this evaluation is {other}"
+    notice = f"{file} has changed since {name} was played, so this evaluation is called {other}"
     return replace(loaded, notices=[*loaded.notices, notice]), EvalTarget(other, library)
 
 
@@ -149,7 +149,7 @@ def eval_spec(
     config = loaded.config
     asked = _weights_asked(target)
     judges = [config.judge] if verify.is_judge else []
-    # Rollouts of a training process were answered by no configured model: only the judge counts.
+    # No configured model answered the rollouts of a training process, so only the judge counts.
     models = judges if asked and target.source else config.models.values()
     return RunSpec(
         name=target.name,

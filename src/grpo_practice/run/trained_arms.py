@@ -73,8 +73,8 @@ def exported_weights(store: Store, exp_id: str) -> Exported:
         )
     sha = about.get("sha256")
     known = {row.sha256.hex() for row in store.read(trained_steps.checkpoints, branch)}
-    # Others would be compared under the name of this run: weights from before a restart, or of an
-    # experiment of the same name in another database.
+    # Other weights would be compared under the name of this run, such as weights from before a
+    # restart, or of an experiment of the same name in another database.
     if about.get("run") != name or sha not in known:
         raise ConfigError(
             f"{folder} contains weights that {name} did not save",
@@ -134,8 +134,8 @@ def check_trained_arms(jobs: Mapping[str, EvalJob], weights: Exported) -> None:
         changes = _changes(spec.identity, other.identity, same_judge=same_judge)
         if changes:
             raise FingerprintError(
-                f"the arms {first} and {name} have different settings: their difference would not"
-                " be due to practice or training alone",
+                f"the arms {first} and {name} have different settings, so their difference would"
+                " not be due to practice or training alone",
                 changes,
                 hint="give both the same settings: in the config, or in"
                 f" {quote(str(weights.agent))}",

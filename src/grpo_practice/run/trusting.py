@@ -41,7 +41,7 @@ class TrustReport(Report):
         rows = [("folder", record["folder"]) for record in folders]
         rows += [("file", file) for file in texts]
         rows += [("host", f"{record['host']} for {record['variable']}") for record in hosts]
-        rows += [("own", f"{count(own, 'config')} of runs and exports of yours")] if own else []
+        rows += [("own", f"{count(own, 'config')} of your own runs and exports")] if own else []
         return [(str(self.file or "nothing is remembered"),), *rows]
 
 
@@ -55,7 +55,7 @@ def trust(
     known = user_trust(os.environ)
     if bool(hosts) != bool(keys):
         raise ConfigError(
-            "a host is trusted with a key, but only one of the two is named",
+            "name both a host and a key, because a host is trusted only with a certain key",
             hint="grpo-practice trust --host api.example.com --key UTU_LLM_API_KEY",
         )
     if (paths or hosts) and known.kept is None:

@@ -164,7 +164,7 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
     row = store.read(runs.get, run)
     if row.kind != "recorded" or row.head_branch is None:
         raise ConfigError(
-            f"{run} is a run of kind {row.kind}: its questions are already a dataset",
+            f"{run} is a run of kind {row.kind}, so its questions are already a dataset",
             hint="--from-run takes a run of `serve --record`; `data list` lists datasets",
         )
     branch = store.read(branches.load, row.head_branch)
@@ -179,7 +179,7 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
             staged.add(sample)
     if not staged:
         raise DataError(
-            f"{run} contains no question: no answered request has a text by the user",
+            f"{run} contains no question: no answered request has text from the user",
             hint=f"grpo-practice runs show {quote(run)}",
         )
     repeated = staged.leave_repeats_out() if dedup else sum(1 for _ in staged.repeats())
@@ -188,14 +188,15 @@ def stage_run(staged: StagedSamples, store: Store, run: str, *, dedup: bool) -> 
 
 def _notes(n: int, repeated: int, silent: int, *, dedup: bool) -> list[str]:
     notes = [
-        f"{n} of its conversations: the question is the first user message, meta has the rest",
+        f"{n} of its conversations became questions: the first user message is the question, and"
+        " meta has the rest",
         "no answers: the agent's own last reply, in meta.response, was never scored",
     ]
     if repeated:
         left = "left out" if dedup else "kept (--dedup leaves them out)"
         notes.append(f"{repeated} with the question of an earlier one, {left}")
     if silent:
-        notes.append(f"{silent} without a user's text left out")
+        notes.append(f"{silent} without text from the user left out")
     return notes
 
 
@@ -234,7 +235,8 @@ class DatasetLines:
             self.several = self.several or _names_several(sample)
             row = _row(sample)
             self.changed += not _is_read_back(row, sample)
-            # Escape C1 controls and bidi marks, which JSON allows: the reader may be a terminal.
+            # Escape C1 controls and bidi marks, which JSON allows, because the reader may be a
+            # terminal.
             text = json.dumps(row, ensure_ascii=False)
             yield respell(text, lambda char: json.dumps(char)[1:-1]) + "\n"
 

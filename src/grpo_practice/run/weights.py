@@ -34,7 +34,7 @@ def check_weights(folder: Path) -> list[Path]:
     if not files:
         raise ConfigError(
             f"{folder} has no weights (*.safetensors)",
-            hint="pickled weights are never loaded: convert them, or name another model",
+            hint="pickled weights are never loaded, so convert them or name another model",
         )
     return files
 
@@ -86,7 +86,7 @@ def local_folder(model: str, base_dir: Path) -> Path | None:
     path = path if path.is_absolute() else base_dir / path
     if (path / "config.json").is_file():
         return path.resolve()
-    # Such a name cannot be a repository on the hub: report the folder instead of asking the hub.
+    # Such a name cannot be a repository on the hub, so report the folder instead of asking the hub.
     if path.is_dir() or model.startswith((".", "/", "~")):
         raise ConfigError(
             f"train.model {model}: the folder {path} has no config.json",

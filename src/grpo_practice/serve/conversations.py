@@ -74,7 +74,8 @@ class Conversations:
         for at in range(len(messages) - 1, 0, -1):
             if messages[at].get("role") != "assistant":
                 continue
-            # Latest first: of identical requests, a client probably continues the last one.
+            # Latest first, because a client probably continues the last of several identical
+            # requests.
             for known in reversed(self._by_hash.get(states[at - 1][:16], ())):
                 same = _same(messages[at], self._reply(known))
                 if same:

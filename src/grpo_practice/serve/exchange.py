@@ -84,7 +84,7 @@ def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
     """Yield a copy of the response for each choice, with only that choice."""
     if sent.response.is_stream and sent.response.status < 300:
         asked = sent.chat.get("n")
-        # At most 128, the API's limit: a client's number must not make this loop endless.
+        # At most 128, the API's limit, so that a client's number cannot make this loop endless.
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
             body = streamed_body(APIS[endpoint.api], raw, n)
             if body is None:

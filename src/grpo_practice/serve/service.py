@@ -82,7 +82,7 @@ class Hiding:
         end = whole.rfind(b"\n") + 1
         if not end and len(whole) > HELD:
             whole = self.hidden(whole)
-            # Keep the tail: a secret may start in it.
+            # Keep the tail, because a secret may start in it.
             end = len(whole) - TAIL
         self._held = whole[end:]
         return self.hidden(whole[:end])
@@ -174,8 +174,8 @@ class Service:
         asked = chat_request(body)  # raises for an invalid chat request
         body["messages"] = self.agent.messages(body["messages"])
         turn = _Turn(request, Exchange(monotonic(), kept=self.record is not None))
-        # Bytes can be passed on if client and model speak the same API; only chat completions do
-        # so, since everything else here reads that form.
+        # Bytes can be passed on if client and model use the same API. This works only for chat
+        # completions, since everything else here reads that format.
         passes = is_chat and self.endpoint.api == "chat.completions"
         exchange = turn.exchange
         try:

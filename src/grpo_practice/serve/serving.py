@@ -159,7 +159,7 @@ def prepare(agent: Path | Mapping[str, Any], env: Environment) -> Prepared:
 
 def _what_is_not_served(config: AgentConfig, agent: ServedAgent) -> Iterator[str]:
     if not agent.prompt:
-        yield "this agent has no instructions: requests are forwarded unchanged"
+        yield "this agent has no instructions, so requests are forwarded unchanged"
     if config.toolkits:
         names = ", ".join(config.toolkits)
         yield (
@@ -214,7 +214,7 @@ def _not_itself(endpoint: Endpoint, port: int) -> None:
     if is_loopback(parts.hostname or "") and parts.port == port:
         raise ConfigError(
             f"the agent's model is at {parts.scheme}://{parts.hostname}:{port}, where the agent"
-            " itself would be served: requests would loop forever",
+            " itself would be served, so requests would loop forever",
             hint="OPENAI_BASE_URL is for programs that use the agent; unset it here, or name the"
             " model's own URL in UTU_LLM_BASE_URL",
         )
@@ -257,7 +257,8 @@ def recording(
         Path.cwd(),
         prepared.simulated,
     )
-    # Locked for as long as it records: two recorders would number conversations alike.
+    # Locked while it records, because two recorders would give the same numbers to different
+    # conversations.
     with store.lock(run):
         store.close_dead(run)
         branch = store.record(spec)

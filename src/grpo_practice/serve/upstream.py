@@ -11,7 +11,7 @@ from grpo_practice.llm.http import BREAKS, Http, OpenResponse, connection_failur
 from grpo_practice.llm.http_response import ConnectionFailure, Response, read_json
 from grpo_practice.llm.retry_policy import Adapt, decide
 
-# Two names of one limit: a client that sets either must not get the agent's as well.
+# Two names for the same limit: if a client sets either, the agent's limit must not be added.
 _SAME = {"max_tokens": "max_completion_tokens", "max_completion_tokens": "max_tokens"}
 _COMPLAINT = (400, 422)
 

@@ -43,7 +43,7 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     assert "measured     40 questions of held \u00d7 8, 320 rollouts scored" in re.sub(
         r"measured +", "measured     ", ran.out
     )
-    assert re.search(r"the whole library less none: measured [+-][\d.]+ points", ran.out)
+    assert re.search(r"the whole library compared with none: measured [+-][\d.]+ points", ran.out)
     listed = measurable("runs", "list").out
     (line,) = [line for line in listed.splitlines() if line.startswith("demo/effect/L")]
     assert re.split(r" {2,}", line)[1:5] == ["effect", "done", "5 of 5", "-"]
@@ -93,7 +93,7 @@ def test_a_dry_run_says_how_exact_it_will_be_and_writes_nothing(measurable: Gp) 
     assert ran.code == 0
     text = " ".join(ran.out.split())
     assert re.search(r"standard error \d\.\d to \d\.\d points per effect \(320 rollouts\)", text)
-    assert "a 95 % interval extends about twice that to each side" in text
+    assert "a 95 % interval extends about twice that on each side" in text
     assert "assumed" not in text  # the demo has evaluated this library
     document = measurable(*EFFECT, "--dry-run", "--json").document
     assert document["effect"]["rollouts"] == 320
@@ -102,8 +102,8 @@ def test_a_dry_run_says_how_exact_it_will_be_and_writes_nothing(measurable: Gp) 
 
 
 REFUSED = [
-    (("effect", "--dataset", "held", "-k", "5"), "-k 5: rollouts come in pairs"),
-    (("effect", "--dataset", "held", "-k", "0"), "-k 0: rollouts come in pairs"),
+    (("effect", "--dataset", "held", "-k", "5"), "-k 5 is not a positive even number"),
+    (("effect", "--dataset", "held", "-k", "0"), "-k 0 is not a positive even number"),
     (("effect", "--dataset", "test"), "demo is evaluated on test"),
     (("effect",), "demo has no practice.select_dataset"),
     (("effect", "nobody", "--dataset", "held"), "there is no run 'nobody'"),
@@ -146,7 +146,7 @@ def test_a_library_that_has_room_for_fewer(measurable: Gp) -> None:
     assert document["next"] == f"grpo-practice eval --run demo --arms none,full,{made}"
     compared = measurable(*next_words(ran.out))
     assert compared.code == 0, compared.err
-    assert f"full less {made}" in compared.out
+    assert f"full minus {made}" in compared.out
     assert Workspace(DB).experiences("demo").library.id == last.id
     assert measurable("db", "check").code == 0
     assert measurable("export-agent", "--run", made, "-o", "-", "--format", "md").code == 0

@@ -100,7 +100,7 @@ async def test_the_table_is_that_of_statsmodels_and_its_mean_is_no_score(
     shown = workspace.run(name)
     assert not shown.scores
     assert shown.next_command == "grpo-practice experiences list --run toy"
-    with pytest.raises(Exception, match="is an effect run: it has no score"):
+    with pytest.raises(Exception, match="is an effect run, so it has no score"):
         workspace.compare(report.none, name)
     (known,) = workspace.compare(report.none, report.whole).contrasts
     assert (known.known, known.new) == (HELD, None)  # its questions count as known afterwards
@@ -193,8 +193,8 @@ async def test_questions_practised_on_or_not_to_be_scored_are_left_out(project: 
 async def test_what_cannot_be_measured_is_refused(project: Measured) -> None:
     project.upload("copy", 12, 24)
     cases: list[tuple[dict[str, Any], str]] = [
-        *(({"k": k}, f"-k {k}: rollouts come in pairs") for k in (7, 0, -2, 1)),
-        ({"dataset": "test"}, "toy is evaluated on test: a library pruned"),
+        *(({"k": k}, f"-k {k} is not a positive even number") for k in (7, 0, -2, 1)),
+        ({"dataset": "test"}, "toy is evaluated on test, so a library pruned"),
         ({"dataset": "copy"}, "toy is evaluated on copy"),
         ({"dataset": "train"}, "practised on all questions of train"),
         ({"dataset": None}, r"no practice.select_dataset, and no other"),

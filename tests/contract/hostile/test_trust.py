@@ -96,7 +96,7 @@ def test_a_stranger_s_database_does_not_choose_the_folder_of_a_trusted_file(
 @pytest.mark.parametrize("command", [EVAL, ("config", "show", "--config", "own.yaml")])
 def test_a_folder_is_no_file_to_trust(program: Place, command: tuple[str, ...]) -> None:
     refused(program.type(*command, "--trust", "."), "grpo-practice trust .")
-    assert "no files of others" in program.type("trust").shown
+    assert "no files from other people" in program.type("trust").shown
 
 
 def test_what_is_remembered_is_in_the_users_own_config_folder(program: Place) -> None:

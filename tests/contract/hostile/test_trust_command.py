@@ -42,7 +42,7 @@ def test_a_host_may_be_typed_without_its_scheme(place: Place, typed: str, host: 
 )
 def test_a_host_without_a_key_or_that_is_none_is_refused(place: Place, words: list[str]) -> None:
     assert place.type("trust", *words).code == 2
-    assert "no files of others" in place.type("trust").shown
+    assert "no files from other people" in place.type("trust").shown
 
 
 @pytest.mark.long
@@ -58,7 +58,7 @@ def test_what_is_trusted_is_listed_once_each_and_own_runs_are_counted(program: P
         program.type("eval", "--config", "own.yaml")
     shown = program.type("trust").shown
     assert shown.count(str(path)) == 1
-    assert "  own   2 configs of runs and exports of yours\n" in shown
+    assert "  own   2 configs of your own runs and exports\n" in shown
     assert len(json.loads(program.type("trust", "--json").shown)["trusted"]) == 4
 
 
@@ -69,5 +69,5 @@ def test_a_run_of_ones_own_is_remembered_as_that(program: Place) -> None:
     place.put("own.yaml", text)
     place.type("eval", "--config", "own.yaml")
     shown = place.type("trust").shown
-    assert "  own  1 config of runs and exports of yours" in shown
+    assert "  own  1 config of your own runs and exports" in shown
     assert "own.yaml" not in shown

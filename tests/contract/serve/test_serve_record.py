@@ -272,7 +272,7 @@ async def test_conversations_become_a_dataset(tmp_path: Path) -> None:
         await place.reply({"role": "user", "content": [{"type": "image_url", "image_url": {}}]})
     datasets = Workspace(tmp_path / "rec.db").datasets
     stored = datasets.upload_run("all", "rec")
-    assert any("1 without a user's text left out" in note for note in stored.notes)
+    assert any("1 without text from the user left out" in note for note in stored.notes)
     rows = datasets.show("all").document()["rows"]
     assert [(row["question"], row["answer"], row["source"]) for row in rows] == [
         ("1 + 1?", None, "rec"),

@@ -1,4 +1,4 @@
-"""Consoles for stdout and stderr. Imported only before printing: `--help` must not load rich."""
+"""Consoles for stdout and stderr, imported only before printing: `--help` must not load rich."""
 
 import errno
 import os

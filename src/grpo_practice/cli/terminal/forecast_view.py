@@ -47,7 +47,7 @@ def show_forecast(forecast: "Forecast") -> None:
     )
     note("not counted: retries, and requests repeated because a reply was unreadable")
     if forecast.turns is not None:
-        note("nor what tools cost themselves: their prices, model calls and time")
+        note("nor the tools' own costs: their prices, model calls and time")
     if hint := _cap_hint(forecast):
         say(hint)
     say(f"next: {goes_on(sys.argv[1:], begun=forecast.piloted is not None)}{_first(forecast)}")
@@ -62,7 +62,7 @@ def _power(forecast: "Forecast") -> str:
     if power.effective_clusters < power.questions:
         asked += f" in families worth {power.effective_clusters:.0f} independent questions"
     if power.finds is None or power.finds.high > 1:
-        return f"no difference: {asked} are too few"
+        return f"no difference, because {asked} are too few"
     ends = list(dict.fromkeys(f"{100 * x:.1f}" for x in power.finds))
     basis = "" if power.measured else ", partly assumed"
     return f"a difference of {' to '.join(ends)} points, with 80 % power ({asked}{basis})"
@@ -80,7 +80,7 @@ def _standard_error(forecast: "Forecast") -> str:
             ", partly assumed: the low end if effects are the same for all questions, the high end"
             " if they differ as much as rewards allow"
         )
-    return f"{said}; a 95 % interval extends about twice that to each side"
+    return f"{said}; a 95 % interval extends about twice that on each side"
 
 
 def goes_on(argv: Sequence[str], *, begun: bool) -> str:
@@ -197,8 +197,8 @@ def _learnable(forecast: "Forecast") -> str:
     if not n:
         return ""
     return (
-        f"up to {count(n, 'experience')}; {forecast.experience_tokens} tokens for each in later"
-        " prompts are assumed in the upper ends"
+        f"up to {count(n, 'experience')}; the upper ends assume {forecast.experience_tokens}"
+        " tokens for each in later prompts"
     )
 
 

@@ -56,7 +56,7 @@ def show_eval(report: "EvalReport") -> None:
             least=["questions", "coverage"],
         )
     show_findings(report.findings)
-    # Not `next:`, because the command fails again until the verify function is mended.
+    # Not `next:`, because the command would fail again until the verify function is fixed.
     if any(name == "error.verify" for name in report.outcomes):
         again = on_database(continuing())
         say(f"once the verify function is fixed, score the answers again with: {again}")

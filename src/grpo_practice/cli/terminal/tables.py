@@ -105,7 +105,7 @@ def _print_lines(columns: Sequence[Sequence[str]], *, stderr: bool) -> None:
     from grpo_practice.core.redact import redactor
 
     header, *body = ((" " * GAP).join(cells).rstrip() for cells in zip(*columns, strict=True))
-    text = Text(redactor.text(header), style="bold")  # the console redacts plain text alone
+    text = Text(redactor.text(header), style="bold")  # the console redacts only plain text
     (err if stderr else out).print(text, "\n".join(body), sep="\n", soft_wrap=True)
 
 

@@ -161,7 +161,7 @@ class Tally:
     def left_s(self) -> float | None:
         """Estimated seconds until all rollouts of the command are played; None if unknown."""
         whole = self.whole
-        # Replayed rollouts take no time: counting them would make the estimate too optimistic.
+        # Replayed rollouts take no time, so counting them would make the estimate too optimistic.
         new = whole.played - whole.replayed
         # The first wave shows how long one rollout takes, but not how many end per second.
         if not new or whole.played < self._most_rollouts:
@@ -305,7 +305,7 @@ class Tally:
 
     def _failed(self, reason: str, error: str) -> None:
         key = (reason, similar(error[:LONGEST]))
-        # Bounds the memory of a run in which every error has another text.
+        # Bounds the memory of a run in which every error has a different text.
         if key not in self.failures and len(self.failures) >= MOST_KINDS:
             key, reason = ("others", ""), "others"
             error = "too many different errors to list"

@@ -83,7 +83,7 @@ def _compose(path: Path, foreign: bool, stack: tuple[Path, ...]) -> Tree:
         raise ConfigError(f"{path}: defaults are nested more than {MAX_FILES_DEEP} deep")
     own = read_yaml(path)
     entries = own.data.pop("defaults", None)
-    # A file of others must not redirect the API key of an included file to its own URL.
+    # A third-party file must not redirect the API key of an included file to its own URL.
     combine = lay_over if foreign else merge
     out, folders = Tree({}), _folders(path, foreign)
     for entry, place in _entries(entries, own, path):
@@ -227,7 +227,7 @@ def _parsed(text: str) -> tuple[str, Any]:
     """Return the key and the value of `KEY=VALUE`."""
     name, equals, raw = text.partition("=")
     if not equals or not _KEY.fullmatch(name):
-        raise ConfigError(f"--set {name}: not of the form key=value", hint="--set a.b=c")
+        raise ConfigError(f"--set {name} is not of the form key=value", hint="--set a.b=c")
     return name, parse_value(raw, f"--set {name}") if raw[:1] in tuple("[{'\"") else plain(raw)
 
 
@@ -240,7 +240,9 @@ def _set(tree: Tree, key: tuple[str, ...], value: Any, flag: str) -> Tree:
             if above is None:
                 above = {}
             if not isinstance(above, dict):
-                raise ConfigError(f"{flag}: {dotted(key[:depth])} is a single value, without keys")
+                raise ConfigError(
+                    f"{flag}: {dotted(key[:depth])} is a single value, so it has no keys"
+                )
     out = lay_over(tree, nest(Tree({key[-1]: value}, {key[-1:]: Position(flag)}), key[:-1]))
     if key[-1] == "verify":
         section = out.data

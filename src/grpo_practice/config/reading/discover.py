@@ -53,8 +53,10 @@ def config_here(command: Command) -> Path | None:
     for names in [("eval.yaml",)] * (command == "eval") + [UNNAMED]:
         found = [name for name in names if is_file(Path(name))]
         if len(found) > 1:
-            both = " or ".join(found)
-            raise ConfigError(f"which config is it, {both}?", hint=f"--config {found[0]}")
+            both = " and ".join(found)
+            raise ConfigError(
+                f"this folder has more than one config: {both}", hint=f"--config {found[0]}"
+            )
         if found:
             return Path(found[0])
     return None

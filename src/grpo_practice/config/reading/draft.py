@@ -74,9 +74,10 @@ class Draft:
     def validate(self, model: type[M]) -> M:
         """Fill in variables and validate the data; raise a ConfigError with all problems so far."""
         self.stored = copy.deepcopy(self.data)  # the stored form keeps `${…}`, never its values
-        # After the copy: a stored config keeps a judge that this verify function does not call.
+        # Do this after the copy, because a stored config keeps a judge that this verify function
+        # does not call.
         self._leave_out_unused()
-        # Before variables are filled in: afterwards their names are gone.
+        # Do this before variables are filled in, because their names are gone afterwards.
         self.demands += variables_named(self.data)
         self._refuse_untrusted()
         for key, prefix in self._providers():
@@ -149,7 +150,7 @@ class Draft:
         for key, text in _stored_in_clear(config.model_dump()):
             if redactor.holds(text):
                 reason = "it contains a secret (an API key, a header, a part of a URL)"
-                hint = "remove it: this text is stored in plain text"
+                hint = "remove it, because this text is stored in plain text"
                 if "extra_body" in key or "extra_args" in key:
                     hint = "send it in extra_headers: the body of a request is stored"
                 self.problems.append(Problem(key, reason, hint, private=True))

@@ -69,9 +69,9 @@ def env_tier(env: Environment, name: str) -> Tier | None:
 def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree) -> bool:
     """Prepare a provider section for filling in variables; return whether its key was hidden.
 
-    A `sim` that the config names is the built-in endpoint unless the config has its own base_url: a
-    URL that only the environment sets serves a `sim` that the environment names. A key that was
-    hidden in a stored config is removed.
+    A `sim` that the config names is the built-in endpoint unless the config has its own base_url. A
+    URL that only the environment sets is used only for a `sim` that the environment names. A key
+    that was hidden in a stored config is removed.
 
     Args:
         provider: The section, variables not filled in; changed in place.

@@ -14,8 +14,9 @@ PREFIXES = ("UTU_", "JUDGE_", "OPENAI_", "GRPO_PRACTICE_", "SERPER_", "JINA_", "
 ignored.
 """
 PHOENIX = ("PHOENIX_ENDPOINT", "PHOENIX_PROJECT_NAME")
-"""Names that a `.env` file may set only if Phoenix runs on this machine: traces contain
-questions."""
+"""Variables that a `.env` file may set only for a Phoenix on this machine, because traces contain
+questions.
+"""
 
 PROCESS = "the environment"
 """Origin of a process variable, as shown to the user."""
@@ -23,7 +24,7 @@ _NOBODY = Trust()
 
 
 class Environment(dict[str, str]):
-    """Variables by name, with the user's trust; process variables override the `.env` file."""
+    """Variables by name, with what the user trusts; process variables override the `.env` file."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Environment(dict[str, str]):
         self.notices = tuple(notices)
         self.trust = trust
         self._lines = lines or {}
-        # `export KEY=` hides a key in `.env` without a word, which is hard to find.
+        # `export KEY=` silently hides a key in `.env`, which is hard to find.
         self._emptied = [n for n, text in (dotenv or {}).items() if text and process.get(n) == ""]
 
     def emptied(self, text: str | None = None) -> str | None:
@@ -68,7 +69,7 @@ class Environment(dict[str, str]):
         return self.origin(name) if line is None else f"{self.path}:{line}"
 
     def together(self, url: str, key: str) -> bool:
-        """Return whether both variables have one origin, or the user trusts the `.env` folder."""
+        """Return whether both variables share an origin, or the user trusts the `.env` folder."""
         places = {self.origin(url), self.origin(key)}
         return len(places) == 1 or self.trusts_dotenv
 
@@ -129,7 +130,7 @@ def read_environment(
     if len(known) < len(values):
         others = ", ".join(k for k in values if k not in known)
         only = f"{', '.join(PREFIXES)}, and the {PHOENIX[0]} of this machine"
-        notices.append(f"{path}: not loaded: {others} (only {only})")
+        notices.append(f"not loaded from {path}: {others} (only {only} are loaded)")
     if "UTU_DB_URL" in known and "GRPO_PRACTICE_DB" not in process:
         where = f"{path}:{lines['UTU_DB_URL']}"
         notices.append(

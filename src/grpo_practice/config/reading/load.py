@@ -81,7 +81,7 @@ class Loaded(Generic[C]):
     def remember(self) -> None:
         """Remember this config as trusted by the user, for resuming a run."""
         if self.asks and self.vouched:
-            with suppress(ConfigError):  # home is read-only: the user repeats --trust
+            with suppress(ConfigError):  # home is read-only, so the user has to repeat --trust
                 self.trust.remember([stored_digest(self.text, self.base_dir)], None)
 
     def is_trusted(self, path: Path) -> bool:
@@ -215,7 +215,8 @@ def _eval(
             places = dict(tree.places) | ({("exp_id",): place} if place else {})
             tree = Tree({**tree.data, "exp_id": exp_id}, places, tree.prefix)
     if agent is not None:
-        # A database can claim any folder: it must not choose whose programs a trusted file starts.
+        # A database can claim any folder, so it must not choose whose programs a trusted file
+        # starts.
         folders = [Path.cwd(), source.base_dir] if source.path else [source.base_dir]
         own = read_agent(agent, source.env.trust, folders)
         if _is_practice(own):
@@ -232,7 +233,7 @@ def _eval(
     if dataset is None:
         hint = "--dataset NAME, or evaluation.data.dataset in the config"
         draft.problems.append(Problem(("data", "dataset"), "is missing", hint))
-        # The name would come from the dataset: do not report it as missing, too.
+        # The name would come from the dataset, so do not report it as missing, too.
         draft.data.setdefault("exp_id", "unnamed")
     elif draft.data.get("exp_id") is None:
         draft.data["exp_id"] = PurePath(dataset).stem if is_data_file(dataset) else dataset

@@ -105,7 +105,8 @@ def settle(
     ignored = list[str]()
     for start, name in _sections(data, kind):
         section = section_at(data, start)
-        # Before the refused keys: `eval_method` beside `verify:` is only ignored.
+        # Do this before looking at refused keys, because `eval_method` next to `verify:` is only
+        # ignored.
         unused = {**IGNORED.get(name, {}), **_unused(name, section)}
         for key, _, why in _taken(section, unused):
             ignored.append(f"{dotted((*start, *key))} is ignored: {why}")

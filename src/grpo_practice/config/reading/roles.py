@@ -128,7 +128,7 @@ class Roles:
     def _named(
         self, provider: ModelProvider, prefix: str, key: Key, otherwise: str = ""
     ) -> tuple[ModelProvider, Tier | None]:
-        """Fill in the model name; return the environment's tier if its `sim` has a URL there."""
+        """Fill in the model name; return the environment's tier if it has a `sim` and a URL."""
         if provider.model:
             return provider, None
         named = self.env.get(f"{prefix}_MODEL")

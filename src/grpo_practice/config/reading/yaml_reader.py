@@ -175,7 +175,7 @@ def read_text(path: Path) -> str:
     if len(raw) > MAX_BYTES:
         raise ConfigError(f"{path} is larger than {MAX_BYTES >> 20} MiB, too large for a config")
     try:
-        # utf-8-sig: a byte-order mark would become a part of the first key.
+        # utf-8-sig, because a byte-order mark would otherwise become part of the first key.
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
@@ -236,7 +236,7 @@ def _check_repeats(root: yaml.Node, name: str) -> None:
                 inner = chain.from_iterable(node.value)
             sizes[id(node)] = 1 + sum(map(size, inner))
         elif not sizes[id(node)]:
-            raise ConfigError(f"{_at(name, node)}: an alias that contains itself")
+            raise ConfigError(f"{_at(name, node)}: this alias contains itself")
         return sizes[id(node)]
 
     if size(root) - len(sizes) > MAX_REPEATED:
@@ -269,7 +269,7 @@ class _Reader:
         raise self.error(node, f"the tag {node.tag!r} is not allowed in a config")
 
     def mapping(self, node: yaml.MappingNode, key: Key) -> dict[str, Any]:
-        # Check before expanding merge keys: a key that overrides a merged one is no duplicate.
+        # Check before expanding merge keys: a key that overrides a merged one is not a duplicate.
         seen: dict[str, int] = {}
         for name, _ in node.value:
             if not isinstance(name, yaml.ScalarNode) or name.tag not in (_TEXT, _MERGE):

@@ -95,12 +95,13 @@ class Model(BaseModel):
 
     model_config = ConfigDict(
         extra="forbid",
-        # Strict: `yes` for a boolean or 1.0 for a count is more often a slip than meant.
+        # Strict, because `yes` for a boolean or 1.0 for a count is usually a mistake.
         frozen=True,
         strict=True,
         allow_inf_nan=False,
-        # A model is compiled where it is first used, with all that it contains; to compile each on
-        # import, and to parse its source for the texts below fields, takes twice as long.
+        # A model is compiled on first use, together with the models that it contains. Compiling
+        # each model on import, and parsing its source for the texts below fields, would take twice
+        # as long.
         defer_build=True,
         protected_namespaces=(),  # the published names begin with `model_`, which pydantic reserves
     )
@@ -113,7 +114,8 @@ class Model(BaseModel):
         annotation = cls.model_fields[info.field_name or ""].annotation
         kinds = {annotation} if get_origin(annotation) is dict else set(get_args(annotation))
         kinds = kinds or {annotation}
-        # A mapping of models keeps its marks: each model needs them to parse its own values.
+        # A mapping of models keeps its marks, because each model needs them to parse its own
+        # values.
         if any(get_origin(kind) is dict for kind in kinds):
             return value if _models_by_name(annotation) else _without_marks(value)
         if isinstance(value, EnvText) and kinds & {int, float, bool}:

@@ -95,7 +95,7 @@ class ModelProvider(Model):
         path = urlsplit(url).path.rstrip("/")
         for end in ("/chat/completions", "/responses"):
             if path.endswith(end):
-                raise ValueError(f"should end before {end}; that part is added")
+                raise ValueError(f"should end before {end}, which is added automatically")
         return url.rstrip("/")
 
 

@@ -203,10 +203,11 @@ class McpToolkit(_Toolkit):
             if self.mcp_transport != "stdio":
                 raise ValueError(f"{self.mcp_transport} does not use workdir")
             if not self.stateful:
-                raise ValueError("config.workdir: rollout needs `stateful: true` next to config")
+                raise ValueError("`config.workdir: rollout` needs `stateful: true` next to config")
             if self.config.cwd is not None:
                 raise ValueError(
-                    "config.workdir: rollout already sets the working directory: remove cwd"
+                    "`config.workdir: rollout` already sets the working directory; remove"
+                    " config.cwd"
                 )
         return self
 

@@ -111,7 +111,8 @@ class Keys:
             f"{name}, {place.shown}" if place else name,
             place.shown if place else "",
             held,
-            # Also literal: a variable inside a text; `${oc.env:UTU_LLM_BASE_URL}.example` differs.
+            # A text around a variable counts as literal, because
+            # `${oc.env:UTU_LLM_BASE_URL}.example` is another host.
             literal=bool(value) and variable(value) not in held,
             foreign=self.foreign(key),
         )
@@ -145,7 +146,7 @@ class Keys:
             url, theirs = provider.base_url, self._of_dotenv(address)
             if theirs and url and host_of(url) not in known:
                 where = here(f"{theirs[0]} in {self.env.path}")
-                found.append(f"{provider.model} is asked at {redact_url(url)} ({where})")
+                found.append(f"{provider.model} is called at {redact_url(url)} ({where})")
         return list(dict.fromkeys(found))
 
     def _of_dotenv(self, address: Address) -> list[str]:

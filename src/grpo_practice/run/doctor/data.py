@@ -114,7 +114,10 @@ async def look_at_verify(
     if function.note:
         findings.append(warning(about, function.note))
     if function.is_judge:
-        return [*findings, ok(about, "asks a judge for each answer; not tried, because that costs")]
+        return [
+            *findings,
+            ok(about, "asks a judge for each answer; not tried, because that costs money"),
+        ]
     if function.needs_rollout:
         return [*findings, ok(about, "scores rollouts; not tried, because that takes an agent")]
     if problems(findings):

@@ -50,8 +50,8 @@ def _programs() -> list[Finding]:
         )
         fixed = ".".join(map(str, WAL_RESET_FIXED))
         hint = (
-            f"use a Python that is linked with SQLite {fixed} or newer; until then one command"
-            " at a time on a database, and db backup now and then"
+            f"use a Python that is linked with SQLite {fixed} or newer; until then, run only one"
+            " command at a time on a database, and back it up now and then with db backup"
         )
         return [*found, warning("sqlite", text, hint)]
     return [*found, ok("sqlite", sqlite3.sqlite_version)]

@@ -181,7 +181,8 @@ class Forecast(Report):
             if cap is None:
                 continue
             left, need = cap - getattr(self.account.spent, name), needs[name]
-            # A cap stops at the first request beyond it, so what exactly reaches it still fits.
+            # A cap stops the run at the first request beyond it, so spending exactly the cap still
+            # fits.
             reached: Reached = "no" if need.high <= left else "yes" if need.low > left else "maybe"
             found.append(PlannedCap(flag, cap / 1e6 if name == "cost_micro" else cap, reached))
         return found
@@ -274,7 +275,7 @@ def transcript_tokens(agent: ModelConfig, turns: Range) -> float:
     """Return an upper bound on the tokens of a rollout's transcript if none has been stored yet."""
     reply, most = STAGES["play"].tokens_out[1], endpoint_of(agent)[0].get("max_tokens")
     reply = min(reply, most) if isinstance(most, int) else reply
-    # A tool call and its result stand between two requests, so there is one less of them.
+    # A tool call and its result stand between two requests, so there is one fewer.
     return reply * turns.high + TURN_TOKENS * (turns.high - 1)
 
 

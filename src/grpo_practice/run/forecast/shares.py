@@ -1,4 +1,4 @@
-"""Figures that a run's own history measures: teaching groups, summaries, requests per rollout."""
+"""Figures measured from a run's own history: teaching groups, summaries, requests per rollout."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -147,7 +147,9 @@ class RunRequest:
         if cost is None:
             return
         if not isinstance(cost, int | float) or not (math.isfinite(cost) and cost >= 0):
-            raise ConfigError(f"--max-cost {cost}: should be dollars, for instance 2.50")
+            raise ConfigError(
+                f"--max-cost {cost}: should be a number of dollars, for instance 2.50"
+            )
 
     @property
     def changes(self) -> "list[Override]":
