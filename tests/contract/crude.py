@@ -55,7 +55,19 @@ CONTENT: dict[str, list[dict[str, Any]]] = {
     "empty": [],
 }
 """Tools whose results are more than text."""
-PLAIN = ("count", "pid", "crash", "sleep", "odd", "refuse", "say", "flood", "links", "empty")
+PLAIN = (
+    "count",
+    "pid",
+    "crash",
+    "sleep",
+    "odd",
+    "refuse",
+    "say",
+    "flood",
+    "links",
+    "empty",
+    "record",
+)
 TOOLS = [(name, ANY) for name in PLAIN]
 total = 0
 

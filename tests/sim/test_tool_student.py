@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from functools import cache
 
 import pytest
@@ -115,3 +116,18 @@ def test_a_stream_tells_the_thinking_too() -> None:
     assert kind.startswith("text/event-stream")
     for part in ("reasoning_content", "content"):
         assert "".join(delta.get(part) or "" for delta in deltas) == whole[part]
+
+
+def test_a_recorded_answer_is_right_and_only_the_calls_may_be_wrong() -> None:
+    world, kinds = World(task="calls"), Counter[str]()
+    tools: dict[str, Tool] = {"record": lambda number: "recorded"}
+    for sample in SAMPLES:
+        for seed in range(3):
+            played = play(sample.question, tools, seed=seed, world=world, system=INSTRUCTIONS)
+            assert reward(sample.question, played.answer) == 1
+            right = [given["number"] == str(sample.answer) for _, given in played.calls]
+            kinds[{(True,): "right", (False,): "wrong", (True, True): "twice"}[*right]] += 1
+            plain = reward(sample.question, play_plainly(sample.question, EMPTY, seed))
+            assert (right == [True]) == (plain == 1)
+    assert min(kinds.values()) > 10
+    assert len(kinds) == 3

@@ -61,7 +61,7 @@ label belongs to a situation; helpful advice names that label.
 LORE: Mapping[str, Lore] = {**SUMS, **LABELS}
 
 
-Task = Literal["math", "labels", "tools"]
+Task = Literal["math", "labels", "tools", "calls"]
 """Kind of question: sums, words from a short list, or sums that take many turns with a tool."""
 Numbers = Mapping[str, int]
 Sum = Callable[..., Fraction | int | str]

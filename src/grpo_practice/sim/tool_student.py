@@ -1,7 +1,8 @@
 """The simulated student with tools: it explains its approach, calls tools, then answers.
 
 The first turn determines the outcome, exactly as in the same request without tools. The student
-adopts the output of its program; results of web tools do not change its answer.
+adopts the output of its program; results of web tools do not change its answer. In the task
+`calls`, it knows the answer, and only its calls of the tool `record` may be wrong.
 
 In tasks of many turns, it thinks at length and reads long results, and reveals its method only
 once, in one of three places: in the text of an early turn, in the middle of its thinking, or in the
@@ -20,7 +21,7 @@ from grpo_practice.sim.request import SimRequest
 from grpo_practice.sim.student import guess, letter_for, play, program, way
 from grpo_practice.sim.world import World, unit
 
-PYTHON, SEARCH, READ = "execute_python_code", "search", "web_qa"
+PYTHON, SEARCH, READ, RECORD = "execute_python_code", "search", "web_qa", "record"
 """Tools that the student knows."""
 FEWEST, MOST = 6, 12
 """Range of the number of programs that it runs before it answers."""
@@ -140,7 +141,7 @@ _GIVEN = re.compile(r"(\w+)=([\w-]+)")
 
 def plays_with_tools(asked: SimRequest) -> bool:
     """Return True if the request offers a tool that the student knows, or has a tool's result."""
-    known = {PYTHON, SEARCH, READ} | {call.name for call in _dictated_calls(asked)}
+    known = {PYTHON, SEARCH, READ, RECORD} | {call.name for call in _dictated_calls(asked)}
     return bool(asked.tools & known or asked.results)
 
 
@@ -149,6 +150,8 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
     if works(asked, world):
         return work(asked, world)
     question = find(asked.asked)
+    if question is not None and world.task == "calls" and RECORD in {*asked.tools, *asked.called}:
+        return _recorded(question, asked, world)
     calls = tuple(_calls(question, asked, world))
     if not calls:
         return SimTurn(_answer(asked, world))
@@ -162,6 +165,19 @@ def turn(asked: SimRequest, world: World) -> SimTurn:
         answer, lines = way(question, asked, world)
         said = "\n".join([*lines, f"Step 2: In my head that comes to {answer}. I check it."])
     return SimTurn(said, calls[: 1 + twice])
+
+
+def _recorded(question: MadeQuestion, asked: SimRequest, world: World) -> SimTurn:
+    """Return the right answer, after one right call; after a slip, the call is wrong or made twice.
+
+    Only the calls therefore show which experiences help.
+    """
+    if asked.turns:
+        return SimTurn(f"Step 2: It is recorded.\n\n\\boxed{{{question.answer}}}")
+    answer, lines = way(question, asked, world)
+    twice = answer == question.slips[1]
+    call = _call(RECORD, number=str(question.answer if twice else answer))
+    return SimTurn("\n".join(lines), (call, call) if twice else (call,))
 
 
 def _calls(question: MadeQuestion | None, asked: SimRequest, world: World) -> Iterator[Call]:

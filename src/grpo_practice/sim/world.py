@@ -135,7 +135,9 @@ class World(_Strict):
     """Logits lost per 1,000 tokens of instructions and library."""
     teacher: Teaching = Teaching()
     task: Task = "math"
-    """Kind of questions; with `tools`, the student works in many turns with long results."""
+    """Kind of questions. With `tools`, the student works in many turns with long results. With
+    `calls`, its answer is always right, but it may misuse the tool `record`.
+    """
     jitter: float = 0.0
     """Standard deviation, in logits, of a random interaction between each question and each set of
     experiences. With jitter, the score of a library is not the sum of its experiences.
