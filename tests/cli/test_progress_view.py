@@ -128,7 +128,7 @@ def test_stored_rollouts_are_counted_but_not_reported_one_by_one() -> None:
 
 def test_a_failed_merge_is_not_shown_as_a_closed_step() -> None:
     (line,) = shown_as_lines([StepFinished(3, 0.5, 1, 2, failed=f"no JSON {HOSTILE}")])
-    assert line.startswith("step 3: the merge failed, the library is unchanged: no JSON \\x1b")
+    assert line.startswith("step 3: the merge failed, and the library is unchanged: no JSON \\x1b")
 
 
 def drawn(tally: Tally) -> str:

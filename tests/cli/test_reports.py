@@ -186,8 +186,8 @@ def test_what_voids_the_promise_is_said(capsys: pytest.CaptureFixture[str]) -> N
     assert [line for line in lines if line.startswith("warning  not reproducible: ")] == [
         "warning  not reproducible: 3 rollouts timed out",
         "warning  not reproducible: 1 rollout got no reward because of an error",
-        "warning  not reproducible: 120 replies requested without a seed: the endpoint does not"
-        " accept one, or send_seed is off",
+        "warning  not reproducible: 120 replies requested without a seed, because the endpoint does"
+        " not accept one or send_seed is off",
     ]
     told = "gpt-x-2\\x1b[2J@h (100), gpt-x@h (19), a@h (1), 2 others"
     assert [line for line in lines if line.startswith("warning  model: ")] == [

@@ -196,7 +196,7 @@ def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> No
     with serving(Student()) as server:
         config({"toolkits": kit("well")}, server.url, verify=verify)
         checked = gp("doctor", "--config", "c.yaml", "--json")
-        assert "not tried, because that takes an agent" in str(checked.document["findings"])
+        assert "not tried, because that needs an agent" in str(checked.document["findings"])
         ran = gp("eval", "--config", "c.yaml")
         assert ran.code == 0
         assert "has rules about sya, but the tools of the agent are count, pid" in ran.err

@@ -34,7 +34,7 @@ class DatabaseFile:
         # before the first call.
         redactor.know(environment_secrets(os.environ))
         if str(path) == IN_MEMORY:
-            # A workspace opens the file anew for each call, which would lose a database in memory.
+            # A workspace reopens the file for each call, which would lose a database in memory.
             raise ConfigError(
                 f"{path} is not a file, so each connection would have its own database",
                 hint="name a file with --db; `--dry-run` keeps nothing",

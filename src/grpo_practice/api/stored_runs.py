@@ -174,7 +174,8 @@ class StoredRuns(DatabaseFile):
         """
         from grpo_practice.reports.stored_runs import DeletedRuns
 
-        # Resolve the names here, although `delete_runs` checks them again: the locks need them.
+        # Resolve the names here, although `delete_runs` checks them again, because the locks need
+        # them.
         gone = self.runs_to_delete(*names, with_dependants=with_dependants)
         with self._store() as store, ExitStack() as stack:
             for name in gone:  # lock all first, to delete every run or none
@@ -198,7 +199,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.run.rollouts import Choice, rollouts_of
 
         with self._store() as store:
-            # Inside the block: the store stays open for as long as the caller reads.
+            # Inside the block, so that the store stays open for as long as the caller reads.
             yield from rollouts_of(store, Choice(run, **choice), limit)
 
     def transcripts(
@@ -239,7 +240,7 @@ class StoredRuns(DatabaseFile):
         from grpo_practice.run.rollouts import run_rows
 
         with self._store() as store:
-            # Inside the block: the store stays open for as long as the caller reads.
+            # Inside the block, so that the store stays open for as long as the caller reads.
             yield from run_rows(store, run)
 
     def backup(self, target: str | Path | None = None, *, replace: bool = False) -> "DatabaseCopy":

@@ -127,7 +127,10 @@ def upload(
         typer.Option(metavar="KEY", help="Key of the rows in a JSON file that is one object."),
     ] = None,
     no_answers: Annotated[
-        bool, typer.Option("--no-answers", help="Accept rows without answers; a judge will score.")
+        bool,
+        typer.Option(
+            "--no-answers", help="Accept rows without answers; a judge will score the responses."
+        ),
     ] = False,
     db: DbOption = None,
     json: JsonOption = False,

@@ -68,7 +68,7 @@ def write_first_files(folder: Path, exp_id: str, *, force: bool) -> FirstFiles:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as e:
         raise ConfigError(f"cannot make {folder}: {e.strerror}") from e
-    if made:  # adding a config does not make a folder of others trustworthy
+    if made:  # adding a config does not make someone else's folder trustworthy
         with suppress(ConfigError):
             user_trust(os.environ).remember_folder(folder)
     for path, text in files.items():

@@ -65,7 +65,7 @@ class _Plain:
 def _plainly(params: list[Any]) -> list[Any]:
     """Make the options use Typer's conversion only if necessary."""
     for param in params:
-        # Typer may return the same parameters again: wrap each of them once.
+        # Typer may return the same parameters again, so wrap each of them only once.
         if not isinstance(param.get_runtime_param, partial):
             param.get_runtime_param = partial(_Plain, param.get_runtime_param)
     return params

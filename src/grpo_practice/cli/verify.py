@@ -72,7 +72,7 @@ def _next(function: str, params: dict[str, Any]) -> str:
     if params:
         spec = json_text({"name": function, **params}, ensure_ascii=False)
         named += f" --set {shlex.quote(f'verify={spec}')}"
-    # Only for advice: the command that needs the project reports its errors.
+    # Used only for advice, so its errors are left to the command that needs the project.
     with suppress(GrpoPracticeError):
         rows = workspace(None).datasets.list().datasets
         project = project_evaluation()

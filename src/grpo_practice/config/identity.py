@@ -81,7 +81,7 @@ def identity_of(config: RunConfig) -> dict[str, Any]:
 
 
 def train_identity_of(config: PracticeConfig) -> dict[str, Any]:
-    """Return the keys that a training run is bound to, in the form of `identity_of`.
+    """Return the keys that a training run is bound to, in the format of `identity_of`.
 
     They include the run's length unless the learning rate is constant, because any other schedule
     depends on it.

@@ -33,7 +33,7 @@ def redact(value: Any, key: Key = ()) -> Any:
             return None
         case _ if any(part in _SECRET_KEYS for part in key):
             text = str(value)
-            # An empty value stays visible: hiding it would suggest that a key is set.
+            # An empty value stays visible, because hiding it would suggest that a key is set.
             return text if not text or only_names_variable(text) else REDACTED
         case str() if "://" in value:
             return redact_url(value)
@@ -87,7 +87,8 @@ def secrets_in(values: Any) -> Iterator[str]:
 def redacted(config: BaseModel) -> dict[str, Any]:
     """Return the config as plain values with secrets hidden."""
     values = config.model_dump()
-    # First, so that the next line also hides them where another text repeats them.
+    # Register the secrets first, so that the next line also hides them where other texts repeat
+    # them.
     redactor.know(secrets_in(values))
     hidden: dict[str, Any] = redactor.value(redact(values))
     return hidden

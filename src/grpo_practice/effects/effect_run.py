@@ -66,8 +66,8 @@ def prepare_effect(session: Session, request: EffectRequest) -> EffectJob:
     stored = stored_text(store, found.run)
     if stored is None or store.read(runs.get, found.run).kind != "practice":
         raise ConfigError(
-            f"L{found.library.id} belongs to {found.run}, which is not a practice run: it has no"
-            " settings to evaluate with",
+            f"L{found.library.id} belongs to {found.run}, which is not a practice run, so it has"
+            " no settings to evaluate with",
             hint="grpo-practice runs list",
         )
     overrides = [*request.changes, *objects.overrides]

@@ -50,9 +50,9 @@ class GroupPolicy:
 
     def early(self, groups: int) -> int:
         """Return how many of a step's groups are played with the library of the previous step."""
-        # The config refuses an overlap with `skip_uniform`: the groups to leave out are not known
-        # until the previous step is closed. 0.29 * 100 is 28.999…: without the small addition, a
-        # group would be lost.
+        # The config refuses an overlap with `skip_uniform`, because the groups to leave out are not
+        # known until the previous step is closed. 0.29 * 100 is 28.999…: without the small
+        # addition, a group would be lost.
         return int(self.settings.overlap * groups + 1e-9)
 
     def select(

@@ -212,7 +212,7 @@ def quarantine(operations: Iterable[Operation], gives_away: GivesAway) -> tuple[
         why, rest = fault(op), op
         if why and why.rule == "gives_answer_away":
             rest = _without_answer(op, gives_away)
-        # Check the shortened text again: the rest may break another rule.
+        # Check the shortened text again, because the rest may break another rule.
         checked.append(op.set_aside(why) if why and (not rest.text or fault(rest)) else rest)
     return tuple(checked)
 

@@ -125,8 +125,7 @@ def read_lessons(reply: Reply, library: Library, *, limit: int) -> tuple[Lesson,
         what = f"it has {len(lessons[0].text)} characters (at most {LESSON_CHARS})"
         raise found[0].error("lesson", what)
     new = [lesson for lesson in kept if lesson.finding != "confirmed"][:limit]
-    # Reversed, because a dict keeps the last value of a key: this keeps the first lesson per
-    # experience.
+    # In reverse order, so that the dict keeps the first lesson about each experience.
     confirmed = {x.experience: x for x in reversed(kept) if x.finding == "confirmed"}.values()
     return tuple(lesson for lesson in kept if any(lesson is one for one in (*new, *confirmed)))
 
@@ -256,7 +255,7 @@ class _Edits:
             self._room += {"ADD": -1, "DELETE": 1}.get(op.op, 0)
             self._targets |= {op.target} if op.target and op.op != "NONE" else set()
             self._texts |= {op.text: "another operation"} if op.text else {}
-        # Shorten only now: the length of the whole text is a reason to refuse it.
+        # Shorten only now, because the length of the whole text is a reason to refuse it.
         return replace(refused or op, text=cut(op.text, EXPERIENCE_CHARS) if op.text else None)
 
     def _bad_target(self, op: Operation) -> Operation | None:

@@ -84,7 +84,7 @@ class PracticeStep:
         for group in [*self._groups.values()]:
             self._teach(group, library)
         await self._rollouts.play(ahead=ahead._rollouts if ahead else None, most=groups)
-        # Not gather(): the task group owns these tasks and cancels all of them on the first
+        # Not gather(), because the task group owns these tasks and cancels all of them on the first
         # error.
         for task in self._teaching:
             await task

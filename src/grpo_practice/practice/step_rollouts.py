@@ -112,7 +112,7 @@ class StepRollouts:
         # Skip the early groups that are already in progress, because they would be played and paid
         # for twice.
         own = [group for group in groups if group.slot not in self._begun]
-        # Not awaited: it may still be playing early groups of the next step when these have
+        # Not awaited, because it may still be playing early groups of the next step when these have
         # ended.
         begin(
             self._tasks,

@@ -76,8 +76,8 @@ def _results(rollout: Rollout, tools: Collection[str]) -> Iterator[str]:
         if "tool_call_id" not in message:
             names, called = called, []
         else:
-            # Match by position, not by id: models reuse ids, and results come in the order of
-            # the calls.
+            # Match by position, not by id, because models reuse ids, and results come in the order
+            # of the calls.
             names, called = called[:1], called[1:]
         if any(name in tools for name in names):
             yield content
@@ -102,8 +102,8 @@ def site_of(host: str) -> str:
 def _public_suffixes() -> "PublicSuffixList":
     from publicsuffixlist import PublicSuffixList  # loading the list takes 65 ms
 
-    # Ignore private suffixes: names below a hoster (github.io) are free, so two of them would
-    # support each other.
+    # Ignore private suffixes, because names below a hosting service (github.io) are free, so two of
+    # them would support each other.
     return PublicSuffixList(only_icann=True)
 
 

@@ -15,7 +15,7 @@ NAME = 80
 
 
 SOME = 0.05
-"""Share of answers that ended badly, or that another function scores otherwise, worth a finding."""
+"""Minimum share of answers that ended badly, or were scored differently, for a finding."""
 LIMIT = "model_settings.max_tokens of the agent's model"
 """Setting that limits the length of an answer."""
 _ENDINGS: Mapping[str, tuple[str, str]] = {
@@ -31,7 +31,7 @@ _ENDINGS: Mapping[str, tuple[str, str]] = {
     ),
     "context_overflow": (
         "did not fit into the model's context",
-        "serve it with a larger one, lower {limit} or shorten the instructions",
+        "serve it with a larger context, lower {limit} or shorten the instructions",
     ),
 }
 """Outcome of an answer that ended badly → description, and the setting to change."""
@@ -120,7 +120,8 @@ def voided_by(health: Health) -> list[str]:
         (
             health.seedless,
             "reply",
-            "requested without a seed: the endpoint does not accept one, or send_seed is off",
+            "requested without a seed, because the endpoint does not accept one or send_seed is"
+            " off",
         ),
     ]
     plural = {"reply": "replies"}

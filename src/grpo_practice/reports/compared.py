@@ -165,7 +165,7 @@ def _refuse(baseline: _Side, other: _Side) -> None:
     if baseline.run.simulated != other.run.simulated:
         one, two = sorted((baseline, other), key=lambda side: not side.run.simulated)
         raise ConfigError(
-            f"{one.run.name} is simulated, and {two.run.name} is not: they cannot be compared",
+            f"{one.run.name} is simulated, and {two.run.name} is not, so they cannot be compared",
             hint="grpo-practice runs list",
         )
     if baseline.branch.judge_id != other.branch.judge_id:

@@ -133,7 +133,8 @@ def _effects(
     store: Store, branch: Branch, library: Library, asked: Sequence[Question]
 ) -> tuple[Effects, list[ExperienceEffect]]:
     """Return the effects over scored rollouts, and the full statistics for each experience."""
-    # Imported here: most commands that read reports do not need NumPy, which is slow to start.
+    # Imported here, because most commands that read reports do not need NumPy, which is slow to
+    # start.
     import numpy as np
 
     names = dict[tuple[bool, str], int]()  # families as numbers, by which NumPy can group

@@ -20,7 +20,8 @@ MICRO, DOLLARS = "_micro", "_usd"
 @cache
 def shown() -> Mapping[type, Sequence[str]]:
     """Return the shown attributes of classes in lower layers that do not show all their fields."""
-    # Imported here: error reports import this module, and `--help` must not wait for the store.
+    # Imported here, because error reports import this module, and `--help` must not wait for the
+    # store.
     from grpo_practice.core.stats.paired import Difference
     from grpo_practice.core.types import Experience, Sample
     from grpo_practice.store.records import DatasetRow, StepRow

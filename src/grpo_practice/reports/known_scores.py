@@ -72,6 +72,6 @@ def is_dataset(found: Evaluation, dataset: str | None) -> bool:
     if dataset is None:
         return True
     if is_data_file(dataset):
-        # Compare names only: the same file may be given by different paths.
+        # Compare only names, because the same file may be given by different paths.
         return Path(found.origin).name == Path(dataset).name
     return found.dataset == dataset

@@ -25,7 +25,7 @@ from grpo_practice.store.run_names import questions_of
 FEW = 10
 """Minimum number of groups, answers or texts for which a share is meaningful."""
 HALF = 0.5
-"""Share of groups that teach nothing, or of texts no longer kept, worth a finding."""
+"""Minimum share of groups that teach nothing, or of texts no longer kept, for a finding."""
 TENTH = 0.1
 """Share of groups smaller than planned above which a finding is reported."""
 LONGER = 1.5
@@ -79,7 +79,8 @@ def diagnose(store: Store, name: str) -> RunDiagnosis:
             f"{name} was never started, so there is nothing to diagnose",
             hint="grpo-practice runs list",
         )
-    # The first noteworthy finding names the next command, so causes stand before their effects.
+    # The first noteworthy finding names the next command, so causes are listed before their
+    # effects.
     branch, report = store.read(branches.load, run.head_branch), run_report(store, name)
     found = [*report.checked, *_answers(store, run, branch), *_disagreements(store, run, branch)]
     if run.learns:

@@ -193,7 +193,7 @@ def _check_comparable(jobs: Mapping[str, EvalJob]) -> None:
         if spec.simulated != first.simulated:
             one, two = sorted((first, spec), key=lambda of: not of.simulated)
             raise ConfigError(
-                f"{one.name} is simulated, and {two.name} is not: they cannot be compared",
+                f"{one.name} is simulated, and {two.name} is not, so they cannot be compared",
                 hint="--model NAME uses the same model in all arms",
             )
         if spec.judge.sha != first.judge.sha:

@@ -171,8 +171,8 @@ async def run_evals(jobs: Sequence[EvalJob]) -> "list[EvalReport]":
         EndpointRefusedError: The endpoint refuses requests.
         RunFailedError: Too many rollouts of a run failed.
     """
-    # `lent` first: it gives no notice about a moved endpoint before a restart from step 0, which
-    # `following` may ask for.
+    # Call `lent` first, because it gives no notice about a moved endpoint before a restart from
+    # step 0, which `following` may ask for.
     jobs = [following(lent(job)) for job in jobs]
     session, pilot = jobs[0].session, jobs[0].pilot
     # With a pilot, the error continues to `pilot_evals`, since there is no report to return.

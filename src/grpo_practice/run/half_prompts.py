@@ -30,7 +30,7 @@ def half_prompts(
     sizes = [len(row.plan.slots) for row in rows]
     ends = accumulate(sizes)
     first = {row.plan.step: end - size for row, end, size in zip(rows, ends, sizes, strict=True)}
-    # More questions or attempts leave the halves dealt so far as they are; see `design`.
+    # More questions or attempts do not change the halves dealt so far; see `design`.
     k = max((k for row in rows for _, k in row.plan.slots), default=0)
     shown = design(len(library), sum(sizes), k, seed)
     prompts = dict[bytes, SystemPrompt]()

@@ -175,14 +175,14 @@ def _checked(store: Store, branch: Branch, found: LibraryRef, text: str) -> str:
     if len(line) > EXPERIENCE_CHARS:
         raise ConfigError(
             f"the text has {len(line)} characters; an experience may have {EXPERIENCE_CHARS}",
-            hint="shorten it to one sentence: every rollout pays for it",
+            hint="shorten it to one sentence, because every rollout pays for it",
         )
     _refuse_twice(found, line)
     why = why_not(line) or _gives_away(store, branch, line)
     if why is not None:
         raise ConfigError(
             f"nothing is stored: {why.sentence}: {brief(line, SHOWN)}",
-            hint="reword it: a text in every prompt must teach, not give commands",
+            hint="reword it, because a text in every prompt must teach, not give commands",
         )
     return line
 

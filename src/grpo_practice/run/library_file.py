@@ -206,7 +206,7 @@ def _text(place: str, value: object) -> str:
     if redactor.holds(text):
         raise ConfigError(
             f"{place}: this experience contains a secret, such as an API key: {_shown(text)}",
-            hint="remove it: experiences are stored and sent to models",
+            hint="remove it, because experiences are stored and sent to models",
         )
     if len(text) > EXPERIENCE_CHARS:
         raise ConfigError(

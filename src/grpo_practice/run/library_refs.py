@@ -134,7 +134,7 @@ def _library(store: Store, library_id: int) -> LibraryRef:
     if origin is None:
         raise ConfigError(
             f"there is no library L{library_id} in {store.path}",
-            hint="`grpo-practice runs list`, then `runs show` of one, lists its libraries",
+            hint="`grpo-practice runs list` lists the runs, and `runs show` the libraries of a run",
         )
     library = store.read(libraries.load, library_id)
     return LibraryRef(library, origin.run, origin.branch_id, origin.step)
@@ -279,7 +279,7 @@ def _best(store: Store, run: RunRow, closed: Sequence[StepRow]) -> LibraryRef:
         )
     from grpo_practice.core.stats.paired import beats, difference
 
-    now = asked[library_sha(last.library)]  # present: otherwise it would be in `missing`
+    now = asked[library_sha(last.library)]  # present, or it would be in `missing`
     gains = [(sha, difference(now, questions)) for sha, questions in asked.items()]
     sha, top = max(gains, key=lambda gain: gain[1].mean if gain[1] else 0.0)
     return candidates[sha] if top is not None and beats(top.mean, top.se) else last

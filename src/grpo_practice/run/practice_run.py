@@ -245,7 +245,7 @@ def planned(
         raise FingerprintError(
             f"{branch.run} has {epochs} epochs planned; their number can only grow",
             [ChangedKey("practice.epochs", epochs, settings.epochs)],
-            hint="undo the change, or add --restart-step N to plan afresh from step N on",
+            hint="undo the change, or add --restart-step N to plan again from step N on",
         )
     # Plan with the run's original samples; rows added to the dataset since then do not count.
     if branch.dataset_id != job.dataset.id:
@@ -270,8 +270,8 @@ def planned(
         raise FingerprintError(
             f"{branch.run} was begun by another version, which merges differently",
             changed,
-            hint="give the new run another exp_id, or add --restart-step N to play from step N on"
-            " afresh",
+            hint="give the new run another exp_id, or add --restart-step N to play"
+            " again from step N on",
         )
     if len(plan) > sum(row.closed for row in rows):
         prompts_from(branch.prompts, branch.run)  # raise before starting or sending anything
@@ -289,7 +289,7 @@ async def _work(job: PracticeJob, run: OpenRun, rows: Sequence[StepRow]) -> None
     left = any(not row.closed for row in rows)
     config, settings = job.config, job.config.practice
     agent = config.evaluation.agent
-    # In a finished run, only evaluations may be left, and they make the announcements themselves.
+    # In a finished run, only evaluations may remain, and they make the announcements themselves.
     # Toolkits and programs, however, are started below in any case.
     if left or agent.toolkits or agent.type != "simple":
         session.announce()

@@ -229,25 +229,25 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
             f"{branch.run} was started with dataset {was.name!r}, and {now.name!r} lacks"
             f" {len(missing)} of its {count(len(planned), 'sample')}",
             [ChangedKey(LOST, was.name, now.name)],
-            hint="undo the change, give the run another exp_id, or add --restart-step 0 to plan"
-            " afresh",
+            hint="undo the change, give the run another exp_id, or add --restart-step 0 to make"
+            " a new plan",
         )
     if missing:
         before, lost = count(len(planned), "sample"), f"{len(missing)} of them are missing"
         raise FingerprintError(
             f"dataset {now.name!r} has lost {len(missing)} of the samples {branch.run} plays",
             [ChangedKey(LOST, before, lost)],
-            hint="give the run another exp_id, add --restart-step 0 to plan afresh, or upload the"
-            " earlier rows again",
+            hint="give the run another exp_id, add --restart-step 0 to make a new plan, or upload"
+            " the earlier rows again",
         )
     if was.name != now.name:
         return [
             f"dataset {now.name!r} contains all samples that {branch.run} planned from"
-            f" {was.name!r}; the run continues with them (--restart-step 0 plans afresh)"
+            f" {was.name!r}; the run continues with them (--restart-step 0 makes a new plan)"
         ]
     return [
         f"dataset {now.name!r} has changed; {branch.run} continues with its planned samples"
-        " (--restart-step 0 plans afresh)"
+        " (--restart-step 0 makes a new plan)"
     ]
 
 

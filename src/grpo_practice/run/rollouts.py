@@ -262,7 +262,7 @@ def _baseline(store: Store, run: RunRow, against: str | None) -> tuple[RunRow, B
         why = (
             "is the baseline that others are compared with"
             if name == run.name
-            else f"has no run to be compared with: there is no {name}"
+            else f"has no run to be compared with, because there is no {name}"
         )
         raise ConfigError(
             f"{run.name} {why}",

@@ -58,7 +58,8 @@ async def score_answer(
         ConfigError: The function, its parameters, the answer or the judge cannot be used.
         StepError: The function cannot judge this response.
     """
-    # Before its rules are read: the command line cannot pass lists, and would be blamed for that.
+    # Do this before its rules are read, because the command line cannot pass lists, and would be
+    # blamed for that.
     if (built_in := BUILT_INS.get(function)) and built_in.reads_rollout:
         raise without_rollout(function)
     resolved = resolve(function, params or {}, None, Path.cwd())

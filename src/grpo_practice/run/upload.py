@@ -79,7 +79,7 @@ def stage_python_rows(
         return stage_rows(staged, fields, Path("rows"), **reading_of(options))
     for sample in chain([first], rest):
         if not isinstance(sample, Sample):
-            _fields(1, first)  # raises DataError: samples may not be mixed with rows
+            _fields(1, first)  # raises DataError, because samples must not be mixed with rows
         staged.add(sample)
     left = staged.leave_repeats_out() if options.get("dedup") else 0
     return ReadNotes([f"{left} with the question of an earlier one left out"] if left else [], 0)
@@ -134,7 +134,7 @@ def families_notes(staged: StagedSamples) -> list[str]:
 def suited(store: Store, row: DatasetRow, verify: str | None) -> tuple[str, dict[int, str], str]:
     """Return a verify function, the answers it cannot use, and a suitable function."""
     verify = verify or suitability.best_suited(store.each(datasets.golds, row.id))
-    # Each pass reads the answers anew, because those of a large dataset do not fit into memory.
+    # Each pass reads the answers again, because those of a large dataset do not fit into memory.
     unusable = suitability.unusable_rows(store.each(datasets.golds, row.id), verify)
     if suitability.few(len(unusable), row.n):
         return verify, unusable, verify

@@ -125,8 +125,8 @@ class _Stop:
         self._patience.daemon = True
         self._patience.start()
         if self._loop is not None:
-            # Leave the work to the loop: a handler runs between any two bytecodes, and the loop
-            # may be asleep.
+            # Leave the work to the loop, because a handler runs between any two bytecodes, and the
+            # loop may be asleep.
             self._loop.call_soon_threadsafe(self._begin if first else self._cancel)
 
     def _begin(self) -> None:
@@ -197,7 +197,8 @@ def run_blocking(work: Coroutine[Any, Any, T]) -> T:
         # Pass on the caller's context variables, since a new thread starts without any.
         result = thread.submit(copy_context().run, asyncio.run, main())
         try:
-            # Wait with a timeout: a signal that arrives just before the wait does not end it.
+            # Wait with a timeout, because a signal that arrives just before the wait does not end
+            # it.
             while not wait([result], _LOOK_S).done:
                 pass
             return result.result()

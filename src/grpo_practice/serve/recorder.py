@@ -87,7 +87,7 @@ class Recorder:
             task = asyncio.create_task(self._write(entry, place, messages))
             known = RecordedCall(place.conversation, place.turn, nth, task, reply.message)
             task.add_done_callback(partial(_landed, known))
-            # Add before writing: the next request may arrive sooner than the write ends.
+            # Add before writing, because the next request may arrive before the write ends.
             self._conversations.add(request_hash, known)
             tasks.append(task)
         return tasks
@@ -97,7 +97,7 @@ class Recorder:
         prev = place.prev
         if prev is not None:
             if isinstance(prev.row, asyncio.Task):
-                # wait() raises nothing: if that call was not written, this one is stored whole.
+                # wait() raises nothing; if that call was not written, this one is stored whole.
                 await asyncio.wait([prev.row])
                 await asyncio.sleep(0)  # lets its callback set `row`
             if isinstance(prev.row, int):
@@ -106,7 +106,7 @@ class Recorder:
         return await self._ledger.put(entry)
 
     def _at(self, conversation: int) -> Address:
-        # A recorded run has one step and no groups: its slots number the conversations.
+        # A recorded run has one step and no groups, so its slots number the conversations.
         return Address(self._branch_id, 0, conversation, 0, "play")
 
 

@@ -199,7 +199,7 @@ class Service:
         finally:
             exchange.ended = monotonic()
             if self.record is not None:
-                # Record in any case: an incomplete reply may have been billed.
+                # Record in any case, because an incomplete reply may have been billed.
                 self.record(exchange)
 
     async def _pass_on(self, turn: "_Turn", body: dict[str, Any]) -> web.StreamResponse:
@@ -214,7 +214,7 @@ class Service:
                 return web.Response(status=status, headers=kept, body=hiding.hidden(raw))
             turn.response = response = web.StreamResponse(status=status, headers=kept)
             await response.prepare(turn.request)
-            # Close it now, not at garbage collection: the upstream would continue to send.
+            # Close it now, not at garbage collection, because the upstream would continue to send.
             async with aclosing(sent.chunks()) as chunks:
                 async for chunk in chunks:
                     # Before the write, which fails if the client is gone.
@@ -229,7 +229,7 @@ class Service:
     async def _translate(
         self, turn: "_Turn", asked: ChatRequest, body: dict[str, Any], given: Mapping[str, Any]
     ) -> web.StreamResponse:
-        """Answer with the whole reply, in the form of the client's API."""
+        """Answer with the whole reply, in the format of the client's API."""
         exchange = turn.exchange
         left_out = ("stream", "stream_options", "n", "logprobs")
         whole = {key: value for key, value in body.items() if key not in left_out}

@@ -194,7 +194,7 @@ async def serve(
         )
         try:
             async with listening(app, port) as bound:
-                # Check this only now: port 0 gets its number when it is bound.
+                # Check this only now, because port 0 gets its number when it is bound.
                 _not_itself(prepared.endpoint, bound)
                 on_ready(bound, service.counts)
                 try:

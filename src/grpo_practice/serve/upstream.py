@@ -31,7 +31,7 @@ class Sent:
     chat: Mapping[str, Any]
     """Request as the body of a chat completion request."""
     body: Mapping[str, Any]
-    """Body in the form of the model's API."""
+    """Body in the format of the model's API."""
     url: str
     """Full URL, which may contain secrets."""
     response: OpenResponse
@@ -68,7 +68,7 @@ class Upstream:
         self._endpoint, self._model, self._http = endpoint, model, http
         self._settings = settings
         self._adapted: dict[str, str | None] = {"max_tokens": endpoint.limit_name}
-        """Setting of ours → the name under which it is sent; None if it is omitted."""
+        """Our setting → the name under which it is sent; None if it is omitted."""
 
     def filled(self, theirs: Mapping[str, Any]) -> dict[str, Any]:
         """Return a client's body with the agent's model, and the agent's settings as defaults.
@@ -116,7 +116,7 @@ class Upstream:
             raise BrokenError(connection_failure(e, shown_url(self._http.url))) from e
 
     def _adapt(self, sent: Sent, theirs: Mapping[str, Any], raw: bytes) -> bool:
-        """Change the rejected setting of ours; return False if the model rejected anything else."""
+        """Change the rejected setting if it is ours; return False if anything else was rejected."""
         match decide(sent.read(*read_json(raw)), sent.body, self._endpoint):
             case Adapt(name, to) if theirs.get(name) is None and sent.body.get(name) is not None:
                 self._adapted[name] = to

@@ -61,7 +61,7 @@ def is_coloured_file(console: Console) -> bool:
 
 def print_line(console: Console, line: str, style: str | None = None) -> None:
     """Print a line; wrapped lines are indented like its first word."""
-    # Redact before splitting the line: half a secret is not recognised.
+    # Redact before splitting the line, because half a secret is not recognised.
     text = Text(redactor.text(line))
     indent, one = len(line) - len(line.lstrip(" ")), in_one(console, line)
     if indent and not one:

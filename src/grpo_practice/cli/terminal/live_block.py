@@ -60,7 +60,7 @@ class LiveBlock(Live):
         """Start drawing."""
         try:
             super().start(refresh)
-            # Keep the cursor visible: after SIGKILL, nothing could restore it.
+            # Keep the cursor visible, because nothing could restore it after SIGKILL.
             self.console.show_cursor(True)
         except OSError:
             self._works = False

@@ -140,7 +140,7 @@ class Lines:
         facts += [f"{whole.failed} failed"] if whole.failed else []
         where = "" if part is whole else f" in {part.name}"
         facts.append(f"mean reward {reward(part.mean)}{where}")
-        # Local training samples without model calls, so it has no usage.
+        # Local training makes no model calls, so it has no usage.
         if tally.new or not tally.trains:
             facts.append(f"{tokens(used.tokens_in)} tokens in, {tokens(used.tokens_out)} out")
         facts += [f"about {coarse(left_s)} left"] if left_s and left_s >= 1 else []
@@ -188,6 +188,6 @@ def _closed_line(event: StepFinished | WeightsUpdated) -> tuple[str, str]:
         return f"{closed}, loss {event.loss:.3g}{kl}, {event.seconds:.1f} s", "green"
     if event.failed is not None:
         reason = brief(event.failed, SHOWN)
-        line = f"step {event.step}: the merge failed, the library is unchanged: {reason}"
+        line = f"step {event.step}: the merge failed, and the library is unchanged: {reason}"
         return line, "red"
     return f"{closed}, {count(event.experiences, 'experience')}", "green"

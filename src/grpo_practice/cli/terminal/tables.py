@@ -171,5 +171,5 @@ def _print(made: "Table", *, stderr: bool = False) -> None:
         console.print(made)
         return
     lines = as_text(made, None if "COLUMNS" in os.environ else PIPED).splitlines()
-    # soft_wrap: a program that reads the pipe must get one line per row.
+    # soft_wrap, because a program that reads the pipe must get one line per row.
     console.print("\n".join(line.rstrip() for line in lines), soft_wrap=True)

@@ -185,7 +185,7 @@ class Tally:
     @property
     def teacher(self) -> list[Address]:
         """Address of each teacher request in flight."""
-        # Copy first: this runs in the display's thread while the run changes the dict.
+        # Copy first, because this runs in the display's thread while the run changes the dict.
         calls = list(self._calls.items())
         return [at for at, began in calls if STAGES[at.stage].role == "teacher" for _ in began]
 
@@ -252,7 +252,7 @@ class Tally:
                 self._calls.setdefault(address, []).append(self.clock())
             case CallFinished(address=address) | Aborted(started=CallStarted(address=address)):
                 self._arrived = self.clock()
-                # Several calls may share an address: the end of one removes the oldest start.
+                # Several calls may share an address, so the end of one removes the oldest start.
                 if began := self._calls.pop(address, [])[1:]:
                     self._calls[address] = began
             case RetryWaits():

@@ -213,7 +213,8 @@ def override(tree: Tree, overrides: Sequence[Override], *, strip: str = "") -> T
         ConfigError: An override is malformed, or a part of its key has a scalar value.
     """
     pairs = [_parsed(o) if isinstance(o, str) else o for o in overrides]
-    # Apply URLs first: changing a URL drops the API key, but not a key that a later flag sets.
+    # Apply URLs first, because changing a URL drops the API key, but not a key that a later flag
+    # sets.
     for name, value in sorted(pairs, key=lambda pair: not pair[0].endswith(".base_url")):
         key, flag = tuple(name.split(".")), f"--set {name}"
         refuse_hidden(nest(Tree({key[-1]: value}), key[:-1]), flag)

@@ -95,7 +95,7 @@ def is_divided(dataset: str) -> bool:
 
 
 def _near(name: str, cwd: Path) -> str:
-    # Compare stems: the common suffix would make all names look similar.
+    # Compare stems, because the common suffix would make all names look similar.
     here = {path.stem: path.name for path in cwd.glob("*.yaml") if is_file(path)}
     stem = Path(name).name.removesuffix(".yaml")
     if near := difflib.get_close_matches(stem, here, n=1):  # prefer it to a built-in config

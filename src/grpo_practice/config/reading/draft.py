@@ -152,7 +152,7 @@ class Draft:
                 reason = "it contains a secret (an API key, a header, a part of a URL)"
                 hint = "remove it, because this text is stored in plain text"
                 if "extra_body" in key or "extra_args" in key:
-                    hint = "send it in extra_headers: the body of a request is stored"
+                    hint = "send it in extra_headers, because the body of a request is stored"
                 self.problems.append(Problem(key, reason, hint, private=True))
         self.check()
 

@@ -128,8 +128,8 @@ def resolve(
             update={"api_key": None, "origin": "simulated in this program"}
         ), None
     if provider.base_url:
-        # A tier's key goes only to the tier's own host: a stranger may have written this URL.
-        # The scheme must match too: over http, a key for https would be sent in clear text.
+        # A tier's key goes only to the tier's own host, because a stranger may have written this
+        # URL. The scheme must match too: over http, a key for https would be sent in clear text.
         wanted = host_of(provider.base_url)
         same = (t for t in tiers if not t.split and t.url and host_of(t.url) == wanted)
         tier = next(same, None)
@@ -159,7 +159,7 @@ def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
 
 def _no_url(provider: ModelProvider, key: Key) -> Problem:
     if provider.key is not None:
-        text = "is missing: a key is sent only to the host named next to it"
+        text = "is missing, and a key is sent only to the host named next to it"
         return Problem(
             (*key, "base_url"), text, f"add base_url next to it, for example {OPENAI_URL}"
         )

@@ -113,7 +113,7 @@ def load_practice(
     loaded = _practice(composed, overrides, trains=trains)
     if trains and loaded.config.train is None:
         raise ConfigError(
-            f"{composed.name} has no `train:` section: it does not say which model to train",
+            f"{composed.name} has no `train:` section, so it does not say which model to train",
             hint="add `train: {model: FOLDER}`, or --set train.model=FOLDER",
         )
     return loaded
@@ -162,7 +162,8 @@ def _practice(
     tree = override(source.tree, overrides)
     if not _is_practice(tree) and tree.data.keys() & EvalConfig.model_fields.keys() - {"exp_id"}:
         raise ConfigError(
-            f"{source.name} is an evaluation config: it has no `practice:` and no `evaluation:`",
+            f"{source.name} is an evaluation config, which has neither `practice:` nor"
+            " `evaluation:`",
             hint="use it with `grpo-practice eval`, or include it in a practice config",
         )
     draft = Draft(source, tree, "practice")

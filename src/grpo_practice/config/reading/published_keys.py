@@ -32,7 +32,7 @@ IGNORED: Mapping[str, Mapping[str, str]] = {
             for k in sorted(WORKED_OUT)
         },
         "model_settings.truncation": "no endpoint is asked to shorten a conversation",
-        "model_settings.response_include": "encrypted reasoning is asked for wherever it exists",
+        "model_settings.response_include": "encrypted reasoning is always requested if it exists",
         "model_settings.reasoning.generate_summary": "is deprecated; use `reasoning.summary`",
         "termination_max_tokens": "transcripts are not truncated during a rollout",
     },

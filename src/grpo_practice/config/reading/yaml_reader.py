@@ -167,7 +167,7 @@ def read_text(path: Path) -> str:
         if path.exists() and not path.is_file():  # reading a pipe may block forever
             raise ConfigError(f"{path} is not a regular file")
         with path.open("rb") as file:
-            # Do not rely on st_size: a file may grow, and files in /proc report 0 bytes.
+            # Do not rely on st_size, because a file may grow, and files in /proc report 0 bytes.
             raw = file.read(MAX_BYTES + 1)
     except OSError as e:
         hint = nearest_file(path) or f"looked in {path.parent.resolve()}"

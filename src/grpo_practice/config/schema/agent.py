@@ -187,7 +187,9 @@ class AgentConfig(Model):
     def _check_executor(self) -> None:
         """Raise ValueError for keys that do not apply to this agent type or this executor."""
         if self.workers is not None and self.type != "python":
-            raise ValueError(f"type {self.type} does not use workers: they are for type python")
+            raise ValueError(
+                f"type {self.type} does not use workers, which are only for type python"
+            )
         if self.executor == "ray":
             if self.ray is None:
                 raise ValueError("executor ray needs ray.address; `local` starts a cluster here")

@@ -255,7 +255,7 @@ def what_answers(toolkit: Mapping[str, Any]) -> dict[str, Any]:
     """Return the toolkit's values that can change an answer, without the services' addresses."""
     out = {k: v for k, v in toolkit.items() if k not in OPERATIONAL | {"config", "config_llm"}}
     out["config"] = {k: v for k, v in toolkit["config"].items() if k not in OPERATIONAL}
-    # Added later: without this, runs stored before the key existed would have another identity.
+    # This key was added later. Without this, runs stored before would have another identity.
     if out["config"].get("workdir") is None:
         out["config"].pop("workdir", None)
     llm = toolkit.get("config_llm")

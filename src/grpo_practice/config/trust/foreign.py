@@ -38,7 +38,7 @@ def read_agent(file: Path, trust: Trust, folders: Sequence[Path]) -> Tree:
     tree = compose(file, foreign=True)
     if trust.folder_of(file):
         return tree
-    # The hash covers the included files: if one of them changes, the trust ends.
+    # The hash covers the included files, so the trust ends if one of them changes.
     trusted = any(trust.text(text_digest(tree.data, folder), file) for folder in folders)
     return _of_others(tree, file, trusted=trusted)
 

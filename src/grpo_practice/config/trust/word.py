@@ -159,7 +159,7 @@ class Trust:
         if self.kept is None:
             return
         try:
-            # Read each time: another command may have added a line meanwhile.
+            # Read the file each time, because another command may have added a line meanwhile.
             lines = self.kept.read_text("utf-8").splitlines()
         except FileNotFoundError:
             return
@@ -177,7 +177,8 @@ class Trust:
                 whole = known and all(isinstance(value, str) for value in record.values())
             except (ValueError, AttributeError, RecursionError):
                 whole = False
-            # Stop instead of skipping: a damaged line must not silently change what is trusted.
+            # Stop instead of skipping, because a damaged line must not silently change what is
+            # trusted.
             if not whole or ("host" in record and "variable" not in record):
                 raise ConfigError(
                     f"{self.kept}:{n}: not a valid entry",
@@ -218,5 +219,5 @@ def user_trust(process: Mapping[str, str]) -> Trust:
         with suppress(RuntimeError):  # no home folder
             folder = Path.home() / ".config"
     kept = folder / "grpo-practice" / "trusted.jsonl" if folder.is_absolute() else None
-    # `process` must be the process environment: a project's `.env` could trust itself.
+    # `process` must be the process environment; otherwise a project's `.env` could trust itself.
     return Trust(kept, any_key=any_key)

@@ -75,7 +75,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
 def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:
     """Check for questions that are repeated within a dataset or shared between datasets."""
     found = []
-    # Compare hashes instead of texts: the texts of a dataset may not fit into memory.
+    # Compare hashes instead of texts, because the texts of a dataset may not fit into memory.
     seen = {use: {hash(folded(s.question)) for s in samples} for use, samples in data.items()}
     for use, questions in seen.items():
         twice = len(data[use]) - len(questions)
@@ -119,7 +119,7 @@ async def look_at_verify(
             ok(about, "asks a judge for each answer; not tried, because that costs money"),
         ]
     if function.needs_rollout:
-        return [*findings, ok(about, "scores rollouts; not tried, because that takes an agent")]
+        return [*findings, ok(about, "scores rollouts; not tried, because that needs an agent")]
     if problems(findings):
         return findings
     golds = (

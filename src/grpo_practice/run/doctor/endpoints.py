@@ -154,7 +154,8 @@ async def _model(
                 problem(role, EndpointRefusedError(text, hint="is the server running?")),
             ]
         except (EndpointError, EndpointRefusedError) as e:
-            # Any error counts as a refusal: an endpoint that fails here would also end a run.
+            # Any error counts as a refusal, because an endpoint that fails here would also end a
+            # run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
     other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
@@ -162,7 +163,7 @@ async def _model(
     if (
         "max_tokens" not in params and role != "teacher"
     ):  # the teacher's replies are limited by `ReplyBound`
-        text = "max_tokens is not set: a reply may run to the end of the context"
+        text = "max_tokens is not set, so a reply may run to the end of the context"
         found.append(warning(role, text, "set max_tokens under its model_settings"))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called]
@@ -230,7 +231,7 @@ def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
     usage, answered = reply.usage, reply.answered_by.rpartition("@")[0]
     found = []
     if usage.tokens_in is None or usage.tokens_out is None:
-        found.append(warning(role, "reports no token counts: the cost of calls will be unknown"))
+        found.append(warning(role, "reports no token counts, so the cost of calls will be unknown"))
     else:
         found.append(ok(role, f"tokens counted ({usage.tokens_in} in, {usage.tokens_out} out)"))
     if usage.tokens_reasoning:
@@ -241,7 +242,7 @@ def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
     if reply.seeded:
         found.append(ok(role, "seed accepted"))
     else:
-        found.append(warning(role, "accepts no seed: runs cannot be repeated exactly"))
+        found.append(warning(role, "accepts no seed, so runs cannot be repeated exactly"))
     return found
 
 
@@ -335,7 +336,7 @@ async def look_at_teacher(
         except TimeoutError:
             text = f"gave no tiny comparison in {COMPARISON_S:.0f} s"
             return [
-                warning("teacher", text, "practice waits for such replies, and will be slow")
+                warning("teacher", text, "practice waits for such replies, so it will be slow")
             ], made
         except (StepError, EndpointRefusedError) as e:
             return [problem("teacher", EndpointRefusedError(str(e), hint=e.hint))], made

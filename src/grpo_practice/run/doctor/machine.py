@@ -74,7 +74,7 @@ def _database(path: Path) -> list[Finding]:
             return [problem("database", e)]
         text = f"{path}, schema {VERSION}"
     found = [ok("database", text)]
-    # Include `-wal` and `-shm`, and backups: they hold the same data.
+    # Include `-wal` and `-shm`, and backups, because they hold the same data.
     beside = sorted(path.parent.glob(f"{path.name}*"))
     for file in beside:
         if file.is_file() and file.stat().st_mode & 0o077:
@@ -107,7 +107,7 @@ def _place(folder: Path) -> list[Finding]:
         found.append(warning("folder", text, f"chmod go-w {folder}"))
     kind = file_system(folder)
     if kind and kind.startswith(NETWORK):
-        text = f"{folder} is on {kind}: a database can be damaged if two machines use it"
+        text = f"{folder} is on {kind}, where a database can be damaged if two machines use it"
         found.append(warning("folder", text, "name a place on a local disk with --db"))
     free = shutil.disk_usage(folder).free
     text = f"{free / 1e9:.1f} GB free in {folder}"

@@ -89,7 +89,7 @@ async def _own(agent: AgentConfig, folder: Path, *, run: bool) -> list[Finding]:
         text = f"{what} answered a made-up question without a request"
         return [*found, warning("agent", text, UNASKED)]
     if played.outcome == "error":
-        # A warning, not a problem: an agent may rightly reject a made-up reply.
+        # A warning, not a problem, because an agent may rightly reject a made-up reply.
         return [*found, warning("agent", f"failed on a made-up question and reply: {played.error}")]
     asked = count(played.turns, "request")
     if not (agent.ignores_system or is_sent(_SYSTEM, played)):
@@ -111,7 +111,7 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
             found.append(ok("agent.proxy.url", f"{url} leads here ({1000 * took_s:.0f} ms)"))
         except AgentError as e:
             text = f"{url} does not lead here from this machine: {e}"
-            # Only a warning: the URL may be reachable from the cluster but not from here.
+            # Only a warning, because the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":
         program = await stack.enter_async_context(open_ray(agent, folder))

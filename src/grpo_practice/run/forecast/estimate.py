@@ -26,7 +26,9 @@ from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Pilo
 EXPERIENCE_TOKENS = 40
 """Upper bound on the tokens of one experience in a prompt: a label and a sentence."""
 TURN_TOKENS = 1_000
-"""Upper bound on the tokens that a tool call adds to the next request, assumed before the first."""
+"""Upper bound on the tokens that a tool call adds to the next request, assumed before the first
+call.
+"""
 ASSUMED_SECONDS = Range(2, 30)
 """Seconds per call, assumed if no such call has been made yet."""
 

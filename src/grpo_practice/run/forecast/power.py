@@ -36,7 +36,9 @@ class PlannedPower:
     measured: bool
     """Whether the estimate relies only on earlier evaluations, and not on typical values."""
     effective_clusters: float
-    """Number of equally large families of the same power; `questions` if there are no families."""
+    """Number of equally large families that would give the same power; `questions` if there are no
+    families.
+    """
 
 
 def planned_power(

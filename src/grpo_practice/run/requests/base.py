@@ -177,7 +177,7 @@ class RunRequest:
 
     def call(self, database: Path) -> str:
         """Return the Python call of this request; a long value appears as its field's name."""
-        # What may be positional comes first, then the method's own keywords, then common ones.
+        # Positional fields come first, then the method's own keywords, then common ones.
         common = {of.name for of in fields(RunRequest)}
         words = [
             f"{of.name}={shown}" if of.kw_only else shown
