@@ -311,3 +311,46 @@ def test_an_exported_agent_uses_the_endpoint_of_the_environment(tmp_path: Path) 
         "https://llm.example/v1",
         "sk-student-000",
     )
+
+
+RESPONSES = {**ENV, "UTU_LLM_TYPE": "responses"}
+SIM = "agent.model={model_provider: {model: '${oc.env:UTU_LLM_MODEL}'}}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "env", "api"),
+    [
+        ([], RESPONSES, "responses"),
+        ([], ENV, "chat.completions"),
+        ([], {**ENV, "UTU_LLM_TYPE": ""}, "chat.completions"),
+        ([SIM], {**RESPONSES, "UTU_LLM_MODEL": "sim"}, "responses"),
+        ([f"{AT}.type=chat.completions"], RESPONSES, "chat.completions"),
+        # A URL of the config's own is not the one that the variable is about.
+        ([f"{AT}.base_url=http://h/v1"], RESPONSES, "chat.completions"),
+        ([f"{AT}.base_url=http://h/v1", f"{AT}.type=responses"], ENV, "responses"),
+    ],
+)
+def test_the_api_comes_with_the_url(overrides: list[str], env: dict[str, str], api: str) -> None:
+    assert student(overrides, env).type == api
+
+
+@pytest.mark.parametrize(
+    ("env", "api"),
+    [
+        ({}, "responses"),
+        ({"JUDGE_LLM_MODEL": "j"}, "responses"),
+        ({"JUDGE_LLM_MODEL": "j", "JUDGE_LLM_BASE_URL": "http://j/v1"}, "chat.completions"),
+        ({"JUDGE_LLM_BASE_URL": "http://j/v1", "JUDGE_LLM_TYPE": "responses"}, "responses"),
+    ],
+)
+def test_the_judge_speaks_the_api_of_its_url(env: dict[str, str], api: str) -> None:
+    found = judge([], {**RESPONSES, **env}).config.judge_model
+    assert found is not None
+    assert found.model_provider.type == api
+
+
+def test_an_api_that_is_none_is_refused_where_it_is_used() -> None:
+    env = {**ENV, "UTU_LLM_TYPE": "litellm"}
+    with pytest.raises(ConfigError, match="UTU_LLM_TYPE is 'litellm', but should be chat"):
+        student([], env)
+    assert student([f"{AT}.base_url=http://h/v1"], env).type == "chat.completions"

@@ -10,12 +10,12 @@ from typing import Any
 from grpo_practice.config.input import known
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.schema.agent import AgentConfig
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance
-from grpo_practice.llm.endpoint import ApiName
 from grpo_practice.reports.before_after import BeforeAfter
 from grpo_practice.reports.known_scores import KnownScore
 from grpo_practice.run.agent_file import endpoint_written, model_as_written, without_secrets
@@ -55,7 +55,7 @@ def exported(store: Store, found: LibraryRef, scores: BeforeAfter) -> ExportedAg
         model_settings=without_secrets(settings, "model_settings", left_out),
         toolkits={name: _toolkit(kit) for name, kit in config.toolkits.items()},
         max_turns=config.max_turns,
-        api=_api(written.at("model_provider").data.get("type")),
+        api=_api(written.at("model_provider").data),
         endpoint=endpoint_written(written.at("model_provider").data),
         more=_more(config),
         provenance=_provenance(store, found, scores, tuple(left_out)),
@@ -89,10 +89,12 @@ def call_of_program(agent: ExportedAgent, workspace: str) -> str | None:
     return f"{workspace}.evaluate(agent={name}, library='L{agent.library.id}')"
 
 
-def _api(written: object) -> ApiName:
-    """Return the API that the config names; a variable has the value that it has now."""
+def _api(written: Mapping[str, Any]) -> ApiName:
+    """Return the API of a model as configured; a variable has the value that it has now."""
     # Not part of the identity: a run may go on with another API.
-    named = interpolate(written, known(None), []) if variables(written) else written
+    usual = None if written.get("base_url") else "${oc.env:UTU_LLM_TYPE,null}"
+    named = written.get("type", usual)
+    named = interpolate(named, known(None), []) if variables(named) else named
     return "responses" if named == "responses" else "chat.completions"
 
 

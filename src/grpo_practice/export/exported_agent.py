@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_practice import __version__
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.prompts.system import library_sha, system_prompt
 from grpo_practice.core.stats import Score
 from grpo_practice.core.types import Library
-from grpo_practice.llm.endpoint import ApiName
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.foreign_text import one_line
 from grpo_practice.export.exported_agent import ExportedAgent
-from grpo_practice.llm.endpoint import ApiName
 
 KEY = "AGENT_API_KEY"
 """Environment variable with the API key for an address that is written in the file.

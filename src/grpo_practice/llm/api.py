@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Protocol
 
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.calls import Request
 from grpo_practice.llm import chat_completions, responses
-from grpo_practice.llm.endpoint import ApiName, Endpoint
+from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.retry_policy import Adapt
 
 NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})

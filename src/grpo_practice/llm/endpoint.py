@@ -4,18 +4,16 @@ import json
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redactor, url_secrets
 from grpo_practice.core.text import is_web_address
 from grpo_practice.llm.prices import Price, unpriced
 from grpo_practice.llm.size_limit import DEFAULT_MIB, MEBIBYTE
-
-ApiName = Literal["chat.completions", "responses"]
-"""Value of `model_provider.type`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
-from grpo_practice.config.schema.provider import ModelProvider, is_sim
+from grpo_practice.config.schema.provider import API_NAMES, ModelProvider, is_sim
 from grpo_practice.config.trust.keys import NOWHERE, Address
 from grpo_practice.config.trust.word import host_of
 from grpo_practice.core.redact import REDACTED, redact_url
@@ -36,6 +36,8 @@ class Tier:
     """Source of the URL, for the trust rules."""
     split: bool = False
     """Whether URL and key come from two different places."""
+    api: str | None = None
+    """API that is spoken at the URL, perhaps an invalid name; None if the source does not say."""
 
 
 def tier_of(provider: ModelProvider, address: Address) -> Tier | None:
@@ -43,7 +45,9 @@ def tier_of(provider: ModelProvider, address: Address) -> Tier | None:
     if not provider.base_url:
         return None
     at, key_at = f"the agent ({provider.origin})", f"the agent ({provider.key_origin})"
-    return Tier("the agent", provider.base_url, provider.key, at, key_at, address=address)
+    return Tier(
+        "the agent", provider.base_url, provider.key, at, key_at, None, address, api=provider.type
+    )
 
 
 def env_tier(env: Environment, name: str) -> Tier | None:
@@ -63,7 +67,8 @@ def env_tier(env: Environment, name: str) -> Tier | None:
     key_at = f"{key_name} in {env.origin(key_name)}" if key else key_name
     at_url = (url or "").rstrip("/")
     variable = key_name if key else None
-    return Tier(name, at_url, key or None, at, key_at, variable, address, split)
+    api = env.get(f"{name}_TYPE") or None
+    return Tier(name, at_url, key or None, at, key_at, variable, address, split, api)
 
 
 def prepare(provider: dict[str, Any], env: Environment, prefix: str, key: Key, tree: Tree) -> bool:
@@ -107,6 +112,7 @@ def _settle_sim(provider: dict[str, Any], env: Environment, prefix: str) -> None
     if by_env and not url and env.get(f"{prefix}_BASE_URL"):
         provider["base_url"] = f"${{oc.env:{prefix}_BASE_URL}}"
         provider["api_key"] = f"${{oc.env:{prefix}_API_KEY,null}}"
+        provider.setdefault("type", f"${{oc.env:{prefix}_TYPE,chat.completions}}")
         return
     unset = [name for name in variables(url) if not env.get(name)]
     if not url or (variables(url) and (unset or not by_env)):
@@ -147,13 +153,21 @@ def resolve(
     if not tier.url:
         text = f"{tier.name}_API_KEY is set, but {tier.name}_BASE_URL is not"
         problems.append(Problem((*key, "base_url"), text, f"set {tier.name}_BASE_URL too"))
-    return at_tier(provider, tier), tier
+    return at_tier(provider, tier, key, problems), tier
 
 
-def at_tier(provider: ModelProvider, tier: Tier) -> ModelProvider:
-    """Return the provider with the URL and the key of a tier."""
+def at_tier(
+    provider: ModelProvider, tier: Tier, key: Key, problems: list[Problem]
+) -> ModelProvider:
+    """Return the provider with the URL, the key and, unless it names its own, the API of a tier."""
     secret = SecretStr(tier.key) if tier.key else None
     at = {"origin": tier.origin, "key_origin": tier.key_origin}
+    if tier.api is not None and "type" not in provider.model_fields_set:
+        if tier.api not in API_NAMES:
+            text = f"{tier.name}_TYPE is {tier.api!r}, but should be {' or '.join(API_NAMES)}"
+            problems.append(Problem((*key, "type"), text, f"set {tier.name}_TYPE"))
+        else:
+            at["type"] = tier.api
     return provider.model_copy(update={"base_url": tier.url, "api_key": secret, **at})
 
 

@@ -167,7 +167,7 @@ class Roles:
         own, has_url = provider.key is not None, bool(provider.base_url)
         tier = named
         if tier is not None:
-            own, provider = False, at_tier(provider, tier)
+            own, provider = False, at_tier(provider, tier, at, self.problems)
         else:
             known = [t for t in tiers if t is not None]
             if hidden:  # a key without a URL may replace the hidden one

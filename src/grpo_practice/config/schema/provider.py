@@ -1,6 +1,6 @@
 """The model section of a config: the endpoint and the settings of calls to it."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -17,6 +17,9 @@ from grpo_practice.config.schema.base import (
 
 # The default of OpenAI's client library, which the reference uses.
 DEFAULT_TIMEOUT_S = 600.0
+ApiName = Literal["chat.completions", "responses"]
+"""Value of `model_provider.type`."""
+API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 WORKED_OUT = frozenset({"section", "origin", "key_origin"})
 """Provider fields that the loader fills in; a config cannot set them."""
 
@@ -28,9 +31,10 @@ class ModelProvider(Model):
     source, and `section`, `origin` and `key_origin` name the places of each.
     """
 
-    type: Operational[Literal["chat.completions", "responses"]] = "chat.completions"
+    type: Operational[ApiName] = "chat.completions"
     """API of the endpoint: OpenAI-compatible chat completions, or the Responses API, which OpenAI's
-    reasoning models need for tools."""
+    reasoning models need for tools. If the URL comes from `UTU_LLM_BASE_URL`, this defaults to
+    `UTU_LLM_TYPE`. A run may go on with the other API, and reuses what it has paid for."""
     model: Text = ""
     """Model name; defaults to `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program,
     unless the config has a `base_url`. A `sim` that `UTU_LLM_MODEL` names is called at

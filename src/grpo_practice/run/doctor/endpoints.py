@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grpo_practice.config import PracticeConfig
-from grpo_practice.config.schema.provider import ModelConfig
+from grpo_practice.config.schema.provider import ApiName, ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
 from grpo_practice.core.calls import Message, Reply, Request
 from grpo_practice.core.errors import (
@@ -30,7 +30,6 @@ from grpo_practice.core.types import Group, Library, Rollout, Sample, Trajectory
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import (
-    ApiName,
     Endpoint,
     environment_proxy,
     host,
