@@ -11,6 +11,7 @@ from bench.harness import Row, machine, save
 
 NAMES = (
     "throughput",
+    "apis",
     "in_flight",
     "own_agents",
     "proxy_tls",

@@ -21,6 +21,7 @@ from bench.draws import Draws, Latency
 from grpo_practice.core.stages import STAGES
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_RESPONSES = re.compile(rb"POST [^ ]*/responses ")
 _SEED = re.compile(rb'"seed": ?(\d+)')
 _STREAM = re.compile(rb'"stream": ?true')
 _ANSWER = re.compile(rb"#answer (.*?)#")
@@ -42,15 +43,16 @@ HOSTILE = r"\sum_{i=1}^{10^{9}} i^{i}"
 class Speaker:
     """Says what a model would, as briefly as it can be found out."""
 
-    def __init__(self, draws: Draws, size: int) -> None:
+    def __init__(self, draws: Draws, size: int, reasoning: int = 0) -> None:
         self.draws = draws
+        self._reasoning = reasoning
         self._fill = (FILL * (size // len(FILL) + 1))[:size]
         self.counts: dict[str, int] = {}
         self.burst_at = self._last = 0.0
         """When the first request came after `PAUSE_S` without any, and the last one."""
 
-    def reply(self, body: bytes) -> tuple[float, bytes]:
-        """Return the seconds it takes, and the whole HTTP answer."""
+    def reply(self, body: bytes, *, chat: bool = True) -> tuple[float, bytes]:
+        """Return the seconds it takes, and the whole HTTP answer, of one API or the other."""
         found = _SEED.search(body)
         seed = int(found[1]) if found else 0
         stage = next((stage for heading, stage in _HEADINGS if heading in body), "play")
@@ -62,12 +64,27 @@ class Speaker:
         text = json.dumps(self._say(stage, body, seed))
         if _STREAM.search(body):
             return self.draws.latency_s(seed), streamed(text)
+        if not chat:
+            return self.draws.latency_s(seed), answer(self._response(text, len(body) // 4))
         told = (
             '{"id":"b","object":"chat.completion","created":0,"model":"bench","choices":[{"index":0,'
             f'"finish_reason":"stop","message":{{"role":"assistant","content":{text}}}}}],'
             f'"usage":{{"prompt_tokens":{len(body) // 4},"completion_tokens":{len(text) // 4}}}}}'
         ).encode()
         return self.draws.latency_s(seed), answer(told)
+
+    def _response(self, text: str, tokens: int) -> bytes:
+        """Return that text as a response, after reasoning that only its server can read."""
+        thought = ""
+        if self._reasoning:
+            kept = "A" * self._reasoning
+            thought = f'{{"id":"rs","type":"reasoning","summary":[],"encrypted_content":"{kept}"}},'
+        return (
+            '{"id":"b","object":"response","status":"completed","model":"bench","output":['
+            f'{thought}{{"id":"msg","type":"message","role":"assistant","status":"completed",'
+            f'"content":[{{"type":"output_text","text":{text},"annotations":[]}}]}}],'
+            f'"usage":{{"input_tokens":{tokens},"output_tokens":{len(text) // 4}}}}}'
+        ).encode()
 
     def stats(self) -> dict[str, float]:
         """Return requests by stage, their total, and when the latest burst began (Unix seconds)."""
@@ -161,7 +178,7 @@ class Connection(asyncio.Protocol):
         if head.startswith(b"GET"):
             self._write(answer(json.dumps(self._speaker.stats()).encode()))
             return
-        seconds, told = self._speaker.reply(body)
+        seconds, told = self._speaker.reply(body, chat=not _RESPONSES.match(head))
         if seconds > 0:
             asyncio.get_running_loop().call_later(seconds, self._write, told)
         else:
@@ -186,6 +203,7 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=0)
     parser.add_argument("--latency", default="0", help=Latency.__doc__)
     parser.add_argument("--size", type=int, default=0, help="bytes of filler in a reply")
+    parser.add_argument("--reasoning", type=int, default=0, help="bytes of it in a response")
     parser.add_argument("--right", type=float, default=0.5)
     parser.add_argument("--hostile", type=float, default=0.0)
     parser.add_argument("--seed", type=int, default=0)
@@ -193,7 +211,7 @@ def main() -> None:
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     draws = Draws(given.seed, Latency.read(given.latency), given.right, given.hostile)
-    asyncio.run(serve(given.port, Speaker(draws, given.size)))
+    asyncio.run(serve(given.port, Speaker(draws, given.size, given.reasoning)))
 
 
 if __name__ == "__main__":

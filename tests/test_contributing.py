@@ -21,6 +21,7 @@ RECIPES = {
     "a finding",
     "a command",
     "a config key",
+    "an API of endpoints",
     "an option of a command that plays",
     "a kind of failure",
 }

@@ -7,7 +7,7 @@ from tests.programs.library import play
 REQUIRES = ("openai-agents",)
 
 AGENT = """
-from agents import Agent, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+from agents import Agent, OpenAIResponsesModel, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
 set_tracing_disabled(True)
@@ -15,7 +15,7 @@ set_tracing_disabled(True)
 
 async def solve(question, system, context):
     async with AsyncOpenAI(base_url=context.base_url, api_key=context.api_key) as client:
-        model = OpenAIChatCompletionsModel(context.model, client)
+        model = OpenAIResponsesModel(context.model, client)
         agent = Agent(name="a", instructions=system, model=model)
         return (await Runner.run(agent, question)).final_output
 """
