@@ -198,7 +198,7 @@ FIRST_STEP += " WHERE kind = 'practice') AND step = 0"
             ),
             "59 of 60 rollouts",
         ),
-        (sql("UPDATE experience_texts SET text = 'x'"), "differs from the one that was made"),
+        (sql("UPDATE experience_texts SET text = 'x'"), "has changed since it was created"),
         (sql("UPDATE runs SET head_branch = 2 WHERE run_id = 'demo/eval'"), "has no head"),
         (sql("UPDATE texts SET body = 'x'"), "does not match its hash"),
         (sql("DELETE FROM dataset_rows WHERE position = 0"), "of its 24 samples"),

@@ -177,7 +177,7 @@ def test_what_the_teacher_writes_directly_leaves_the_practice_run_as_it_is(demo:
     assert demo("db", "check").code == 0
     ran = demo("runs", "delete", "demo", "--yes")
     assert ran.code == 2
-    assert demo(*next_words(ran.err, "to delete all: "), "--yes").code == 0
+    assert demo(*next_words(ran.err, "to delete all of them: "), "--yes").code == 0
     assert "demo" not in [run["name"] for run in demo("runs", "list", "--json").document["runs"]]
     assert demo("db", "check").code == 0
 

@@ -89,7 +89,7 @@ async def test_the_database_is_whole_and_one_that_lost_an_operation_is_not(
         gone = "DELETE FROM operations WHERE library_id = ?"
         store._write(lambda db: db.execute(gone, (made.id,)).rowcount)
     (wrong,) = [text for finding in check(project.db) for text in finding.wrong]
-    assert wrong == f"library L{made.id} does not follow from the operations behind it"
+    assert wrong == f"library L{made.id} is not the result of the operations behind it"
 
 
 async def test_a_run_goes_on_as_if_there_were_none(project: Project, tmp_path: Path) -> None:

@@ -135,7 +135,7 @@ async def test_db_check_finds_a_library_that_does_not_follow_from_its_operations
         db.execute("UPDATE libraries SET n = ?, sha256 = ? WHERE library_id = ?", values)
         db.commit()
     wrong = [text for look in check(tmp_path / "s.db") for text in look.wrong if "library" in text]
-    assert wrong == [f"library L{last.id} does not follow from the operations of step 1"]
+    assert wrong == [f"library L{last.id} is not the result of the operations of step 1"]
 
 
 async def test_nested_restarts_keep_what_stands_before_them(tmp_path: Path) -> None:
@@ -202,7 +202,9 @@ async def test_a_library_starts_another_run_under_the_same_labels(tmp_path: Path
         store.begin(spec(data, "third", library=given))
         with pytest.raises(ConfigError, match="r cannot be deleted: other, third use") as e:
             store.delete_runs(["r"])
-        assert e.value.hint == "to delete all: grpo-practice runs delete r --with-dependants"
+        assert (
+            e.value.hint == "to delete all of them: grpo-practice runs delete r --with-dependants"
+        )
         assert store.delete_runs(["third"]) == ["third"]
         assert sorted(store.delete_runs(["r"], with_dependants=True)) == ["other", "r"]
         assert store.read(runs.all_runs) == []

@@ -22,7 +22,8 @@ def why_no_copy(path: Path, target: Path) -> str | None:
             # Compare files, not names: a hard link or another spelling leads to the same file.
             if part.exists() and target.exists() and target.samefile(part):
                 return "is the database itself" if part == own else f"is a part of {path}"
-    # Also a part that does not exist yet: SQLite would take such a file for its own log.
+    # Protect a part that does not exist yet, too, because SQLite would take such a file for its own
+    # log.
     names = (target.name, Path(os.path.realpath(target)).name)
     if any(name.casefold().endswith(PARTS) for name in names):
         return "has the name of a part of a database"
@@ -52,7 +53,8 @@ def _replace(path: Path, target: Path) -> None:
     parts = ("-wal", "-shm", "-journal")
     with replacement(target, mode=0o600, flushed=True, parts=parts) as temporary:
         with closing(open_to_look(path)) as source, closing(sqlite3.connect(temporary)) as made:
-            # SQLite's backup, not a copy of the file: some rows may only be in the -wal so far.
+            # Use SQLite's backup instead of copying the file, because some rows may still be only
+            # in the -wal.
             source.backup(made)
             # SQLite copies damaged pages without an error, so check the copy.
             found = made.execute("PRAGMA integrity_check(1)").fetchone()[0]

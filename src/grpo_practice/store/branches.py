@@ -107,7 +107,7 @@ def _place(
     run = db.execute("SELECT kind FROM runs WHERE run_id = ?", (spec.name,)).fetchone()
     if run and run["kind"] == "recorded":
         raise ConfigError(
-            f"{spec.name} is a recorded run, and cannot be played",
+            f"{spec.name} is a recorded run, so it cannot be played",
             hint="give this run another exp_id",
         )
     head, decision = decide(db, spec, restart_step=restart_step, again=again)
@@ -122,8 +122,8 @@ def _place(
         case Restart(step):
             assert head is not None
             _whole_or_same(spec, step, diff(json.loads(head["identity"]), spec.identity))
-            # A judge's reply is not paid twice if training gets to the same answer again; nor is a
-            # call of an open step that continues with a different configuration.
+            # A judge's reply is not paid for twice if training produces the same answer again; nor
+            # is a call of an open step that continues with a different configuration.
             lends = head if spec.kind == "train" or decision.goes_on else None
             return _Place(None, head["branch_id"], step, lends)
         case Begin():
@@ -132,7 +132,7 @@ def _place(
     lender = db.execute("SELECT * FROM branches WHERE branch_id = ?", (spec.reuses,)).fetchone()
     if lender is None:
         return _Place()
-    asked = f"{lender['run_id']} made the same requests: its answers are reused at no cost"
+    asked = f"{lender['run_id']} made the same requests, so its answers are reused at no cost"
     return _Place(lender=lender, notices=(asked,))
 
 
@@ -209,7 +209,8 @@ def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[s
 
     `sql` has three parameters: branch, first step, end.
     """
-    # Not a generator function: after an error, it would be closed after the connection and warn.
+    # Not a generator function, because after an error it would be closed only after the connection,
+    # with a warning.
     return chain.from_iterable(db.execute(sql, segment) for segment in branch.line)
 
 
@@ -223,7 +224,7 @@ def put_judge(db: sqlite3.Connection, judge: JudgeRecord) -> int:
     source = put_text(db, judge.source, text_sha(judge.source)) if judge.source else None
     made = {"sha256": judge.sha, "name": judge.name, "source": source}
     made["spec"] = json.dumps(dict(judge.spec), sort_keys=True)
-    # Another run may have used this function already: its verdicts belong to the same row.
+    # Another run may already use this function; its verdicts belong to the same row.
     insert(db, "judges", made, more="ON CONFLICT DO NOTHING")
     # Query the id, since lastrowid is meaningless after DO NOTHING.
     row = db.execute("SELECT judge_id FROM judges WHERE sha256 = ?", (judge.sha,)).fetchone()
@@ -238,7 +239,7 @@ def judge_sha(db: sqlite3.Connection, judge_id: int) -> bytes:
 
 def start_library(db: sqlite3.Connection, run: str) -> Library | None:
     """Return the library a run started with; None if it was empty or the run does not exist."""
-    # A run restarted at step 0 may have begun with another library: the newest branch counts.
+    # A run restarted at step 0 may have begun with another library, so the newest branch counts.
     row = db.execute(
         "SELECT library_id FROM branches WHERE run_id = ? AND from_step = 0"
         " ORDER BY branch_id DESC LIMIT 1",
@@ -303,7 +304,8 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
     if lender:
         fence_key = lender["fence_key"]  # its prompts must match those of the reused calls
     else:
-        # One key per run, even after restarts: a run that scores it again reuses a single key.
+        # One key per run, even after restarts, because a run that scores it again reuses a single
+        # key.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
     replaced = (

@@ -70,13 +70,13 @@ Look = Callable[[sqlite3.Connection], Iterator[str | None]]
 def damage_behind(path: Path, error: Exception) -> StoreError | None:
     """Return the error to report if damage to the database may have caused this error.
 
-    If the check finds no damage, return None: the error is a defect of this program.
+    Return None if the check finds no damage, because the error is then a defect of this program.
     """
     if not isinstance(error, _SIGNS):
         return None
     try:
         wrong = next((result.wrong for result in _results(path) if result.wrong), None)
-    except StoreError:  # the file is missing or of another version, so its values cannot be checked
+    except StoreError:  # the file is missing or of another version, so it cannot be checked
         return None
     if wrong is None:
         return None
@@ -275,10 +275,10 @@ def _libraries(db: sqlite3.Connection) -> Iterator[str | None]:
         library = libraries.load(db, row["library_id"])
         name = f"library L{row['library_id']}"
         if len(library) != row["n"] or library_sha(library) != row["sha256"]:
-            yield f"{name} differs from the one that was made"
+            yield f"{name} has changed since it was created"
         elif row["cause"] in ("merge", "prune", "approve", "edit") and not _follows(db, row):
             made_by = "behind it" if row["step"] is None else f"of step {row['step']}"
-            yield f"{name} does not follow from the operations {made_by}"
+            yield f"{name} is not the result of the operations {made_by}"
         else:
             yield None
 

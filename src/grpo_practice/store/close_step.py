@@ -1,4 +1,4 @@
-"""Changes of a library: by closing a practice step, by approvals, or outside the run's steps."""
+"""Changes to a library: by closing a practice step, by approvals, or outside the run's steps."""
 
 import json
 import sqlite3
@@ -35,7 +35,7 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
         db, "groups", [{"branch_id": branch.id, "step": step, **asdict(g)} for g in result.groups]
     )
     writing = Writing(db, branch, step, library_in)
-    # Before the edits: their rows name the op_ids of the proposals behind them.
+    # Insert the proposals before the edits, whose rows refer to the op_ids of the proposals.
     proposals = writing.put_proposals(result)
     rows: list[tuple[Edit, Row]] = [
         (
@@ -65,7 +65,8 @@ def close(db: sqlite3.Connection, branch: Branch, step: int, result: StepResult)
             "step": step,
         },
     )
-    # In this transaction: once the step is closed, reports read the sums instead of the rows.
+    # In this transaction, because reports read the sums instead of the rows once the step is
+    # closed.
     step_totals.write_totals(db, branch.id, step)
     # A copy of the last step's library_out, so that finding `last` needs no search of the line.
     db.execute("UPDATE branches SET tip_library = ? WHERE branch_id = ?", (library_out, branch.id))
@@ -101,7 +102,7 @@ def decide(
     db: sqlite3.Connection, branch: Branch, step: int, held: Iterable[int], *, approve: bool
 ) -> None:
     """Insert a person's decision on held operations, without applying it to a library."""
-    # A row of its own: the held operation stays as the step wrote it, and was decided on later.
+    # The decision gets its own row, and the held operation stays as the step wrote it.
     db.executemany(
         """INSERT INTO operations (branch_id, step, slot, ordinal, source, op, target_id, text,
              status, from_ops, domains, decides)
@@ -137,7 +138,7 @@ def _check_library(before: Library, edits: Iterable[Edit], after: Library, step:
     if made != after:
         shown = [", ".join(e.id for e in it.experiences) or "none" for it in (made, after)]
         raise StoreError(
-            f"step {step} was not closed: its operations make a library of {shown[0]}, but the"
+            f"step {step} was not closed: its operations produce a library of {shown[0]}, but the"
             f" given library has {shown[1]}",
             hint="code that changes the library after the merge must also change the edits",
         )
@@ -205,7 +206,7 @@ class Writing:
         op, label, held = edit.operation, edit.label, self._held
         if label is not None:
             row = {**row, "status": "applied"}
-        if self.step is None:  # without a step, only the library links its operations
+        if self.step is None:  # without a step, operations are linked only to the library
             row = {**row, "library_id": library_out}
         if label is None or op.op == "DELETE":
             self._insert(op, (MERGED, n), row)
@@ -214,7 +215,8 @@ class Writing:
             born = libraries.add_experience(self.db, self.branch.run, label, library_out)
             held[label] = (born, 1)
         else:
-            # Over all branches: two of them may each rewrite an experience that they share.
+            # Search all branches, because two of them may each rewrite an experience that they
+            # share.
             latest = "SELECT max(version) FROM experience_texts WHERE experience_id = ?"
             (version,) = self.db.execute(latest, (held[label][0],)).fetchone()
             held[label] = (held[label][0], version + 1)

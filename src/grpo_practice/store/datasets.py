@@ -39,7 +39,8 @@ def add(
             contains a secret, which would be stored and sent to models.
     """
     _refuse_secrets(db, name, found, after)
-    # By content: an upload that is repeated, perhaps from another file, makes no new revision.
+    # Compare the contents, so that a repeated upload, perhaps from another file, makes no new
+    # revision.
     sha, n = list_digest(chain(hashes(db, after.id) if after else (), found.hashes())), len(found)
     n += after.n if after else 0
     newest = find(db, name)
@@ -80,7 +81,7 @@ def _refuse_secrets(
     if not redactor.known:
         # Nothing to search for, so do not read all rows.
         return
-    hint = "remove it: datasets are stored, and sent to models"
+    hint = "remove it, because datasets are stored and sent to models"
     if redactor.holds(name):
         raise DataError("the name of the dataset contains a secret, such as an API key", hint=hint)
     # Without `after`, the id is NULL, which matches no dataset.
@@ -229,7 +230,8 @@ def golds(
 
 def golds_at(db: sqlite3.Connection, dataset_id: int, positions: Iterable[int]) -> list[Gold]:
     """Return the answer and the meta of the samples at these positions; skip missing positions."""
-    # One look-up by the primary key for each: the callers want a few rows of a large dataset.
+    # Look up each one by its primary key, because the callers want only a few rows of a large
+    # dataset.
     return [gold for at in positions for gold in golds(db, dataset_id, first=at, end=at + 1)]
 
 

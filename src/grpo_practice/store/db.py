@@ -189,13 +189,14 @@ def check_ours(db: sqlite3.Connection, path: Path, *, whole: bool = True) -> int
         )
     if version < 0 or VERSION < version <= DEVELOPED:
         raise StoreError(
-            f"{path} was made by a development version (schema {version}, this one knows"
-            f" {VERSION})",
+            f"{path} was made by a development version (schema {version}; this"
+            f" version supports schema {VERSION})",
             hint="keep using that version for it, or start a new file with --db",
         )
     if version > VERSION:
         raise StoreError(
-            f"{path} was written by a newer version (schema {version}, this one knows {VERSION})",
+            f"{path} was written by a newer version (schema {version}; this"
+            f" version supports schema {VERSION})",
             hint="upgrade grpo-practice, or name another file with --db",
         )
     if version and whole:
@@ -213,7 +214,8 @@ def transaction(db: sqlite3.Connection) -> Iterator[None]:
         yield
         db.execute("COMMIT")
     except BaseException:
-        # Also for a KeyboardInterrupt: otherwise the next BEGIN on this connection would fail.
+        # Roll back after a KeyboardInterrupt, too; otherwise the next BEGIN on this connection
+        # would fail.
         if db.in_transaction:  # some failures have already ended it
             db.execute("ROLLBACK")
         raise

@@ -27,11 +27,11 @@ def doomed(
     raise ConfigError(
         f"{', '.join(runs)} cannot be deleted: {', '.join(users)} "
         f"{'uses' if len(users) == 1 else 'use'} a library that would be deleted",
-        hint=f"to delete all: grpo-practice runs delete {join(runs)} --with-dependants",
+        hint=f"to delete all of them: grpo-practice runs delete {join(runs)} --with-dependants",
     )
 
 
-# UNION, not UNION ALL: a run that is reached in two ways is visited once, and a circle ends.
+# UNION, not UNION ALL, so that a run that is reached in two ways is visited once, and a cycle ends.
 _DOWN = """WITH RECURSIVE down(run_id) AS (
     SELECT value FROM json_each(?)
     UNION SELECT r.run_id FROM runs r JOIN down d ON r.parent_run_id = d.run_id {more})

@@ -38,9 +38,9 @@ class Distillation:
     """Characters cut from these transcripts."""
     lessons: int = 0
     proposals: int = 0
-    """Changes to the library that single groups proposed, including refused ones."""
+    """Changes to the library proposed by individual groups, including refused ones."""
     confirmed: int = 0
-    """Experiences that single groups confirmed."""
+    """Experiences confirmed by individual groups."""
     refused: Mapping[RefusedRule, int] = field(default_factory=dict)
     """Refused operations, proposed or merged, except for outvoted and held ones."""
     outvoted: int = 0

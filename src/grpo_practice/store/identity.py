@@ -70,7 +70,7 @@ def is_edited_verify(changes: Sequence[ChangedKey]) -> bool:
 
 
 def undoing_hint(changes: Sequence[ChangedKey]) -> str:
-    """Suggest how to undo a change that no person made: a provider may list a new context size."""
+    """Suggest how to undo a change that no person made, such as a new context size."""
     was = next((c.was for c in changes if c.key == TEACHER_CONTEXT), None)
     return f" (set {TEACHER_CONTEXT}: {was})" if was is not None else ""
 

@@ -80,8 +80,8 @@ class SqlLedger:
             row = self._reads.execute(
                 "SELECT EXISTS (SELECT 1 FROM calls WHERE branch_id = ? AND step = ?)", step
             ).fetchone()
-            # Asking once is enough: this process holds the run's lock, so
-            # no other process adds calls to its steps.
+            # Asking once is enough, because this process holds the run's lock and no other process
+            # adds calls to its steps.
             self._begun[step] = None if row[0] else set()
         asked = self._begun[step]
         return asked is None or (a.slot, a.attempt, a.stage) in asked
@@ -90,7 +90,8 @@ class SqlLedger:
         asked = {**asdict(address), "request_hash": request_hash, "nth": nth}
         # A lender's agent calls were made for equal addresses, but its judge may be another one.
         asked["me"] = self._invocation_id
-        # The own branch first: what this run paid for is never replaced by a lender's answer.
+        # This run's branch comes first, so that a lender's answer never replaces one that this run
+        # paid for.
         for branch_id in (address.branch_id, *self._reuses.get(address.branch_id, ())):
             row = self._reads.execute(
                 """SELECT c.*, b.reply, b.codec FROM calls c JOIN call_bodies b USING (call_id)
@@ -109,7 +110,8 @@ class SqlLedger:
     async def put(self, entry: Entry) -> int:
         """Commit the entry, even if the waiting caller is cancelled, and return its `call_id`."""
         a = entry.address
-        # Before the commit: a request made meanwhile has to look for this one.
+        # Note the address before the commit, so that a request made in the meantime looks for this
+        # entry.
         if (asked := self._begun.get((a.branch_id, a.step))) is not None:
             asked.add((a.slot, a.attempt, a.stage))
         call_id, unused = await self._writer.row(self._insert, entry)
@@ -139,8 +141,7 @@ class SqlLedger:
             "maybe_paid": int(error.maybe_paid),
             "created_at": now(),
         }
-        # Not awaited: this is also called during a cancellation, which must
-        # not wait.
+        # Not awaited, because this is also called during a cancellation, which must not wait.
         self._writer.submit(lambda db: insert(db, "failures", row))
 
 
@@ -163,7 +164,7 @@ def _unused(
     comparison. A call that answered another request in the same batch counts as used.
     """
     a = entry.address
-    if a.stage == "tool":  # repeated only if the model call before it was, which is counted
+    if a.stage == "tool":  # only repeated if the preceding model call was, and that one is counted
         return None
     rows = db.execute(
         """SELECT call_id, params, i.version FROM calls JOIN call_bodies USING (call_id)

@@ -12,7 +12,8 @@ from grpo_practice.store.db import insert, now
 
 def edited(library: Library, made: Iterable[Edit]) -> Library:
     """Return the library after the edits."""
-    # A dict keeps its order: an update leaves its experience in place, an addition goes to the end.
+    # A dict keeps its order, so an update leaves its experience in place and an addition goes to
+    # the end.
     texts, next_label = {e.label: e.text for e in library.experiences}, library.next_label
     for edit in made:
         if edit.label is None:
@@ -72,7 +73,7 @@ def put(db: sqlite3.Connection, run: str, branch_id: int | None, library: Librar
     `branch_id` is the branch whose agent the library belongs to; None for a library written by
     hand.
     """
-    # A resumed command comes here again, and evaluations of one text belong to one library.
+    # A resumed command gets here again, and all evaluations of one text belong to one library.
     row = db.execute(
         "SELECT library_id FROM libraries WHERE run_id = ? AND sha256 = ?",
         (run, library_sha(library)),

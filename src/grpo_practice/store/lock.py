@@ -134,7 +134,8 @@ class RunLocks:
             except OSError as e:
                 if e.errno not in _UNKNOWN:
                     raise
-        # Not the database: SQLite would drop such locks when it closes a descriptor of that file.
+        # Do not lock the database file itself: SQLite would drop such locks when it closes a
+        # descriptor of it.
         beside = real.with_name(f"{real.name}.lock")
         fd = os.open(beside, os.O_RDWR | os.O_CREAT, 0o600)
         return self._named(_LockFile(fd, fcntl.F_SETLK, name))

@@ -62,7 +62,8 @@ class OpenStore:
                     # One read transaction, so that all queries see the same snapshot.
                     self._db.execute("BEGIN")
             else:
-                # Opened first and closed last: closing any descriptor of a file drops its locks.
+                # Opened first and closed last, because closing any descriptor of a file drops its
+                # locks.
                 self._locks = RunLocks(path)
                 # Released last: no other process may take a run while rows are being written.
                 opened.callback(self._locks.close)
@@ -104,7 +105,7 @@ class OpenStore:
     def read(self, question: Callable[..., T], *args: Any, **kwargs: Any) -> T:
         """Return the result of a query of this package, on the reading connection."""
         with explained(self.path):
-            # Steps are cached only if nothing is written: a writer's own steps change.
+            # Steps are cached only if nothing is written, because a writer's own steps change.
             if self._lines is None or question is not steps.on_line:
                 return question(self._db, *args, **kwargs)
             (branch,) = args

@@ -29,8 +29,8 @@ def played_turns(db: sqlite3.Connection, place: Place) -> list[PlayedTurn]:
     found = _Conversation()
     for turn in in_order(turns_of(db, place, lenders)):
         for message in turn.said[:-1]:
-            # A built-in agent repeats a reply in other words if IDs of calls are missing in it. A
-            # user's own agent may show its model calls that nobody made.
+            # A built-in agent reformulates a reply that lacks IDs of calls. A user's own agent may
+            # show its model calls that nobody made.
             found.add(message, calls=not own)
         found.add(turn.said[-1], costs.get(turn.call_id))
     for at, use in enumerate(found.uses):
@@ -40,7 +40,8 @@ def played_turns(db: sqlite3.Connection, place: Place) -> list[PlayedTurn]:
             result = stored.result if use.result is None else use.result
             found.uses[at] = replace(stored, arguments=use.arguments, result=result)
         else:
-            # Our own tools are stored if they ran; the own agent's are known from its requests.
+            # Calls of built-in tools are stored if they ran; those of the user's own agent are
+            # known only from its requests.
             failed = not own or not isinstance(use.arguments, dict)
             found.uses[at] = replace(use, failed=failed)
     turns = found.turns
@@ -68,7 +69,7 @@ class _Conversation:
         ]
 
     def add(self, message: Message, cost: sqlite3.Row | None = None, *, calls: bool = True) -> None:
-        """Add a message; `cost` is the call whose reply it is. Without `calls`, leave these out."""
+        """Add a message, with its tool calls if `calls`; `cost` is the call whose reply it is."""
         role, text = str(message.get("role")), "\n".join(content_texts(message.get("content")))
         if role == "tool":
             self._add_result(str(message.get("tool_call_id") or ""), text)
@@ -99,7 +100,7 @@ class _Conversation:
             self.uses[at] = replace(self.uses[at], result=text)
         elif waiting is None:
             self._turns.append((PlayedTurn("tool", text), range(0)))
-        # Otherwise another conversation of the rollout has told the same result.
+        # Otherwise another conversation of the rollout has already shown this result.
 
 
 def read_arguments(given: Any) -> Any:
@@ -114,7 +115,7 @@ def read_arguments(given: Any) -> Any:
 
 
 def _refuse(name: str) -> float:
-    raise ValueError(f"{name} is not a number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 _Key = tuple[str, bytes]
@@ -133,8 +134,8 @@ def _calls(
     costs, tools = dict[int, sqlite3.Row](), defaultdict[_Key, list[ToolUse]](list)
     seen = set[tuple[bytes, int]]()
     for branch in (branch_id, *lenders):
-        # Only the bodies of tools: `turns_of` reads the others. A tool that makes no request of
-        # its own has no tries; the others are calls of a model inside a tool.
+        # Read only the bodies of tool calls; `turns_of` reads the others. A tool that makes no
+        # request of its own has no tries; the others are calls of a model inside a tool.
         rows = db.execute(
             """SELECT call_id, stage, name, finish, tokens_in, tokens_out, seconds, request_hash,
                       nth, codec, iif(stage = 'tool', request, NULL) AS request,

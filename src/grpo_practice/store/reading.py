@@ -85,7 +85,7 @@ def deleted_meanwhile() -> StoreError:
     """Return the error for a run that was deleted while it was being read."""
     return StoreError(
         "the run no longer exists: it was deleted while it was being read",
-        hint=f"if nobody deleted it, {CHECK_HINT}",
+        hint=f"if nobody deleted it, the database may be damaged; {CHECK_HINT}",
     )
 
 

@@ -79,7 +79,7 @@ def begin(db: sqlite3.Connection, spec: RecordedSpec) -> Branch:
         return branches.load(db, _insert(db, spec))
     if run["kind"] != "recorded":
         raise ConfigError(
-            f"{spec.name} is a run of {run['kind']}, so nothing can be recorded into it",
+            f"{spec.name} is a run of kind {run['kind']}, so nothing can be recorded in it",
             hint="choose another name for --record",
         )
     row = db.execute(

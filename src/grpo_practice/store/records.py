@@ -97,7 +97,7 @@ class RunSpec:
     """
     fence_key: bytes | None = field(default=None, repr=False)
     """Secret for the fences of a new run; None creates one. A run that scores another run reuses
-    that run's secret: both store a prompt under the same address, so that it is paid once."""
+    that run's secret: both store a prompt under the same address, so that it is paid for once."""
 
 
 class Segment(NamedTuple):

@@ -81,7 +81,7 @@ def write_totals(db: sqlite3.Connection, branch_id: int, step: int) -> None:
     db.execute("UPDATE steps SET sums = ? WHERE branch_id = ? AND step = ?", (sums, *place))
 
 
-# Rewards are floats: a computed 1 may be slightly less.
+# Rewards are floats, so a computed 1 may be slightly less.
 TALLY = """count(v.reward) AS n, coalesce(sum(v.reward >= 1 - 1e-9), 0) AS c,
   coalesce(sum(v.reward), 0.0) AS total, coalesce(sum(v.reward * v.reward), 0.0) AS total_sq"""
 

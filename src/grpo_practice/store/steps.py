@@ -22,7 +22,7 @@ def planned(branch: Branch, rows: Sequence[StepRow], steps: Iterable[PlannedStep
     """
     found = {row.plan.step: row for row in rows}
     for step in steps:
-        # The parent holds these steps: a row of this branch would be on no line.
+        # The parent holds these steps, so a row of this branch would not be on any line.
         if step.step < branch.from_step:
             continue
         row = found.get(step.step)
@@ -57,7 +57,7 @@ def plan(
 def play_elsewhere(
     db: sqlite3.Connection, branch: Branch, steps: Iterable[tuple[PlannedStep, int]]
 ) -> None:
-    """Insert steps that only make verdicts, because their rollouts belong to another branch."""
+    """Insert steps that only add verdicts, because their rollouts belong to another branch."""
     rows = [{**_planned(branch, step), "played_by": held_by} for step, held_by in steps]
     insert_all(db, "steps", rows, more="ON CONFLICT DO NOTHING")
 

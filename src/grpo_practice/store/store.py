@@ -253,7 +253,8 @@ class Store(OpenStore):
             return gone, paths
 
         gone, folders = self._write(work)
-        # After the rows: a row without its folder would make a run that cannot continue.
+        # Delete folders after the rows, because a row without its folder would leave a run that
+        # cannot continue.
         remove_checkpoints(self.path, folders)
         return gone
 
@@ -295,7 +296,8 @@ class Store(OpenStore):
         be written, the next awaited write raises the error.
         """
         save = rollouts.Save(branch.holder(step), step, rollout, prompt, branch.judge_id)
-        # Not awaited until it is on disk: committed calls reproduce it, so a kill costs no money.
+        # Not awaited until it is on disk, because committed calls reproduce it, so a kill costs no
+        # money.
         await self._writer.row_soon(rollouts.save, save)
 
     async def save_verdict(

@@ -250,7 +250,7 @@ def _groups(batch: Sequence[_Job]) -> Iterator[tuple[Many[Any, Any], list[_Job]]
     """Yield jobs of one kind together; a plain job stays after all jobs queued before it."""
     kinds = dict[Many[Any, Any], list[_Job]]()
     for job in batch:
-        # A plain job may build on earlier rows, such as closing a step, so no row may pass it.
+        # A plain job, such as closing a step, may build on earlier rows, so no row may overtake it.
         if job.many is _plain:
             yield from kinds.items()
             kinds = {}
@@ -327,7 +327,8 @@ class Files:
 
     def _rescue(self) -> str:
         """Save the contents of the removed log, unless a new log exists; describe the outcome."""
-        # A new log is somebody else's: writing our log into the database could damage both.
+        # A new log belongs to another process, so writing our log into the database could damage
+        # both.
         parts = [file for file in self._known if file != self._path]
         if all(_inode(file) in (None, self._known[file]) for file in parts):
             try:

@@ -88,11 +88,11 @@ def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:
     assert "recorded with a different agent" in refused.err
     assert "agent.agent.instructions" in refused.err
     refusals = (
-        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of practice"),
+        (("serve", "--port", "0", *RECORD[:3], "demo"), "demo is a run of kind practice"),
         (("serve", "--port", "0", *RECORD[:3], "a/b"), "cannot be the name of a run"),
         (
             ("practice", "--config", "practice.yaml", "--exp-id", "rec"),
-            "rec is a recorded run, and cannot be played",
+            "rec is a recorded run, so it cannot be played",
         ),
         (("data", "upload", "--from-run", "demo", "--name", "x"), "demo is a run of kind practice"),
         (

@@ -64,7 +64,7 @@ _COLUMNS = f"""s.branch_id AS branch, s.step, s.epoch, r.slot, r.attempt, r.samp
 
 def question_numbers(db: sqlite3.Connection, branch: Branch) -> dict[int, int]:
     """Return sample → its first number in the branch's dataset, counted from 1."""
-    # Read once for all pages: each page would search the dataset again.
+    # Read once for all pages; otherwise each page would search the dataset again.
     rows = db.execute(
         """SELECT sample_id, min(position) + 1 FROM dataset_rows WHERE dataset_id = ?
             GROUP BY sample_id""",

@@ -66,7 +66,7 @@ def groups_of_question(
             (sample_id, *segment, most - len(found)),
         )
         found += [GroupReward(**row) for row in rows]
-    # The line and the rows were read from the newest on.
+    # The line and the rows were read newest first.
     return found[::-1]
 
 

@@ -75,7 +75,8 @@ def look_of(
     """
     looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)
     own = {branch_id for _, branch in arms for branch_id in _branches_behind(db, branch)}
-    # The last: printing an old comparison again after newer evaluations must not change its number.
+    # Use the last look, because printing an old comparison again after newer evaluations must not
+    # change its number.
     last = next((look for look in reversed(looks) if look.branches & own), None)
     if last is None:
         return Look()

@@ -24,7 +24,7 @@ class Groups:
 
 
 def groups(db: sqlite3.Connection, branch: Branch) -> Groups:
-    """Count the groups on a branch's line, and those with only right or only wrong attempts."""
+    """Count the groups on a branch's line, and those with all attempts correct or all incorrect."""
     return Groups(*sums_on_line(db, branch, _GROUPS))
 
 
@@ -113,7 +113,7 @@ class Growth:
 
 def growth(db: sqlite3.Connection, rows: Sequence[StepRow]) -> Growth:
     """Return how the library of a run grew, and how many of its texts remain."""
-    # By version: a rewritten experience is another text, even under the same label.
+    # Count by version, because a rewritten experience is another text, even under the same label.
     held = [
         {(eid, version) for _, eid, version in libraries.items(db, row.library_out)}
         for row in rows

@@ -181,7 +181,8 @@ def failure_page(
     page.
     """
     found, (last, *place) = list[FailureLine](), after or (-1, -1, -1)
-    # Over all branches, not along the line: requests of replaced steps may have been billed, too.
+    # Over all branches, not along the line, because requests of replaced steps may have been
+    # billed, too.
     for branch in branch_ids(db, run):
         if branch < last or len(found) == n:
             continue

@@ -57,7 +57,7 @@ class Wanted:
             where += " AND r.sample_id IN (SELECT value FROM json_each(?))"
             values.append(json.dumps(sorted(self.samples)))
         if self.failed:
-            # Rewards are floats: a computed 1 may be slightly less.
+            # Rewards are floats, so a computed 1 may be slightly less.
             where += " AND (v.reward IS NULL OR v.reward < 1 - 1e-9)"
         if self.unanswered:
             where += " AND r.outcome <> 'ok'"
@@ -118,7 +118,7 @@ def count_wanted(db: sqlite3.Connection, branch: Branch, wanted: Wanted) -> Coun
     """Count the rollouts on a branch's line that match the filter."""
     rollouts = groups = 0
     for where, values in _segments(branch, wanted):
-        # One joined key: SQLite's count(DISTINCT …) takes a single expression.
+        # One joined key, because SQLite's count(DISTINCT …) takes a single expression.
         n, in_groups = db.execute(
             f"SELECT count(*), count(DISTINCT s.step || '.' || r.slot) {ROLLOUTS} {where}", values
         ).fetchone()
