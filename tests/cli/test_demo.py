@@ -66,9 +66,9 @@ def test_the_demo_overwrites_nothing(gp: Gp) -> None:
 NOT_SERVED = {
     "alone": ([], "--world works only with --serve", "add --serve 0"),
     "no file": (["--serve", "0"], "cannot read the world w.json: No such file", '{"seed": 3}'),
-    "no JSON": (["--serve", "0"], "w.json: not a world: Invalid JSON", "its keys are seed, "),
-    "a key": (["--serve", "0"], "w.json: not a world: jittre: ", "jitter, drift, fail;"),
-    "a value": (["--serve", "0"], "w.json: not a world: fail: right and wrong must", "its keys"),
+    "no JSON": (["--serve", "0"], "w.json is not a world: Invalid JSON", "its keys are seed, "),
+    "a key": (["--serve", "0"], "w.json is not a world: jittre: ", "jitter, drift, fail;"),
+    "a value": (["--serve", "0"], "w.json is not a world: fail: right and wrong must", "its keys"),
 }
 """What is wrong with `--world w.json`, the other words, and what the error and its hint say."""
 FILES = {

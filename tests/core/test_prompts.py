@@ -38,7 +38,7 @@ def test_a_prompt_that_cannot_be_filled_is_refused_when_it_is_read(
     text = (FOLDER / f"{name}.md").read_text("utf-8")
     assert was in text
     (tmp_path / f"{name}.md").write_text(text.replace(was, now), "utf-8")
-    with pytest.raises(ConfigError, match=rf"{name}\.md: it cannot be filled: .*{said}"):
+    with pytest.raises(ConfigError, match=rf"{name}\.md cannot be filled: .*{said}"):
         load_prompts(tmp_path)
 
 

@@ -284,10 +284,10 @@ def test_prompts_of_a_run_that_cannot_be_used_name_the_run_and_the_way_out() -> 
     assert prompts_from(texts, "toy").keys() == SLOTS.keys()
     for bad, said in [
         ("{{ error }}\n{{ error.format() }}", "line 2: a call is not allowed"),
-        ("{{ error.no }}", "it cannot be filled: line 1: 'str object' has no attribute 'no'"),
+        ("{{ error.no }}", "cannot be filled: line 1: 'str object' has no attribute 'no'"),
         ("{{ error }}{{ os }}", "unknown slot os"),
     ]:
         with pytest.raises(ConfigError, match=said) as e:
             prompts_from(texts | {"reask": bad}, "toy")
-        assert str(e.value).startswith("the prompt 'reask' stored with run toy: ")
+        assert str(e.value).startswith("the prompt 'reask' stored with run toy")
         assert "--restart-step 0" in (e.value.hint or "")

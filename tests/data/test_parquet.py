@@ -108,9 +108,9 @@ def test_a_value_that_json_has_not_spoils_its_row_alone(tmp_path: Path) -> None:
     path = write(tmp_path, {"question": texts, "x": [float("nan"), 1.0, 2.0], "map": pairs})
     found = list(parquet.rows(path))
     assert [str(error).partition("parquet:")[2][:40] for error in found] == [
-        "row 1: 'x': nan is not a number in JSON",
+        "row 1: 'x': nan is not a JSON number",
         "row 2: a value cannot be read: 'utf-8' c",
-        "row 3: 'map': a map has a key twice",
+        "row 3: 'map': a map contains the same ke",
     ]
     far = pa.array([2**62, 0], pa.timestamp("us"))  # a year that Python has not
     bad, good = parquet.rows(write(tmp_path, {"when": far}))
@@ -137,7 +137,7 @@ def test_a_small_file_of_endless_equal_rows_is_stopped(
     path = write(tmp_path, {"question": ["x" * 1_000] * 10_000})
     assert path.stat().st_size < 10_000
     monkeypatch.setattr(parquet, "MAX_BYTES", 1_000_000)
-    with pytest.raises(DataError, match="more than 0 GiB of values"):
+    with pytest.raises(DataError, match="more than 0 GiB"):
         list(parquet.rows(path))
 
 
@@ -259,7 +259,7 @@ def test_pages_without_number_are_refused(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_file_that_is_none_or_cut_off_is_an_error(tmp_path: Path, cut: int) -> None:
     path = write(tmp_path, {"question": ["q"] * 50})
     path.write_bytes(path.read_bytes()[:cut])
-    with pytest.raises(DataError, match=r"rows\.parquet: not a readable parquet file"):
+    with pytest.raises(DataError, match=r"rows\.parquet is not a readable parquet file"):
         list(parquet.rows(path))
 
 

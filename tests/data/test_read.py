@@ -124,7 +124,8 @@ def test_repeated_questions_are_kept_and_counted_unless_dedup(tmp_path: Path) ->
     assert "2 of 4 rows with the question of an earlier row, left out: line 3, 4" in dropped.notes
     for result in (kept, dropped):
         assert result.notes[2] == (
-            "1 of them contradicts it: line 4 repeats the question of line 1 with another answer"
+            "1 of them has a different answer: line 4"
+            " repeats the question of line 1 with another answer"
         )
 
 

@@ -115,7 +115,7 @@ def test_a_bomb_of_many_lines_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(gzip.compress(b" \n" * 600_000))
     assert path.stat().st_size < 5_000
     with pytest.raises(
-        DataError, match=r"a\.jsonl\.gz:524289: more than .* lines of text, unpacked"
+        DataError, match=r"a\.jsonl\.gz:524289: the unpacked text has more than .* lines"
     ):
         found(path)
     plain = tmp_path / "a.jsonl"
@@ -130,7 +130,9 @@ def test_a_bomb_of_blank_lines_is_stopped_by_their_number(
     monkeypatch.setattr(text_lines, "MAX_LINES", 1_000)
     path = tmp_path / name
     path.write_bytes(gzip.compress(b"\n" * 2_000))
-    with pytest.raises(DataError, match=r"gz:1001: more than .* or 1,000 lines of text"):
+    with pytest.raises(
+        DataError, match=r"gz:1001: the unpacked text has more than .* or 1,000 lines"
+    ):
         found(path)
 
 
@@ -186,7 +188,7 @@ def test_errors_call_it_stdin(pipe: Pipe) -> None:
 def test_a_pipe_without_an_end_is_stopped(pipe: Pipe, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(text_lines, "MAX_STREAM", 1_000)
     pipe(b"\n" * 1_500)
-    with pytest.raises(DataError, match=r"stdin:1001: more than .* piped in"):
+    with pytest.raises(DataError, match=r"stdin:1001: the piped-in text has more than"):
         found(FileSource(Path("-"), "jsonl"))
 
 

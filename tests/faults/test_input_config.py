@@ -241,7 +241,7 @@ def test_2_09_nothing_is_overwritten_without_being_told_to_and_a_link_stays(demo
     for out in (target, link):
         ran = demo("export-agent", "-o", str(out))
         assert ran.code == 2
-        assert f"{out} is there already" in ran.err
+        assert f"{out} already exists" in ran.err
         assert "--force" in ran.err
     assert demo("export-agent", "-o", str(link), "--force").code == 0
     assert ("instructions:" in target.read_text(), link.is_symlink()) == (True, True)

@@ -39,7 +39,7 @@ def refused(ran: Ran, *said: str, code: int = 4) -> None:
     [
         ('{"question": "x", ', "not valid JSON"),
         ('{"question": "x"', "last line: is it cut off?"),
-        ('{"question": "x", "answer": NaN}', "NaN is not a number in JSON"),
+        ('{"question": "x", "answer": NaN}', "NaN is not a JSON number"),
         ('{"question": "x", "answer": 1e999}', "too large a number"),
         ('{"question": "x", "answer": ' + "9" * 5_000 + "}", "not valid JSON"),
         ('{"question": "x", "meta": ' + "[" * 99_999 + "]" * 99_999 + "}", "nested too deeply"),
@@ -68,7 +68,7 @@ def test_2_11_marks_line_ends_and_blank_lines_are_read_and_other_encodings_named
     Path("grpo-practice.db").unlink()
     for encoding, said in (
         ("utf-16", "a.jsonl:1: the file is UTF-16, not UTF-8"),
-        ("utf-16-le", "a.jsonl:1: a NUL byte"),
+        ("utf-16-le", "a.jsonl:1: a NUL byte was found"),
         ("latin-1", "a.jsonl:2: byte 0xe9 is not UTF-8; the file may be Latin-1"),
     ):
         text = (GOOD + GOOD.replace("2+2", "é")).encode(encoding)
@@ -98,7 +98,7 @@ def test_2_15_a_lone_surrogate_is_replaced_counted_and_reported(gp: Gp) -> None:
         ("question,answer\nx,1\ny\n", "a.csv:3: 1 fields, but the header has 2"),
         ("question,answer\nx,1\ny,2,3\n", "a.csv:3: 3 fields, but the header has 2"),
         ('question,answer\n"x,1\ny,2\n', "a.csv:2: not valid CSV"),
-        ("question,answer\nx\0,1\n", "a.csv:2: a NUL byte"),
+        ("question,answer\nx\0,1\n", "a.csv:2: a NUL byte was found"),
         ("question,answer\rx,1\ry,2\r", "does a line end in CR alone?"),
         ("", "no usable row"),
     ],
@@ -127,7 +127,7 @@ def test_2_17_the_delimiter_is_seen_or_given_and_fields_may_be_long(
 @pytest.mark.parametrize("name", ["a.pkl", "a.PICKLE", "a.pt", "a.pth", "a.py"])
 def test_2_20_what_may_run_code_is_never_read(gp: Gp, name: str) -> None:
     ran = upload(gp, name, b"cos\nmkdir\n(S'made'\ntR.")
-    refused(ran, f"{name}: ", "never read: loading it may run code", ".jsonl")
+    refused(ran, f"{name}: ", "never read, because loading it may run code", ".jsonl")
     assert not Path("made").exists()
     Path("c.yaml").write_text(EVAL.replace("dataset: D", f"dataset: {name}"))
     ran = gp("eval", "--config", "c.yaml")
@@ -171,8 +171,11 @@ def test_2_21_what_counts_as_an_answer(gp: Gp) -> None:
         ({"question": None, "answer": 1}, "the question ('question') is missing"),
         ({"question": 7, "answer": 1}, "the question ('question') is of type int, not text"),
         ({"question": "q", "answer": {"a": 1}}, "the answer is an object"),
-        ({"question": "q", "answer": []}, "the answer is a list, but not one of texts"),
-        ({"question": "q", "answer": ["a", None]}, "the answer is a list, but not one of texts"),
+        ({"question": "q", "answer": []}, "the answer is a list, but not all its elements"),
+        (
+            {"question": "q", "answer": ["a", None]},
+            "the answer is a list, but not all its elements",
+        ),
         ({"answer": 1}, "no column for the question"),
         ({"question": "q", "prompt": "p"}, "may both be the question"),
     ],

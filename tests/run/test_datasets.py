@@ -152,7 +152,7 @@ def test_an_export_replaces_nothing_and_holds_few_rows_in_memory(
     workspace.datasets.upload("d", (Sample(f"{n}? " + "x" * 10_000, "1") for n in range(1_000)))
     file = tmp_path / "d.jsonl"
     file.write_text("mine")
-    with pytest.raises(ConfigError, match="is there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         workspace.datasets.export("d", file)
     assert file.read_text() == "mine"
     tracemalloc.start()

@@ -264,7 +264,7 @@ def test_twenty_steps_without_a_lesson_end_the_run(project: TrainProject) -> Non
     def alike(step: int, made: list[Answer]) -> list[Answer]:
         return [replace(answer, text="it is 5") for answer in made] if step else made
 
-    with pytest.raises(RunFailedError, match="in none of the last 20 steps"):
+    with pytest.raises(RunFailedError, match="in the last 20 steps, all rewards"):
         project.train(FakeTrainer(change=alike), "train.steps=30")
     assert project.query("SELECT count(*) FROM steps WHERE status = 'closed'") == [(21,)]
 
@@ -275,7 +275,7 @@ def test_steps_that_teach_nothing_are_counted_over_a_kill(project: TrainProject)
 
     with pytest.raises(KilledError):
         project.train(FakeTrainer(change=alike, kill=13), "train.steps=30")
-    with pytest.raises(RunFailedError, match="in none of the last 20 steps"):
+    with pytest.raises(RunFailedError, match="in the last 20 steps, all rewards"):
         project.train(FakeTrainer(change=alike), "train.steps=30")
     assert project.query("SELECT max(step) FROM steps WHERE status = 'closed'") == [(20,)]
 

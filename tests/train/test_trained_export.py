@@ -97,5 +97,5 @@ def test_a_run_of_another_kind_has_no_weights(project: TrainProject, tmp_path: P
         FakeTrainer(), "practice.select_dataset=s.jsonl", "train.eval_every=2", "train.steps=8"
     )
     (name,) = project.query("SELECT run_id FROM runs WHERE kind = 'eval' LIMIT 1")[0]
-    with pytest.raises(ConfigError, match="is a run of kind eval: it trains no weights"):
+    with pytest.raises(ConfigError, match="is a run of kind eval, which trains no weights"):
         project.workspace.export_trained(name, output=tmp_path / "out")

@@ -16,7 +16,7 @@ Message = dict[str, Any]
 
 RESPONSE_ITEMS = "response_items"
 """Key of an assistant message with the items of a reply of the Responses API, which go back to such
-an endpoint word for word; absent if text and calls say it all."""
+an endpoint word for word; absent if the text and the calls contain everything."""
 
 TOOL_FAILED = "error"
 """Value of `finish` in a stored tool result that is an error."""

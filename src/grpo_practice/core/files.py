@@ -43,7 +43,8 @@ def replacement(
         flushed: Whether the file and its name are on disk once the block has ended.
         parts: Suffixes of further files that the block may create next to it; they are removed.
     """
-    # In the target's folder: a file is replaced atomically only within one file system.
+    # Create it in the target's folder, because a file is replaced atomically only within one file
+    # system.
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     os.close(handle)
     temporary = Path(name)
@@ -51,7 +52,8 @@ def replacement(
         yield temporary
         temporary.chmod(mode)
         if flushed:
-            # Content first, then name: after a power failure the target must not be an empty file.
+            # Flush the content before the name, so that a power failure cannot leave an empty
+            # target.
             _flush(temporary)
         temporary.replace(target)
         if flushed:
@@ -134,7 +136,7 @@ def check_free(path: Path) -> None:
         return
     # lexists: a dangling link was made on purpose, too.
     if os.path.lexists(path):
-        raise ConfigError(f"{path} is there already", hint="choose another path, or add --force")
+        raise ConfigError(f"{path} already exists", hint="choose another path, or add --force")
 
 
 def _write_to(path: Path, parts: Iterable[bytes]) -> None:

@@ -309,7 +309,7 @@ class Pool:
         # The system may kill a worker when memory is short, so one death is not the call's fault.
         for _ in range(2):
             pool = await self.start()
-            from pebble import ProcessExpired  # imported late: `_start` imports it off the loop
+            from pebble import ProcessExpired  # late: `_start` imports it outside the event loop
 
             try:
                 timed = (self._cpu_s, work, *args)

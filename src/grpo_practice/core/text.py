@@ -136,7 +136,7 @@ def visible(text: str) -> str:
 
 def brief(text: str, chars: int) -> str:
     """Return the text on one line of at most `chars` characters, with `…` at the cut."""
-    # Cut first: text from outside may be megabytes long.
+    # Cut first, because text from outside may be megabytes long.
     line = visible(" ".join(text[: 4 * chars].split()))
     return line if len(line) <= chars and len(text) <= 4 * chars else f"{line[: chars - 1]}…"
 
@@ -191,7 +191,7 @@ def nearest_file(path: Path) -> str | None:
             names = [one.name for one in islice(found, FILES_LOOKED_AT) if one.is_file()]
     except OSError:
         return None
-    # Compare the stems: a common suffix such as `.jsonl` does not make two names similar.
+    # Compare the stems, because a common suffix such as `.jsonl` does not make two names similar.
     alike = [name for name in names if nearest(path.stem, [Path(name).stem])]
     return None if path.name in names else nearest(path.name, alike, most=1)
 

@@ -85,7 +85,7 @@ def gold(value: object) -> Answer:
         case list() if value and all(is_scalar(v) for v in value):
             return value
         case list():
-            raise DataError("the answer is a list, but not one of texts or numbers")
+            raise DataError("the answer is a list, but not all its elements are texts or numbers")
         case _:
             raise DataError("the answer is an object, not a text, a number, or a list of these")
 

@@ -133,7 +133,7 @@ def published(name: str) -> str | None:
 
 def way_to(name: str, known: Collection[str] = ()) -> str:
     """Suggest the command that creates a dataset with an unknown name, or a similar known name."""
-    # Check this first: `AIME24` and `AIME25` differ by as little as a typo.
+    # Check this first, because `AIME24` and `AIME25` differ by as little as a typo.
     if hub := published(name):
         return f"grpo-practice data download {hub}" + ("" if hub == name else f" --name {name}")
     whole, _, part = name.rpartition("-")
@@ -199,11 +199,14 @@ def _published_rows(rows: Rows, convert: Convert, bad: list[Row | DataError]) ->
 def _convert(row: Row | DataError, number: int, convert: Convert) -> Row | DataError:
     if isinstance(row, DataError):
         return row
-    # One changed row must not stop the download: it is reported like any other bad row.
+    # One changed row must not stop the download, so it is reported like any other bad row.
     try:
         return Row(row.place, convert(row.fields, number))
     except _NotAsPublishedError as e:
-        return DataError(f"{row.place}: {e}", hint="has the dataset changed? see --revision")
+        return DataError(
+            f"{row.place}: {e}",
+            hint="the dataset may have changed; --revision selects an earlier version",
+        )
 
 
 class _NotAsPublishedError(ValueError):

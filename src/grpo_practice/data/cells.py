@@ -32,7 +32,7 @@ def value_in(text: str, place: int) -> tuple[Any, int]:
 def _number(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        what = "too large a number" if text[-1].isdigit() else "not a number in JSON"
+        what = "too large a number" if text[-1].isdigit() else "not a JSON number"
         raise ValueError(f"{text} is {what}")
     return value
 

@@ -84,7 +84,8 @@ def _turn(message: object, key: str) -> ChatTurn:
     role = ROLES.get(name if isinstance(name, str) and name in ROLES else str(said).lower())
     if role is None:
         raise DataError(
-            f"{key!r} has the unknown role {str(said)[:SHOWN]!r}; known are {', '.join(ROLES)}"
+            f"{key!r} has the unknown role {str(said)[:SHOWN]!r}; the known roles are"
+            f" {', '.join(ROLES)}"
         )
     text = _content(message.get("content", message.get("value")), key)
     calls = message.get("tool_calls")

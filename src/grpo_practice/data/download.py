@@ -85,7 +85,9 @@ def download(what: str, options: DownloadOptions, *, tell: Callable[[str], None]
     else:
         made, notes = _as_they_are(options, snapshot.repo, found)
     if not snapshot.reached:
-        notes.append("the hub was not asked or did not answer: this is the newest cached version")
+        notes.append(
+            "the hub was not asked or did not answer, so this is the newest cached version"
+        )
     if limit is not None and len(made.samples) > limit:
         notes.append(f"the first {limit} of {len(made.samples)} rows kept")
     if entry is None and files[0].endswith(".parquet"):
@@ -107,7 +109,9 @@ def _ref(what: str, options: DownloadOptions, entry: Entry | None) -> Ref:
         raise ConfigError(f"there is no dataset {what!r} to download", hint=meant + names)
     ref = parse_ref(what)
     if split and ref.split and split != ref.split:
-        raise ConfigError(f"--split {split}: {what} names another split", hint="drop one")
+        raise ConfigError(
+            f"--split {split} conflicts with the split named by {what}", hint="name only one"
+        )
     return replace(ref, split=split or ref.split)
 
 
@@ -116,8 +120,8 @@ def _published(
 ) -> tuple[ReadResult, list[str]]:
     given = {name for name, value in reading_of(options).items() if value}
     if given - {"dedup", "skip_bad"}:
-        only = "--map, --shape, --template, --gold and --select work with hf:// only"
-        raise ConfigError(f"{only}: {what} is read as it was published")
+        only = "--map, --shape, --template, --gold and --select work only with hf://"
+        raise ConfigError(f"{only}, because {what} is read as it was published")
     seed = options.get("seed")
     ready, notes = entry.prepare(found, Random(SEED if seed is None else seed))
     made = read_rows(

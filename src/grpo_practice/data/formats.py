@@ -102,10 +102,10 @@ def format_of(source: FileSource) -> Format:
     suffix = (path.with_suffix("") if path.suffix.lower() == ".gz" else path).suffix.lower()
     if suffix in SUFFIXES:
         return SUFFIXES[suffix]
-    why = "never read: loading it may run code" if suffix in RUNS_CODE else "not supported"
+    why = "never read, because loading it may run code" if suffix in RUNS_CODE else "not supported"
     raise DataError(
         f"{path}: {suffix or 'a file without a suffix'} is {why}",
-        hint="save it as .jsonl (one object a line), .json (one list of objects), .csv, .tsv or"
+        hint="save it as .jsonl (one object per line), .json (one list of objects), .csv, .tsv or"
         " .parquet; or name its format: --format jsonl",
     )
 
@@ -158,7 +158,8 @@ def _json(path: Path, key: str | None) -> Iterator[Row | DataError]:
             path,
             e.lineno,
             f"not one JSON list: {_message(e.msg)} at column {e.colno}",
-            hint="a .json file holds one list of objects; a file of one object a line is .jsonl",
+            hint="a .json file holds one list of objects; a file with one object per line is"
+            " .jsonl",
         ) from e
 
 
@@ -182,7 +183,7 @@ def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, li
         raise DataError(
             f"{shown(path)}: the file is one object, and it is not clear which list in it holds"
             f" the rows: it has {has}",
-            hint=f"say which: --rows {next(iter(lists), 'KEY')}; a file of one object a line is"
+            hint=f"say which: --rows {next(iter(lists), 'KEY')}; a file with one object per line is"
             " .jsonl",
         )
     return next(iter(lists.items()))

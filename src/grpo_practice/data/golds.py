@@ -115,7 +115,7 @@ class GoldMapping:
         """Return the letter of the matching option; several letters for a text such as `ACD`."""
         text = str(value).strip()
         if not text or isinstance(value, list | dict):
-            raise DataError("the answer is a list, but not one of texts or numbers")
+            raise DataError("the answer is a list, but not all its elements are texts or numbers")
         if options.labels and self.gold in (None, "letter"):
             labels = [label.casefold() for label in options.labels]
             if text.casefold() in labels:

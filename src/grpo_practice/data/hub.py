@@ -41,7 +41,7 @@ def parse_ref(text: str) -> Ref:
     """Parse `hf://owner/name[:config][@split]`; raise ConfigError if the text has another form."""
     match = _REF.fullmatch(text)
     if match is None:
-        raise ConfigError(f"{text!r} is not hf://owner/name[:config][@split]")
+        raise ConfigError(f"{text!r} does not have the form hf://owner/name[:config][@split]")
     return Ref(**match.groupdict())
 
 
@@ -111,10 +111,10 @@ def _resolve(api: "HfApi", repo: str, revision: str | None) -> "tuple[ResolvedRe
             api.dataset_info(repo, revision=revision)
         return api.resolve_revision(repo, repo_type="dataset", revision=revision), True
     except (HTTPError, OSError) as e:
-        # A refusal is not an outage: the cache must not hide a missing or gated dataset.
+        # A refusal is not an outage, so the cache must not hide a missing or gated dataset.
         if 400 <= _status(e) < 500:
             raise
-        # Call this inside the except block: its error then keeps the network error as context.
+        # Call this inside the except block, so that its error keeps the network error as context.
         return api.resolve_revision(
             repo, repo_type="dataset", revision=revision, local_files_only=True
         ), False

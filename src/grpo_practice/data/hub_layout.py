@@ -138,7 +138,7 @@ def _head(readme: str) -> list[dict[str, Any]]:
     try:
         configs = yaml.safe_load(block[0])["configs"]
     except (yaml.YAMLError, RecursionError, ValueError):
-        return []  # a broken README is no error: the file names may still identify the splits
+        return []  # a broken README is not an error: file names may still identify the splits
     return [c for c in configs if isinstance(c, dict)] if isinstance(configs, list) else []
 
 

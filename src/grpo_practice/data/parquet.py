@@ -117,7 +117,7 @@ def _batches(
     """Yield the rows in small batches; raise DataError if the file declares more than allowed."""
     claims, names = file.metadata, tuple(f"{name}." for name in kept)
     if claims.num_rows * ROW_BYTES > limit:
-        raise _too_large(path, limit, f"{claims.num_rows:,} rows, which take ")
+        raise _too_large(path, limit, f"has {claims.num_rows:,} rows, which take ")
     with path.open("rb") as raw:
         for n in range(claims.num_row_groups):
             group = claims.row_group(n)
@@ -131,18 +131,18 @@ def _batches(
             if max(claimed, sum(page.size for page in pages)) > limit:
                 raise _too_large(path, limit)
             if max((page.size for page in pages), default=0) > MAX_PAGE:
-                raise DataError(f"{path}: a page of more than {MAX_PAGE >> 20} MiB")
+                raise DataError(f"{path} has a page of more than {MAX_PAGE >> 20} MiB")
             # Every row may use the same dictionary value, so a batch may hold that many copies.
             at_once = max(1, min(BATCH, BATCH_BYTES // max(1, dictionaries)))
             yield from file.iter_batches(at_once, row_groups=[n], columns=kept)
 
 
-def _too_large(path: Path, limit: int, what: str = "") -> DataError:
+def _too_large(path: Path, limit: int, what: str = "unpacks to ") -> DataError:
     if limit == MAX_BYTES:
-        return DataError(f"{path}: {what}more than {MAX_BYTES >> 30} GiB of values")
+        return DataError(f"{path} {what}more than {MAX_BYTES >> 30} GiB")
     size = f"{limit / 2**20:.0f} MiB, {max(1, round(limit / path.stat().st_size)):,} times its size"
     return DataError(
-        f"{path}: {what or 'unpacks to '}more than {size}",
+        f"{path} {what}more than {size}",
         hint="if its rows really repeat that much, save it as JSON Lines",
     )
 
@@ -150,7 +150,7 @@ def _too_large(path: Path, limit: int, what: str = "") -> DataError:
 def _unreadable(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
     return DataError(
-        f"{path}: not a readable parquet file: {reason}",
+        f"{path} is not a readable parquet file: {reason}",
         hint="was it cut off, or encrypted?",
     )
 
@@ -188,7 +188,7 @@ def _why_not(field: "pa.Field") -> str:
     if types.is_union(kind) or types.is_interval(kind) or types.is_run_end_encoded(kind):
         return f"of type {kind}"
     if types.is_struct(kind) and len({inner.name for inner in kind}) < kind.num_fields:
-        return "a struct with one name twice"
+        return "a struct with two fields of the same name"
     if types.is_dictionary(kind):
         return _why_not(pa.field("values", kind.value_type))
     return next(filter(None, (_why_not(kind.field(i)) for i in range(kind.num_fields))), "")
@@ -218,7 +218,7 @@ def _alone(row: "pa.RecordBatch") -> dict[str, Any] | str:
         try:
             fields[name] = column[0].as_py(maps_as_pydicts="strict")
         except KeyError:
-            return f"{name!r}: a map has a key twice"
+            return f"{name!r}: a map contains the same key twice"
         except (ValueError, OverflowError) as e:  # invalid UTF-8, or a year after 9999
             return f"a value cannot be read: {e}"
     return fields
@@ -270,5 +270,5 @@ def _plain(name: str, value: Any) -> Any:
         case _:  # pyarrow returns half floats as numpy values, not as Python floats
             number = float(value)
             if not math.isfinite(number):
-                raise ValueError(f"{name!r}: {value} is not a number in JSON")
+                raise ValueError(f"{name!r}: {value} is not a JSON number")
             return number

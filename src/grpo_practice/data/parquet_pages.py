@@ -28,7 +28,7 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[ColumnPage
     """Yield the pages of a column in one row group.
 
     Raises:
-        OSError: A header has an unusual form, or there are too many pages.
+        OSError: A header has an unexpected format, or there are too many pages.
     """
     first = chunk.dictionary_page_offset
     # Same rule as the decoder: old writers store 0 if the column has no dictionary.
@@ -43,7 +43,7 @@ def pages_of(raw: BinaryIO, chunk: "ColumnChunkMetaData") -> Iterator[ColumnPage
         kind, size, packed = (header.get(field, -1) for field in (1, 2, 3))
         # Decoders truncate wider numbers to 32 bits, so they would see another size than we do.
         if kind < 0 or not (0 <= size < 1 << 31 and 0 <= packed < 1 << 31):
-            raise OSError("a page header in an unusual form")
+            raise OSError("a page header has an unexpected format")
         yield ColumnPage(kind == _DICTIONARY_PAGE, size)
         position = raw.tell() + packed
     raise OSError(f"more than {MAX_PAGES:,} pages in one column of a row group")
@@ -66,7 +66,7 @@ def _struct(raw: BinaryIO, depth: int) -> dict[int, int]:
         elif kind == _STRUCT and depth < _MAX_DEPTH:
             _struct(raw, depth + 1)
         elif kind not in _BOOLS:  # a Boolean has no payload: its type code is its value
-            raise OSError("a page header in an unusual form")
+            raise OSError("a page header has an unexpected format")
     return found
 
 
@@ -77,7 +77,7 @@ def _varint(raw: BinaryIO) -> int:
         number |= (byte & 0x7F) << shift
         if byte < 0x80:
             return number
-    raise OSError("a page header in an unusual form")
+    raise OSError("a page header has an unexpected format")
 
 
 def _zigzag(number: int) -> int:

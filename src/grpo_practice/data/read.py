@@ -128,7 +128,7 @@ def stage_rows(
         first = reader.first_bad
         why = f"; the first bad one: {first}" if first else ""
         hint = first.hint if first else None
-        raise DataError(f"{shown(path)}: no usable row{why}", hint=hint)
+        raise DataError(f"{shown(path)} has no usable row{why}", hint=hint)
     for repeat in staged.repeats():
         reader.repeated.add(repeat.place)
         if repeat.contradicts:
@@ -248,8 +248,8 @@ class _RowReader:
                 where = _place(places.first, places.n)
                 notes.append(f"{places.n} of {count(self.read, 'row')} {what}: {where}")
         if n := self.conflicts.n:
-            verb = "contradicts" if n == 1 else "contradict"
-            notes.append(f"{n} of them {verb} it: {_some(self.conflicts.first, n)}")
+            verb = "has" if n == 1 else "have"
+            notes.append(f"{n} of them {verb} a different answer: {_some(self.conflicts.first, n)}")
         if n := self.bad.n:
             notes.append(f"{count(n, 'bad row')} left out: {_some(self.bad.first, n)}")
         return notes

@@ -119,7 +119,7 @@ def find_layout(
     if name is not None and name in SHAPES and "question" in mapping:
         raise ConfigError(
             f"--shape {name} and --map question both choose the question",
-            hint="drop one",
+            hint="remove one of them",
         )
     roles = {key: column for key, column in mapping.items() if key not in SLOTS}
     makes = template is not None and "question" not in QuestionTemplate(template).slots
@@ -278,6 +278,6 @@ def _meta(
         keys = [key for key, _ in pairs]
         twice = next(key for key in keys if keys.count(key) > 1)
         raise DataError(
-            f"meta would have {twice!r} twice", hint=f"rename one: --map meta.OTHER={twice}"
+            f"meta would contain {twice!r} twice", hint=f"rename one: --map meta.OTHER={twice}"
         )
     return meta

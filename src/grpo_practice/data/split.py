@@ -159,7 +159,8 @@ def _order(
     lots, strata = dict[int, bytes](), dict[int, str]()
     for sample, first in zip(samples, family, strict=True):
         strata.setdefault(first, stratum(sample))
-        # Use the minimum, not the first: the result must not depend on the order of the rows.
+        # Use the minimum, not the first, because the result must not depend on the order of the
+        # rows.
         lot = _hash(seed, folded(sample.question))
         lots[first] = min(lot, lots.get(first, lot))
     return sorted(lots, key=lambda first: (strata[first], lots[first]))

@@ -88,11 +88,11 @@ def lines(path: Path) -> Iterator[str]:
 
 
 def _too_much(path: Path, number: int) -> DataError:
-    how = "piped in" if path == STDIN else "unpacked"
+    how = "piped-in" if path == STDIN else "unpacked"
     return at(
         path,
         number,
-        f"more than {MAX_STREAM >> 30} GiB or {MAX_LINES:,} lines of text, {how}",
+        f"the {how} text has more than {MAX_STREAM >> 30} GiB or {MAX_LINES:,} lines",
         hint="if that is right, save it as a plain file first",
     )
 
@@ -127,7 +127,9 @@ def _pipe() -> "Iterator[io.BufferedReader[Any]]":
 @contextmanager
 def _file(path: Path) -> "Iterator[io.BufferedReader[Any]]":
     if path.exists() and not path.is_file():  # opening or reading a named pipe may block forever
-        raise DataError(f"{path} is not a regular file", hint="save it as a file, or pipe it: -")
+        raise DataError(
+            f"{path} is not a regular file", hint="save it as a file, or pipe it in and name it `-`"
+        )
     with path.open("rb") as file:
         if path.suffix.lower() == ".gz" and not file.peek(len(GZIP)).startswith(GZIP):
             raise DataError(
@@ -141,7 +143,11 @@ def _decode(path: Path, number: int, raw: bytes) -> str:
     if number == 1 and raw.startswith(WIDE_MARKS):
         raise at(path, 1, "the file is UTF-16, not UTF-8", hint=_convert(path, "UTF-16"))
     if b"\0" in raw:
-        raise at(path, number, "a NUL byte: the file is UTF-16 without a mark, or is not text")
+        raise at(
+            path,
+            number,
+            "a NUL byte was found; the file is UTF-16 without a byte order mark, or is not text",
+        )
     try:
         return (raw.removeprefix(UTF8_MARK) if number == 1 else raw).decode()
     except UnicodeDecodeError as e:

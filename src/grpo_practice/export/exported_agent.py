@@ -79,7 +79,7 @@ class ExportedAgent:
             f"sha256 {library_sha(self.library).hex()}",
         ]
         if origin.simulated:
-            facts.append("SIMULATED: made with a simulated model; it says nothing of a real one")
+            facts.append("SIMULATED: made with a simulated model; it says nothing about a real one")
         for when, known in (("without", origin.before), ("with", origin.after)):
             if known is not None:
                 facts.append(f"score {when} the library: {_score(known)}")

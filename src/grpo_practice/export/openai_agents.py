@@ -31,7 +31,7 @@ import sys
 from agents import Agent, ModelSettings, {kind}, Runner, set_tracing_disabled
 from openai import AsyncOpenAI
 
-# By default, the SDK also sends all that is said to the tracing of OpenAI.
+# By default, the SDK also sends the whole conversation to OpenAI's tracing service.
 set_tracing_disabled(True)
 
 INSTRUCTIONS = (
@@ -62,7 +62,7 @@ def to_python(agent: ExportedAgent) -> str:
     if agent.toolkits:
         names = ", ".join(agent.toolkits)
         facts.append(
-            f"its tools are not in this file ({names}): give the like of them as tools=[…]"
+            f"its tools are not in this file ({names}): pass equivalent tools as tools=[…]"
         )
     named = _VARIABLE.search(str(agent.endpoint.get("api_key", "")))
     if named:

@@ -79,7 +79,7 @@ def _body(agent: ExportedAgent, name: str) -> str:
             "",
         ]
     if agent.provenance.simulated:
-        lines += ["SIMULATED: made with a simulated model; it says nothing of a real one.", ""]
+        lines += ["SIMULATED: made with a simulated model; it says nothing about a real one.", ""]
     if agent.instructions:
         lines += ["## Instructions of the agent that practised", "", fenced(agent.instructions), ""]
     return "\n".join(lines)

@@ -119,7 +119,7 @@ def training_data(
     least, pairs = options.get("min_reward"), options.get("pairs")
     if (least if format == "dpo" else pairs) is not None:
         name, other = ("min_reward", "sft") if format == "dpo" else ("pairs", "dpo")
-        raise ConfigError(f"{name} is for {other}", hint=f"remove it, or choose {other}")
+        raise ConfigError(f"{name} works only with {other}", hint=f"remove it, or choose {other}")
     check_least("pairs", pairs, 1)
     if least is not None and not 0 <= least <= 1:
         raise ConfigError(f"min_reward is {least}, but rewards range from 0 to 1")
@@ -201,14 +201,14 @@ class _StepReader:
             return "no single conversation"
         messages = plain_messages(said)
         if messages is None:
-            return "a content that is no text"
+            return "a message whose content is not text"
         first = next(n for n, message in enumerate(messages) if message["role"] == "assistant")
         prompt, completion = messages[:first], messages[first:]
         if not (completion[-1]["content"].strip() or "tool_calls" in completion[-1]):
             return "no whole answer"
         bare = without_library(prompt, system) if data.without_library else prompt
         if bare is None:
-            return "the library in words of its own"
+            return "a paraphrase of the library"
         last = max((turn.call_id for turn in turns), default=None)
         tools = [] if last is None else data.store.read(export_rows.offered_tools, last)
         return Attempt(

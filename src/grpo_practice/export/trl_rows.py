@@ -15,8 +15,8 @@ LeftOut = Literal[
     "a question of an evaluation",
     "a lower reward",
     "no single conversation",
-    "a content that is no text",
-    "the library in words of its own",
+    "a message whose content is not text",
+    "a paraphrase of the library",
     "a group under way",
     "no better and worse attempt at the same prompt",
 ]

@@ -210,7 +210,8 @@ def _pattern(wording: str) -> re.Pattern[str]:
             return r"\w+"
         again = name in seen
         seen.add(name)
-        # A number that a wording repeats must be the same, or the text is no question of ours.
+        # A number that a wording repeats must be the same each time; otherwise the text is not one
+        # of our questions.
         return rf"(?P={name})" if again else rf"(?P<{name}>\d{{1,9}})"
 
     literal = re.escape(wording).replace(r"\{", "{").replace(r"\}", "}").replace("\\ ", r"\s+")

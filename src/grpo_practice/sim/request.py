@@ -108,7 +108,7 @@ def read(body: Any, served: int = 0) -> SimRequest:
         length=sum(len(text) for _, text in texts) + sum(len(a) + len(b) for a, b in calls),
         # Clients use either name of the limit; the stricter value applies.
         max_tokens=min((limit for limit in limits if limit is not None), default=None),
-        # Tools are excluded: a question is answered the same with tools and without.
+        # Tools are excluded, so that a question gets the same answer with and without tools.
         sha=digest({"messages": _keyless(messages), "seed": _whole(body, "seed")}).hex(),
         tools=_tools(body),
         parallel=body.get("parallel_tool_calls") is not False,

@@ -98,7 +98,7 @@ def _solves(question: MadeQuestion, keys: Sequence[str], asked: SimRequest, worl
 
 def request_fails(asked: SimRequest, world: World) -> bool:
     """Return whether the world makes the request fail; only an attempt's first request can fail."""
-    # Only first requests: otherwise attempts with more turns would fail more often.
+    # Only first requests fail; otherwise attempts with more turns would fail more often.
     question = find(asked.asked) if world.fail != Failing() and not asked.turns else None
     if question is None:
         return False

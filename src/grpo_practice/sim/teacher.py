@@ -133,12 +133,13 @@ def _lessons(topic: str, way: Way, sides: Sides, asked: SimRequest, world: World
     there = [label for label, text in library.items() if about(text) == topic]
     accused = next((label for label in there if label in sides.misleading), None)
     seen = accused if unit(world.seed, "misled", asked.sha) < sides.quality else None
-    # By key, not by words: a lesson in other words about the same method confirms the experience.
+    # Compare keys, not words, because a lesson that words the same method differently confirms the
+    # experience.
     same = next((label for label in library if teacher_prompts.key_of(library[label]) == key), None)
     if same is not None:
         confirmed: Entry = {"lesson": told(key, do), "experience": same, "problem": "confirmed"}
         return [confirmed, *_warning(topic, seen if seen != same else None)]
-    if do in [advice.do for advice in NULL]:  # a platitude is no evidence against an experience
+    if do in [advice.do for advice in NULL]:  # a platitude is not evidence against an experience
         fresh: list[Entry] = [] if there else [{"lesson": told(key, do)}]
         return [*_warning(topic, seen), *fresh]
     accused = accused or next(iter(there), None)

@@ -181,7 +181,7 @@ class World(_Strict):
             )
             wrong = "; ".join(": ".join(filter(None, (".".join(k), told))) for *k, told in parts)
             hint = f"its keys are {', '.join(f.name for f in fields(cls))}; all are optional"
-            raise ConfigError(f"{path}: not a world: {wrong}", hint=hint) from e
+            raise ConfigError(f"{path} is not a world: {wrong}", hint=hint) from e
 
     def item(self, key: str) -> Item:
         """Return the effect of the experience."""
@@ -223,7 +223,7 @@ class World(_Strict):
         found = find(question) if self.jitter else None
         if found is None:
             return 0.0
-        # Sorted: the interaction belongs to the set of experiences, not to their order.
+        # Sorted, because the interaction belongs to the set of experiences, not to their order.
         rng = Random(f"{self.seed}|jitter|{found.text}|{' '.join(sorted(set(keys)))}")
         return rng.gauss(0.0, self.jitter)
 

@@ -77,7 +77,7 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
     redactor.know(url_secrets(url))
     if not is_web_address(url):
         raise ConfigError(
-            f"{variable}: {redact_url(url)} is not a valid address: no traces are sent",
+            f"{variable}: {redact_url(url)} is not a valid address, so no traces are sent",
             hint=f"start it with http:// or https://, or unset {variable}",
         )
     if variable in PHOENIX:
@@ -104,7 +104,7 @@ def collector_of(process: Mapping[str, str]) -> Collector | None:
 def _check_protocol(process: Mapping[str, str]) -> None:
     if (protocol := _first(process, *_PROTOCOLS)) not in ("", "http/protobuf"):
         raise ConfigError(
-            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not supported: no traces are sent",
+            f"OTEL_EXPORTER_OTLP_PROTOCOL {protocol} is not supported, so no traces are sent",
             hint="set it to http/protobuf; collectors usually accept that on port 4318",
         )
 
@@ -133,6 +133,6 @@ def _headers(process: Mapping[str, str], names: Sequence[str]) -> dict[str, str]
         if not sign or not key:
             continue
         if not (key + value).isascii() or not (key + value).isprintable():
-            raise ConfigError(f"{name}: the header {key!r} cannot be sent: no traces are sent")
+            raise ConfigError(f"the header {key!r} in {name} cannot be sent, so no traces are sent")
         found[key.lower()] = value
     return found

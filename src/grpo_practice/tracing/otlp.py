@@ -24,7 +24,7 @@ NAME = "grpo-practice"
 _OK, _ERROR = Status(code=Status.STATUS_CODE_OK), Status.STATUS_CODE_ERROR
 _CLIENT, _INTERNAL = OtlpSpan.SPAN_KIND_CLIENT, OtlpSpan.SPAN_KIND_INTERNAL
 _ATTRIBUTES = OtlpSpan.ATTRIBUTES_FIELD_NUMBER
-# Longer texts are questions and answers: caching them would hold them in memory for nothing.
+# Longer texts are questions and answers; caching them would hold them in memory for nothing.
 _SHORT = 512
 """Maximum length of a value that is cached because it is likely to repeat."""
 

@@ -50,7 +50,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
     run = store.read(runs.get, name)
     if run.kind != "train" or run.head_branch is None:
         raise ConfigError(
-            f"{name} is a run of kind {run.kind}: it trains no weights",
+            f"{name} is a run of kind {run.kind}, which trains no weights",
             hint="`grpo-practice runs list` lists runs of kind train",
         )
     branch = store.read(branches.load, run.head_branch)
@@ -64,7 +64,7 @@ def trained_weights(store: Store, name: str, step: str = "last") -> TrainedWeigh
     wanted = parse_step(step)
     if wanted == "best" and not scores:
         raise ConfigError(
-            f"the best step of {name} is not known: its weights were not evaluated",
+            f"the best step of {name} is unknown, because its weights were not evaluated",
             hint="train with --set train.eval_every=N and practice.select_dataset, or name a step",
         )
     # With equal scores, choose the earlier step, which is closer to the base model.

@@ -55,7 +55,7 @@ def check_machine(settings: TrainSettings, ranks: int) -> None:
     # With several visible GPUs, transformers would split each batch with DataParallel.
     if gpus > 1 and ranks == 1:
         raise ConfigError(
-            f"there are {gpus} GPUs, but one process can train on one only",
+            f"there are {gpus} GPUs, but one process can train on only one",
             hint=f"torchrun --nproc-per-node {gpus} -m grpo_practice train …, or"
             " CUDA_VISIBLE_DEVICES=0",
         )
@@ -89,7 +89,7 @@ def _check_agent(config: PracticeConfig) -> None:
     if agent.type != "simple" or agent.toolkits:
         what = f"of type {agent.type}" if agent.type != "simple" else "with tools"
         raise ConfigError(
-            f"an agent {what} cannot be trained: a rollout is one question and one reply",
+            f"an agent {what} cannot be trained, because a rollout is one question and one reply",
             hint="use practice instead: grpo-practice practice",
         )
 

@@ -103,11 +103,12 @@ def _searches(
     for name, count in given.items():
         if action is None:
             raise ConfigError(
-                f"{name} is for a search", hint=f"grpo-practice train tune {name} {count}"
+                f"{name} requires tune, which starts a search",
+                hint=f"grpo-practice train tune {name} {count}",
             )
     if dry_run and action is not None:
         raise ConfigError(
-            "--dry-run measures one training, not a search",
+            "--dry-run cannot measure a search, only a single training run",
             hint=f"leave tune and {' '.join(given)} out",
         )
     return bool(given)

@@ -83,7 +83,8 @@ class TrainedExport(Report):
 
 _ASIDE = ".making"
 _INSTRUCTIONS = "evaluation.agent.agent.instructions"
-# Named, not `*`: the optimiser state is twice as large as the weights, and a pickle may run code.
+# Named instead of `*`, because the optimiser state is twice as large as the weights and a pickle
+# may run code.
 _OF_MODEL = ("*.safetensors", "*.json", "*.jinja", "*.txt", "*.model")
 _NOT_OF_MODEL = frozenset({"trainer_state.json"})
 

@@ -25,7 +25,9 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
         ConfigError: The command was started in several processes.
     """
     if job.ranks.count > 1:
-        raise ConfigError("--dry-run measures one process", hint="start it without torchrun")
+        raise ConfigError(
+            "--dry-run cannot measure several processes", hint="start it without torchrun"
+        )
     settings, store = settings_of(job.config), job.session.store
     planned = steps_planned(job.config, job.sample_ids)
     branch = store.read(runs.newest_branch, job.name)

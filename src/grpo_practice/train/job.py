@@ -107,7 +107,8 @@ def prepare_train(
     name = name or train_name(config.exp_id)
     session = session_of(session, request, loaded, name)
     ranks = Ranks.of_environment()
-    # For its error: a step that cannot be divided is reported before the model is looked for.
+    # Called only for its error, so that a step that cannot be divided is reported before the model
+    # is looked for.
     batch_shape(settings_of(config), ranks.count)
     verify = verify_function(session, None, config.evaluation.verify, folder)
     if verify.is_judge and not config.judge.model_provider.model:
@@ -144,7 +145,7 @@ def selecting(job: TrainJob, every: int) -> TrainJob:
     dataset = job.config.practice.select_dataset
     if dataset is None:
         raise ConfigError(
-            "practice.select_dataset is not set: there are no questions to select weights with",
+            "practice.select_dataset is not set, so there are no questions to select weights with",
             hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
         )
     found = weights_evaluation(job.session, job.loaded, job.verify, dataset, job.name)
@@ -218,8 +219,8 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     latest = store.read(runs.latest, ["train"])
     if latest is not None and latest.purpose == "trial":
         raise ConfigError(
-            f"the latest training run, {latest.name}, is a trial of a search, with settings of its"
-            " own: name a config with --config",
+            f"the latest training run, {latest.name}, is a trial of a search, with settings of"
+            " its own; name a config with --config",
             hint=f"for instance the file that the search of {latest.exp_id} was started with",
         )
     stored = stored_text(store, latest.name) if latest else None
@@ -228,7 +229,7 @@ def train_config(store: Store, request: TrainRequest | TuneRequest) -> Loaded[Pr
     if (here := config_here("practice")) is not None:
         return unnamed(load_practice(here, overrides, env, trains=True), here, "practice")
     raise ConfigError(
-        "there is no training run to resume: name a config with --config",
+        "there is no training run to resume; name a config with --config",
         hint="`grpo-practice init my-task` writes a config to start from",
     )
 

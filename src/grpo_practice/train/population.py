@@ -112,14 +112,15 @@ def prepare_population(session: Session, request: TuneRequest) -> TuneJob:
         )
     if settings.scheduler != "constant":
         raise ConfigError(
-            f"train.scheduler is {settings.scheduler}: in a population the search sets the rate",
+            f"train.scheduler is {settings.scheduler}, but in a population the search sets the"
+            " rate",
             hint="--set train.scheduler=constant",
         )
     fixed = [key for key in job.space if key.partition(".")[0] in _SHAPES]
     if fixed:
         raise ConfigError(
-            f"train.tune.space.{fixed[0]}: weights cannot be taken over by a member that differs"
-            " in it",
+            f"train.tune.space.{fixed[0]} cannot vary in a population: weights cannot be taken"
+            " over by a member with another value",
             hint="leave it out, or search by --trials",
         )
     space = json.dumps(dict(settings.tune.space), sort_keys=True)
@@ -187,7 +188,7 @@ async def _train(job: TuneJob, member: Member, end: int) -> None:
     try:
         await run_train(_job(job, member, end))
     except RunFailedError as e:
-        job.session.notice(f"{member.run} is out: {e}")
+        job.session.notice(f"{member.run} has dropped out: {e}")
 
 
 def _job(job: TuneJob, member: Member, end: int) -> TrainJob:

@@ -68,7 +68,8 @@ def start_of(
     recorded = 1 + max((row.plan.step for row in rows if row.closed), default=-1)
     wanted = session.restart_step
     known = store.read(trained_steps.checkpoints, branch)
-    # Check for the checkpoint, too: a kill between the last step and its save loses the weights.
+    # Check for the checkpoint, too, because a kill between the last step and its save loses the
+    # weights.
     if wanted is None and recorded >= total and known and known[-1].step == recorded - 1:
         return StartingPoint(session, recorded, saved=known[-1])  # complete: needs no weights
     if origin is not None:
@@ -88,8 +89,8 @@ def start_of(
     changes = diff(branch.identity, spec.identity)
     if wanted and not keeps_checkpoints(changes):
         raise FingerprintError(
-            f"{name} cannot continue from step {wanted}: its weights do not fit another base,"
-            " adapter or number of updates",
+            f"{name} cannot continue from step {wanted}, because its weights do not fit the"
+            " changed base model, adapter or number of updates",
             changes,
             hint="--restart-step 0 trains from the base model",
         )
@@ -130,7 +131,7 @@ def _last_whole(
     session: Session, name: str, known: list[CheckpointRow]
 ) -> tuple[CheckpointRow | None, Path | None]:
     """Return the last checkpoint whose folder still exists and has not changed."""
-    # A user may have deleted the newest checkpoints to free space; older ones still serve.
+    # A user may have deleted the newest checkpoints to free space; older ones can still be used.
     for row in reversed(known):
         folder = checked_folder(session, name, row)
         if folder is not None:
@@ -150,6 +151,6 @@ def checked_folder(session: Session, name: str, row: CheckpointRow) -> Path | No
     elif weights_sha(folder) != row.sha256:
         raise ConfigError(
             f"{row.path} does not contain the weights that {name} saved at step {row.step}",
-            hint=f"restore them, or resume from an earlier checkpoint: rm -r {quote(row.path)}",
+            hint=f"restore them; or, to resume from an earlier checkpoint: rm -r {quote(row.path)}",
         )
     return folder

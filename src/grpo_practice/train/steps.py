@@ -139,8 +139,8 @@ class TrainingRun:
         loss, norm = logs["loss"], logs["grad_norm"]
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise RunFailedError(
-                f"the loss of step {step} is {loss:g}, its gradient norm {norm:g}: the weights are"
-                " unusable from here on, and are not saved",
+                f"the loss of step {step} is {loss:g} and its gradient norm {norm:g}, so the"
+                " weights are unusable from here on and are not saved",
                 hint="resume from the last checkpoint with a smaller train.learning_rate:"
                 " --restart-step N (`runs show` lists the steps of the checkpoints)",
             )
@@ -198,8 +198,8 @@ class TrainingRun:
             self.uniform.append(step)
         if len(self.uniform) >= NOTHING_LEARNT:
             raise RunFailedError(
-                f"in none of the last {NOTHING_LEARNT} steps did the rewards of a question differ:"
-                " there is nothing to learn from",
+                f"in the last {NOTHING_LEARNT} steps, all rewards of each question were equal,"
+                " so there is nothing to learn from",
                 hint=f"grpo-practice runs show {self.branch.run} shows the mean reward: near 0, the"
                 " questions are too hard for the model; near 1, too easy; otherwise a larger"
                 " train.group_size or temperature may help",

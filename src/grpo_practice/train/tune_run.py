@@ -98,7 +98,7 @@ class Study:
         ]
         if changes:
             raise FingerprintError(
-                f"the search {name} began with other settings: its trials cannot be compared",
+                f"the search {name} began with other settings, so its trials cannot be compared",
                 changes,
                 hint="undo the change, or give the search another exp_id",
             )

@@ -87,14 +87,14 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
         )
     if request.restart_step is not None:
         raise ConfigError(
-            "--restart-step is for a single run: a search resumes by itself",
+            "--restart-step cannot be used with a search, which resumes by itself",
             hint="leave it out, or give the search another exp_id",
         )
     loaded = train_config(session.store, request)
     config = loaded.config
     if config.practice.select_dataset is None:
         raise ConfigError(
-            "practice.select_dataset is not set: there are no questions to select a trial with",
+            "practice.select_dataset is not set, so there are no questions to select a trial with",
             hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
         )
     space = space_of(settings_of(config).tune.space)

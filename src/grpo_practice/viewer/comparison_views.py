@@ -46,7 +46,7 @@ def compare_page(store: Store, query: Query) -> Page:
 
 
 def _passes(question: Moved, only: str) -> bool:
-    # Means are floats: a smaller difference is rounding.
+    # Means are floats, so a difference of up to 1e-9 counts as rounding error.
     return {
         "moved": abs(question.by) > 1e-9,
         "flipped": is_right(question.a) != is_right(question.b),

@@ -17,7 +17,7 @@ def experiences_page(store: Store, query: Query) -> Page:
     """Return the experiences of a practice run; those in the last library come first."""
     run, branch, _ = run_and_step(store, query.text("run"))
     if run.kind != "practice":
-        raise ConfigError(f"{run.name} is not a practice run: it makes no library")
+        raise ConfigError(f"{run.name} is not a practice run, so it makes no library")
     lives = store.read(pages.lives, branch)
     rows = store.read(steps.on_line, branch)
     planned = max(len(rows), 1)
@@ -46,7 +46,7 @@ def experience_page(store: Store, query: Query) -> Page:
     """Return the page of an experience: its text, evidence and origin."""
     run, branch, _ = run_and_step(store, query.text("run"))
     name = query.text("id")
-    # Use its history: a removed experience is no longer in any current library.
+    # Use its history, because a removed experience is no longer in any current library.
     report = experience_report(store, name, query.text("run"))
     life = next(
         (one for one in store.read(pages.lives, branch) if one.id == report.history.id), None

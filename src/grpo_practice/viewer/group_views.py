@@ -119,7 +119,8 @@ def group_page(store: Store, query: Query) -> Page:
             hint=f"its groups are 0 to {len(row.plan.slots) - 1}",
         )
     stored = store.read(rollouts.stored, branch, row, transcripts=False, slot=slot)
-    # After the read: for a run deleted in between, it returned nothing and raised no error.
+    # Check this after the read, which returns nothing and raises no error for a run that was
+    # deleted in between.
     store.read(runs.get, branch.run)
     attempts = [rollout for _, (_, rollout) in sorted(stored.items())]
     only = replace(row.plan, slots=row.plan.slots[slot : slot + 1])

@@ -76,7 +76,7 @@ class QuestionLine:
 
     @property
     def flipped(self) -> bool:
-        """True if the question was right and is wrong now, or the reverse."""
+        """True if the question is now answered correctly and was not before, or the reverse."""
         if self.was is None or self.now is None:
             return False
         return is_right(self.was) != is_right(self.now)

@@ -38,9 +38,10 @@ def style_hash(text: str) -> str:
 def _environment() -> Environment:
     environment = Environment(
         loader=PackageLoader("grpo_practice.viewer"),
-        # Always: the usual rule by file suffix would leave fragments without one unescaped.
+        # Always escape, because the usual rule by file suffix would not escape fragments without
+        # one.
         autoescape=True,
-        # Not isinstance: Markup is a subclass of str and must keep its type.
+        # Not isinstance, because Markup is a subclass of str and must keep its type.
         finalize=lambda value: visible(value) if type(value) is str else value,
         # A misspelt name is an error in tests, not an empty place on a page.
         undefined=StrictUndefined,
@@ -71,7 +72,7 @@ def line(text: object, chars: int = LINE) -> str:
 
 def body(text: object, chars: int = BODY) -> str:
     """Return a stored text with its line breaks, and a note on the length of any cut."""
-    # Cut first: an untrusted text may be megabytes long.
+    # Cut first, because an untrusted text may be megabytes long.
     return visible(cut(str(text), chars))
 
 

@@ -207,10 +207,13 @@ class Part:
 
     @property
     def flips_sentence(self) -> str:
-        """Sentence on how many of the listed questions became right, and how many wrong."""
+        """Sentence on how many listed questions became correct, and how many incorrect."""
         up = sum(flip.now > flip.was for flip in self.shown.flips)
         down = len(self.shown.flips) - up
-        return f"{up} became right, {down} became wrong (a mean reward of 0.5 or more is right)."
+        return (
+            f"{up} changed to correct, {down} to incorrect (a mean reward of 0.5 or more is"
+            " correct)."
+        )
 
     @property
     def flips_command(self) -> str:

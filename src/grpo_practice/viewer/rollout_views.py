@@ -92,7 +92,7 @@ def text_page(store: Store, query: Query) -> Page:
         )
     text = known.get(part)
     if text is None:
-        raise ConfigError(f"there is no text {brief(part, 40)} there")
+        raise ConfigError(f"there is no text {brief(part, 40)} at this address")
     values = {
         "title": title,
         "part": part.replace(".", " "),

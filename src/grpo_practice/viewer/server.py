@@ -122,7 +122,7 @@ class Door:
                 f"{request.method} is not allowed here: pages are read-only", status=405
             )
         first, _, rest = request.path.removeprefix("/").partition("/")
-        # As bytes: compare_digest() raises for text that is not ASCII.
+        # As bytes, because compare_digest() raises for text that is not ASCII.
         if hmac.compare_digest(first.encode(errors="replace"), self.token.encode()):
             return None
         if first not in self._tickets or rest:
@@ -191,7 +191,7 @@ def _guard(door: Door, unexpected: Callable[[Exception], None]) -> Any:
             if not isinstance(e, (RequestError, GrpoPracticeError, web.HTTPException)):
                 unexpected(e)
             response = _failure(e)
-        # For error pages as well: their text may come from a stored run.
+        # For error pages as well, because their text may come from a stored run.
         response.headers.update(HEADERS)
         if response.status == 405:
             response.headers["Allow"] = "GET, HEAD"
@@ -209,7 +209,8 @@ def _read(path: Path, view: View, query: Query, under_way: set[Store]) -> str:
                 made = view(store, query)
             finally:
                 under_way.discard(store)
-        # After closing: an open read transaction keeps SQLite from truncating the WAL.
+        # Render after closing, because an open read transaction keeps SQLite from truncating the
+        # WAL.
         return render(made.template, **SHARED, query=query, **made.values)
 
 
@@ -264,11 +265,11 @@ async def serve_pages(
             async with listening(app, port) as bound:
                 at = f"http://{LOOPBACK}:{bound}/"
                 on_ready(Viewed(f"{at}{door.token}/", path))
-                # Not before it has been shown once: from now on, all output redacts it.
+                # Only after it has been shown once, because from now on, all output redacts it.
                 redactor.know([door.token])
                 if open_browser:
                     ticket = f"{at}{door.ticket()}"
-                    # On a thread: some browsers return only when they are closed.
+                    # On a thread, because some browsers return only when they are closed.
                     if not await asyncio.to_thread(webbrowser.open, ticket):
                         notice("no browser could be started: open the address above")
                 await asyncio.Event().wait()

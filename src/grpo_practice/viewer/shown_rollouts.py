@@ -59,7 +59,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class FlippedQuestion:
-    """A question that was right in one run and wrong in the other."""
+    """A question answered correctly in one run and incorrectly in the other."""
 
     number: int | None
     question: str
@@ -88,7 +88,7 @@ class ShownRollouts:
 
 def choose(store: Store, story: Story, prefix: str) -> ShownRollouts:
     """Return the rollouts that a report of a run shows; anchors begin with `prefix`."""
-    # The order below is a priority: the shelf has a limit.
+    # The order below sets priorities, because the shelf has a limit.
     shelf = _Shelf(store, prefix)
     # Stop at the limit: each pair that is examined uses up room on the shelf.
     pairs = [*islice(_pairs(store, story, shelf), PAIRS)]

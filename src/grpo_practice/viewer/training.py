@@ -165,7 +165,7 @@ def _span(values: Sequence[float | None]) -> tuple[float, float]:
     """Return the ends of a scale for all values; equal values still get a scale of some height."""
     known = [value for value in values if value is not None]
     low, high = min(known, default=0.0), max(known, default=0.0)
-    # Relative: equal values may differ by rounding, at any magnitude.
+    # Relative, because equal values may differ by rounding, at any magnitude.
     if high - low > 1e-12 * max(abs(low), abs(high)):
         return low, high
     return low - (abs(low) or 1.0), high + (abs(high) or 1.0)
@@ -213,7 +213,10 @@ class Course:
         """Explanation of a mark on the charts."""
         together = max((one.last - one.first + 1 for one in self.stretches), default=1)
         many = f" Each mark is the mean of {together} steps." if together > 1 else ""
-        return f"Rewards of each step's own rollouts, on different questions: not scores.{many}"
+        return (
+            "These are rewards of each step's own rollouts, on different questions, and not"
+            f" scores.{many}"
+        )
 
     @property
     def tokens(self) -> int:

@@ -186,9 +186,9 @@ async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) ->
         rows(project, "dpo", pairs=0)
     with pytest.raises(Exception, match=r"min_reward is 1.5"):
         rows(project, "sft", min_reward=1.5)
-    with pytest.raises(Exception, match="pairs is for dpo"):
+    with pytest.raises(Exception, match="pairs works only with dpo"):
         rows(project, "sft", pairs=1)
-    with pytest.raises(Exception, match="min_reward is for sft"):
+    with pytest.raises(Exception, match="min_reward works only with sft"):
         rows(project, "dpo", min_reward=0.0)
     with pytest.raises(Exception, match="no training data format 'ppo'"):
         rows(project, "ppo")

@@ -24,7 +24,7 @@ def test_it_replaces_nothing_unless_it_is_told_to(demo: Gp) -> None:
     Path("report.html").write_text("mine")
     ran = demo("report", "demo")
     assert ran.code == 2
-    assert "report.html is there already" in ran.err
+    assert "report.html already exists" in ran.err
     assert Path("report.html").read_text("utf-8") == "mine"
     assert demo("report", "demo", "--force").code == 0
 
@@ -59,7 +59,7 @@ def test_a_misspelt_run_is_said_before_a_file_that_is_there(
     ran = demo("report", *words)
     assert ran.code == 2
     assert "there is no run 'demon'" in ran.err
-    assert "is there already" not in ran.err
+    assert "already exists" not in ran.err
 
 
 def test_a_damaged_database_is_said_before_a_file_that_is_there(gp: Gp) -> None:

@@ -159,7 +159,7 @@ async def test_a_report_is_written_whole_and_replaces_nothing(
     ws, path = Workspace(project.db), tmp_path / "a.md"
     saved = ws.report("toy", output=path)
     assert (saved.format, path.read_text("utf-8")) == ("md", saved.text)
-    with pytest.raises(Exception, match="is there already"):
+    with pytest.raises(Exception, match="already exists"):
         ws.report("toy", output=path)
     assert ws.report("toy", output=path, force=True, format="html").text == path.read_text("utf-8")
     with pytest.raises(Exception, match="cannot write"):

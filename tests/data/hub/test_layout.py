@@ -17,7 +17,7 @@ def test_what_a_reference_says() -> None:
     assert parse_ref("hf://datasets/o/n") == Ref("o/n")
     assert parse_ref("hf://o/n@data/a.jsonl") == Ref("o/n", None, "data/a.jsonl")
     for wrong in ("hf://o", "hf://o/n/m", "hf://o/n@", "hf://o/n:@x", "hf://../n?x"):
-        with pytest.raises(ConfigError, match="is not hf://owner/name"):
+        with pytest.raises(ConfigError, match="does not have the form hf://owner/name"):
             parse_ref(wrong)
 
 

@@ -185,7 +185,7 @@ def try_out(
     try:
         prompt.render(Fences.with_new_key(), **values)
     except TemplateFault as e:
-        raise ConfigError(f"{where}: it cannot be filled: {e}", hint=hint) from e
+        raise ConfigError(f"{where} cannot be filled: {e}", hint=hint) from e
 
 
 def load_prompt(path: Path, slots: Iterable[str]) -> Prompt:

@@ -90,7 +90,7 @@ def _log(value: float, above_1: float) -> float:
 
 
 def _rest(z: float) -> float:
-    """Return log Γ(z) less Stirling's formula."""
+    """Return log Γ(z) minus Stirling's formula."""
     if z < 10:
         return math.lgamma(z) - (z - 0.5) * math.log(z) + z - math.log(2 * math.pi) / 2
     squared = z * z

@@ -52,7 +52,7 @@ def halves(experiences: int) -> Bools:
     rows = LEAST_ROWS
     while rows <= experiences:
         rows *= 2
-    # Without its first column, which is constant: every half would show that experience.
+    # Leave out the first column, which is constant: every half would show that experience.
     shown: Bools = hadamard(rows, dtype=np.int8)[:, 1 : experiences + 1] > 0
     return shown
 
@@ -164,7 +164,7 @@ def effects(rewards: Floats, shown: Bools, question: Ints, cluster: Ints) -> Eff
     # pinv, because experiences that are always shown together make the matrix singular.
     inverse = np.linalg.pinv(x.T @ x, hermitian=True)
     effect, determined = inverse @ (x.T @ y), inverse @ (x.T @ x)
-    # The means of the questions are fitted too: with one pair each, that is half of the
+    # The means of the questions are fitted, too; with one pair each, they use up half of the
     # rollouts.
     free = len(y) - asked - round(float(np.trace(determined)))
     # Without degrees of freedom there is neither a standard error nor a t.
@@ -306,7 +306,8 @@ def best_within(worth: Sequence[float], sizes: Sequence[int], most: int) -> list
     import numpy as np
     from scipy.optimize import Bounds, LinearConstraint, milp
 
-    # Exact: taking the best entries first could leave room that two smaller ones would use better.
+    # Solve exactly, because taking the best entries first could leave room that two smaller ones
+    # would use better.
     size = np.asarray(sizes, np.float64)
     room = [LinearConstraint(size[None], 0, most), LinearConstraint(np.ones((1, len(size))), 1)]
     whole = np.ones(len(size), np.int64)

@@ -47,7 +47,7 @@ def spread_of(clusters: Sequence[Sequence[float]], mean: float | None) -> Spread
     size = len(clusters)
     if mean is None or size < 2:
         return Spread()
-    # A cluster's deviation is the sum over its questions: repeating one adds no certainty.
+    # A cluster's deviation is the sum over its questions, so repeating one adds no certainty.
     deviations = [math.fsum(x - mean for x in xs) for xs in clusters]
     squares = math.fsum(d * d for d in deviations)
     se = math.sqrt(squares * size / (size - 1)) / sum(map(len, clusters))

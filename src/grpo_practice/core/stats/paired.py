@@ -157,8 +157,8 @@ def paired_t(differences: Floats, cluster: Ints) -> Tested:
 
     sizes = np.bincount(cluster)
     size = len(sizes)
-    # With the plain number of clusters, uneven families reject a true null in up to 86 %, not 5
-    # %.
+    # With the plain number of clusters, a true null hypothesis would be rejected in up to 86 % of
+    # cases instead of 5 % if families are uneven.
     effective = effective_clusters(sizes)
     mean = differences.mean(axis=-1)
     # reduceat sums runs of columns, so the columns of each cluster must be adjacent.
