@@ -193,7 +193,7 @@ def test_a_member_that_cannot_go_on_is_out_and_stays_out(project: TrainProject) 
     assert [trial.state for trial in report.trials].count("failed") == 1
     assert report.best is not None
     out = next(trial for trial in report.trials if trial.state == "failed")
-    assert f"{out.run} is out" in " ".join(
+    assert f"{out.run} has dropped out" in " ".join(
         event.text for event in project.events if isinstance(event, Notice)
     )
     assert project.populate(4, None, *SEARCH).best == report.best
@@ -251,5 +251,5 @@ def test_weights_that_are_gone_are_not_taken_over(
 
 
 def test_a_search_is_not_restarted(project: TrainProject) -> None:
-    with pytest.raises(ConfigError, match="a search resumes by itself"):
+    with pytest.raises(ConfigError, match="a search, which resumes by itself"):
         project.populate(2, None, *SEARCH, restart_step=0)

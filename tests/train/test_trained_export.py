@@ -52,7 +52,7 @@ def test_a_step_is_named_by_its_number_or_by_the_selection(
 
 
 def test_without_an_evaluation_no_step_is_the_best(project: TrainProject, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="the best step of toy/train is not known"):
+    with pytest.raises(ConfigError, match="the best step of toy/train is unknown"):
         project.workspace.export_trained("toy/train", "best", output=tmp_path / "out")
 
 
