@@ -209,8 +209,7 @@ def rows_on_line(db: sqlite3.Connection, branch: Branch, sql: str) -> Iterator[s
 
     `sql` has three parameters: branch, first step, end.
     """
-    # Not a generator function, because after an error it would be closed only after the connection,
-    # with a warning.
+    # Not a generator function: after an error, it would be closed too late, and print a warning.
     return chain.from_iterable(db.execute(sql, segment) for segment in branch.line)
 
 
@@ -304,8 +303,7 @@ def _insert_branch(db: sqlite3.Connection, spec: RunSpec, place: _Place) -> int:
     if lender:
         fence_key = lender["fence_key"]  # its prompts must match those of the reused calls
     else:
-        # One key per run, even after restarts, because a run that scores it again reuses a single
-        # key.
+        # One key per run, even after restarts, since a run that scores it again reuses one key.
         above = _branch_row(db, parent)["fence_key"] if parent is not None else None
         fence_key = above or spec.fence_key or new_key()
     replaced = (
