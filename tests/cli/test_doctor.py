@@ -95,7 +95,7 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
     assert [len(a.body.get("tools", [])) for a in server.asked] == [0, 1]
     states = found(ran, "student")
     assert any(s == "ok" and "model m-1 at" in t and "answered; latency" in t for s, t in states)
-    assert ("ok", "tool call works (chat.completions)") in states
+    assert ("ok", "tool calls work (chat.completions)") in states
     assert ("ok", "seed accepted") in states
     assert any(s == "warning" and "price is unknown" in t for s, t in states)
     assert any(s == "warning" and "max_tokens is not set" in t for s, t in states)

@@ -109,7 +109,7 @@ def test_an_endpoint_that_calls_tools_on_the_other_api_says_so(gp: Gp, tmp_path:
     (said,) = [f for f in ran.document["findings"] if "with the other API" in f["sentence"]]
     assert (ran.code, said["severity"], said["hint"]) == (3, "problem", hint)
     ran = look(gp, newer, *hint.split()[1:], files=kit())
-    assert ("ok", "tool call works (responses)") in found(ran, "student")
+    assert ("ok", "tool calls work (responses)") in found(ran, "student")
 
 
 @pytest.mark.parametrize("tools", [True, False])

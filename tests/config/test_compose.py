@@ -77,7 +77,7 @@ def test_the_nearest_parent_folder_wins_then_configs_then_what_is_shipped(
         ("[/../x@k]", "is not supported"),
         ("[/.config/gh/hosts@k]", "is not supported"),
         ("[/x/.y@k]", "is not supported"),
-        ("[/nothing@k]", r"p\.yaml:1: no file /nothing.yaml"),
+        ("[/nothing@k]", r"p\.yaml:1: there is no file /nothing.yaml"),
         ("[_self_, _self_]", "appears twice"),
         ("/x@k", "should be a list"),
         ("[/p@k]", "include each other"),

@@ -136,7 +136,7 @@ def test_unreadable_files_are_config_errors(tmp_path: Path) -> None:
         read_yaml(tmp_path / "none.yaml")
     bad = tmp_path / "bad.yaml"
     bad.write_bytes(b"a: 1\nb: \xff\xfe\n")
-    with pytest.raises(ConfigError, match=r"bad\.yaml:2: not UTF-8"):
+    with pytest.raises(ConfigError, match=r"bad\.yaml:2: the file is not UTF-8"):
         read_yaml(bad)
     bad.write_bytes(b"# " + b"x" * (1 << 20))
     with pytest.raises(ConfigError, match="larger than 1 MiB"):

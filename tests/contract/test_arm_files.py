@@ -103,7 +103,7 @@ def test_libraries_by_hand_that_cannot_be_arms_are_refused(gp: Gp) -> None:
     for name in ("a.yaml", "b.yaml"):
         Path(name).write_text(json.dumps([f"{name}: {HAND[0]}"]), "utf-8")
     Path("hand.yaml").write_text("- 'Check: twice.'\n- 7\n", "utf-8")
-    two = "filler matches the length of one library, but a.yaml and b.yaml are several"
+    two = "filler matches the length of one library, but the arms name a.yaml and b.yaml"
     for names, said in (("a.yaml,b.yaml,filler", two), ("none,hand.yaml", "hand.yaml:2")):
         ran = gp("eval", "--arms", names, *ASKED)
         assert (ran.code, said in ran.err) == (2, True), ran.err

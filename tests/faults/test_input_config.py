@@ -102,7 +102,9 @@ def test_2_02_a_file_without_end_is_not_read_to_its_end(gp: Gp) -> None:
     refused(validate(gp, "x: " + "y" * (1 << 20)), "c.yaml is larger than 1 MiB")
     Path("loop.yaml").symlink_to("loop.yaml")
     refused(gp("config", "validate", "--config", "loop.yaml"), "there is no config loop.yaml")
-    refused(validate(gp, f"defaults: [/{'x' * 5_000}@a]\n{EVAL}"), "c.yaml:1: no file /xxx")
+    refused(
+        validate(gp, f"defaults: [/{'x' * 5_000}@a]\n{EVAL}"), "c.yaml:1: there is no file /xxx"
+    )
 
 
 def test_2_03_a_key_that_stands_twice_is_an_error_with_its_line(gp: Gp) -> None:

@@ -153,7 +153,7 @@ async def test_an_address_that_does_not_lead_here_is_said(
         async with open_own(config, tmp_path, notices.append) as agent:
             assert isinstance(agent, CustomAgent)
     assert [said in notice for notice in notices] == [True]
-    assert notices[0].startswith(f"agent.proxy.url {proxy.url} does not lead here")
+    assert notices[0].startswith(f"agent.proxy.url {proxy.url} does not reach this program")
 
 
 async def test_another_model_is_somebody_else(tmp_path: Path) -> None:

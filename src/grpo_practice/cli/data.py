@@ -41,7 +41,7 @@ TemplateOption = Annotated[
     typer.Option(
         metavar="TEXT",
         help="Question template with slots {question}, {passage}, {options}, {system}, {COLUMN};"
-        " \\n is a line break (default: the slots that the file fills).",
+        " \\n is a line break (default: the slots that have values in the file).",
     ),
 ]
 GoldOption = Annotated[
@@ -343,7 +343,7 @@ def split(
     keep: Annotated[
         bool,
         typer.Option(
-            "--keep", help="Keep questions in their parts; distribute only new questions."
+            "--keep", help="Keep existing questions in their parts; distribute only new questions."
         ),
     ] = False,
     replace: ReplacePartsOption = False,

@@ -119,7 +119,7 @@ def filler(like: Library) -> Library:
     ways += permutations(range(len(sentences)), 2)
     names = [len(sentence.partition(": ")[0].encode()) for sentence in sentences]
     lengths = {way: len(_together([sentences[i] for i in way]).encode()) for way in ways}
-    # Length in a later position: a space is added and the name is dropped.
+    # Length in a later position, where a space is added and the name is dropped.
     later = {way: length - names[way[0]] - 1 for way, length in lengths.items()}
     for experience in like.experiences:
         # Carry the difference over, so that the next experience becomes longer or shorter to

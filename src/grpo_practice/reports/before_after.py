@@ -32,7 +32,7 @@ class BeforeAfter:
     tested: bool
     """Whether the test questions are known."""
     restart: str = ""
-    """Option that restarts an evaluation of this name which measured something else; or empty."""
+    """Option that restarts the evaluation of this name if it measured something else, or empty."""
     difference: str | None = None
     """Sentence about the difference between the two scores; None if either is missing."""
     learnt: bool = True

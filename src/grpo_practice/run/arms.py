@@ -266,7 +266,7 @@ def _learnt(
         return None
     if needed == ["filler"] and by_hand:
         raise ConfigError(
-            f"filler matches the length of one library, but {' and '.join(by_hand)} are several",
+            f"filler matches the length of one library, but the arms name {' and '.join(by_hand)}",
             hint="name one file with filler, and compare the others in a separate command",
         )
     named = request.evaluation.run

@@ -74,7 +74,8 @@ async def open_own(
                 await seconds_to(proxy)
             except AgentError as e:  # only a notice, since the programs may run elsewhere
                 notice(
-                    f"agent.proxy.url {config.proxy.url} does not lead here from this machine: {e}"
+                    f"agent.proxy.url {config.proxy.url} does not reach this program from this"
+                    f" machine: {e}"
                 )
         # A worker imports the user's modules before its first question, which may take a long time.
         begins_within_s = LOADING_S if workers else None

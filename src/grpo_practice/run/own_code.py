@@ -251,7 +251,7 @@ class PythonObjects:
 
 
 def _short(name: str) -> str:
-    """Return the last part of `module:outer.<locals>.name`, in a form suited to names of runs."""
+    """Return the last part of `module:outer.<locals>.name`, in a form suitable for run names."""
     return re.sub(r"\W+", "_", name.rpartition(":")[2].rpartition(".")[2])
 
 

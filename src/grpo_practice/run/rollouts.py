@@ -135,7 +135,8 @@ class RolloutReader:
             StoreError: The run was deleted while it was read.
         """
         read = self._store.read
-        # Groups are read in order of their steps, so one step and its question numbers are enough.
+        # Groups are read in order of their steps, so it is enough to keep one step and its question
+        # numbers.
         if self._step is None or self._step.plan.step != step:
             self._step = read(steps.one_on_line, self._branch, step)
             self._numbers = {}

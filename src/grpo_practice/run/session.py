@@ -160,8 +160,8 @@ def open_runs(session: Session, wanted: Sequence[tuple[RunSpec, Plan]]) -> Itera
         return steps
 
     with ExitStack() as stack:
-        # Lock all runs before changing one. No lock is waited for, so that two commands with the
-        # same runs in another order cannot wait for each other.
+        # Lock all runs before changing one. Do not wait for a lock, so that two commands with the
+        # same runs in a different order cannot block each other.
         for spec, _ in wanted:
             stack.enter_context(store.lock(spec.name))
         for spec, _ in wanted:

@@ -154,7 +154,7 @@ def _find(name: str, folders: Sequence[tuple[Path, Path]], place: Position) -> P
             return candidate
     looked = ", ".join(str(folder) for folder, _ in folders)
     raise ConfigError(
-        f"{place.shown}: no file /{name}.yaml",
+        f"{place.shown}: there is no file /{name}.yaml",
         hint=f"looked in {looked}; put it into a folder called {CONFIGS}",
     )
 

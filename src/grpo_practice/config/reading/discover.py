@@ -13,7 +13,7 @@ from grpo_practice.core.errors import ConfigError
 
 Command = Literal["practice", "eval"]
 TEMPLATES = ("practice.yaml", ".env.example", "mine.jsonl")
-"""Files of a new project: a commented config, environment variables, and initial questions."""
+"""Files of a new project: a commented config, environment variables, and sample questions."""
 UNNAMED = (TEMPLATES[0], "grpo-practice.yaml")
 """Config files that a command finds in the current folder without `--config`, just as `make` finds
 its file.

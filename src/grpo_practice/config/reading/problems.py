@@ -95,7 +95,7 @@ def problems_of(error: ValidationError, model: type[BaseModel], data: Any) -> It
     for n, found in enumerate(error.errors(include_url=False, include_context=False)):
         key = _key(found["loc"], data, found["type"])
         if found["type"] == "extra_forbidden":
-            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # each is slow
+            near = _unknown(str(key[-1]), key, model) if n < SHOWN else None  # each call is slow
             yield Problem(key, "unknown key", near)
         elif found["type"] == "missing":
             yield Problem(key, "is missing", f"add {dotted(key)} to the config")

@@ -179,7 +179,9 @@ def read_text(path: Path) -> str:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as e:
         line = raw[: e.start].count(b"\n") + 1
-        raise ConfigError(f"{path}:{line}: not UTF-8", hint="save the file as UTF-8") from e
+        raise ConfigError(
+            f"{path}:{line}: the file is not UTF-8", hint="save the file as UTF-8"
+        ) from e
 
 
 def parse_yaml(text: str, name: str) -> Tree:

@@ -69,7 +69,7 @@ def look_at_prompts(config: RunConfig, store: Store | None, base_dir: Path) -> l
     except GrpoPracticeError as e:
         return [problem("prompts", e)]
     own = config.practice.prompts_dir
-    return [ok("prompts", f"the files in {own} can be filled")] if own else []
+    return [ok("prompts", f"the prompt files in {own} can be used")] if own else []
 
 
 def look_at_questions(data: Mapping[str, Samples]) -> list[Finding]:

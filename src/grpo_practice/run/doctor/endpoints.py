@@ -214,11 +214,11 @@ def _called(
     there.
     """
     if failed is None:
-        return ok(role, f"tool call works ({api})")
+        return ok(role, f"tool calls work ({api})")
     if not needed:
         return ok(role, f"{failed}; no toolkit here needs it")
     if other is not None:
-        failed = f"with the API `{api}`, it {failed}; with the other API, the tool call works"
+        failed = f"with the API `{api}`, it {failed}; with the other API, tool calls work"
         return problem(role, EndpointRefusedError(failed, hint=other))
     if failed == _CALLED_NO_TOOL:
         return warning(role, failed, "function calling may have to be enabled on the server")
@@ -249,7 +249,7 @@ def _price(role: str, model: str, price: Price | None, key: str) -> Finding:
     if price is not None:
         return ok(role, f"price known ({price.source})")
     hint = f"add {key}: {{{model!r}: {{input: …, output: …}}}} (USD per million tokens)"
-    return warning(role, "its price is unknown: --max-cost will not work", hint)
+    return warning(role, "its price is unknown, so --max-cost will not work", hint)
 
 
 def _in_clear(role: str, endpoint: Endpoint) -> list[Finding]:

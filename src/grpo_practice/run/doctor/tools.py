@@ -108,9 +108,11 @@ async def _reached(stack: AsyncExitStack, agent: AgentConfig, folder: Path) -> l
     if url := agent.proxy.url:
         try:
             took_s = await seconds_to(proxy)
-            found.append(ok("agent.proxy.url", f"{url} leads here ({1000 * took_s:.0f} ms)"))
+            found.append(
+                ok("agent.proxy.url", f"{url} reaches this program ({1000 * took_s:.0f} ms)")
+            )
         except AgentError as e:
-            text = f"{url} does not lead here from this machine: {e}"
+            text = f"{url} does not reach this program from this machine: {e}"
             # Only a warning, because the URL may be reachable from the cluster but not from here.
             found.append(warning("agent.proxy.url", text, "programs elsewhere may reach it"))
     if agent.executor == "ray":

@@ -1,1 +1,1 @@
-"""Requests for runs, with fields that are keywords in Python and options of commands."""
+"""Requests for runs; their fields are keyword arguments in Python and options of commands."""

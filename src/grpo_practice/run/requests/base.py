@@ -1,4 +1,4 @@
-"""Base classes of run requests, with fields that are Python keywords and command options.
+"""Base classes of run requests; fields are keyword arguments in Python and command options.
 
 This module does not import the configuration package, which would slow down read-only commands.
 """
