@@ -1,11 +1,13 @@
 """What a verify function sees of the rollout that it scores, live and when it is scored again."""
 
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from grpo_practice import Workspace
 from tests.contract.clerk import Student, config, turn
 from tests.contract.command import Gp
 from tests.contract.endpoint.actions import ok
@@ -204,3 +206,112 @@ def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> No
         ran = gp("eval", "--config", "c.yaml")
     assert ran.code == 2
     assert "at_most.say must be a whole number, not '1'" in ran.err
+
+
+LOGS = """
+def log(context, question, secret):
+    arguments = {"of": question, "key": secret, "n": [1, None]}
+    context.log_tool("refund", arguments, "x" * 20_000, seconds=1.5)
+    context.log_tool("refund", arguments, "again")
+    context.log_tool("look", failed=True)
+"""
+IN_LOOP = """
+async def solve(question, system, context):
+    log(context, question, SECRET)
+    return (await ask(context, user(question)))["content"]
+"""
+IN_A_WORKER = """
+def solve(question, system, context):
+    log(context, question, SECRET)
+    return asyncio.run(ask(context, user(question)))["content"]
+"""
+AS_A_COMMAND = """
+import sys
+from types import SimpleNamespace
+given, calls = json.load(sys.stdin), []
+assert "logged" not in given
+def log_tool(name, arguments=None, result="", **more):
+    calls.append({"name": name, "arguments": arguments, "result": result, **more})
+log(SimpleNamespace(log_tool=log_tool), given["question"], SECRET)
+said = asyncio.run(ask(SimpleNamespace(**given), user(given["question"])))
+print(json.dumps({"answer": said["content"], "tool_calls": calls}))
+"""
+WAYS: dict[str, tuple[str, list[str]]] = {
+    "loop": (IN_LOOP, []),
+    "worker": (IN_A_WORKER, ["agent.workers=1"]),
+    "command": (AS_A_COMMAND, ["agent.type=command", f"agent.command=[{sys.executable}, mine.py]"]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_tool_calls_that_an_own_agent_logs_are_scored(tmp_path: Path, way: str) -> None:
+    project, program = Own(tmp_path), WAYS[way][0]
+    named = project.agent(f"SECRET = {SECRET!r}\n{LOGS}{program}")
+    if way == "command":
+        named = []
+    seen: dict[str, list[Any]] = {"live": [], "again": []}
+
+    def note(sample: Any, when: str) -> bool:
+        if sample.tool_calls:
+            seen[when].append((sample.question, sample.trajectory))
+        return True
+
+    def live(sample: Any) -> bool:
+        return note(sample, "live")
+
+    def again(sample: Any) -> bool:
+        return note(sample, "again")
+
+    overrides = [*named, *WAYS[way][1], f"agent.model.model_provider.api_key={SECRET}"]
+    async with served() as endpoint:
+        at = f"agent.model.model_provider.base_url={endpoint.url}"
+        for _ in range(2):
+            await project.evaluate(*overrides, at, verify=live, limit=2)
+        run, key = "toy/eval/verify=live", {"UTU_LLM_API_KEY": SECRET}
+        await project.evaluate(verify=again, rejudge=True, run=run, config=None, env=key)
+        assert len(endpoint.bodies) == 2
+    assert sorted(map(repr, seen["live"])) == sorted(map(repr, seen["again"]))
+    assert len(seen["live"]) == 2
+    for question, turns in seen["live"]:
+        assert [turn.role for turn in turns] == ["user", "assistant", "assistant"]
+        first, second, look = turns[1].tool_calls
+        assert first.arguments == {"of": question, "key": "***", "n": [1, None]}
+        assert first.result.startswith("xxx")
+        assert first.result.endswith("[cut here: this is the beginning of 20,000 bytes]")
+        assert (first.failed, first.seconds, second.result) == (False, 1.5, "again")
+        assert (look.name, look.arguments, look.result, look.failed) == ("look", {}, "", True)
+        assert turns[2].text
+    assert project.query("SELECT count(*) FROM calls WHERE stage = 'tool'") == [(6,)]
+    assert project.wrong == []
+
+
+BAD_LOGS = {
+    'context.log_tool("f", [1])': "log_tool: arguments must be a dict, not list",
+    'context.log_tool("f", {"a": {1}})': "set is not JSON serializable",
+    'context.log_tool("f", {"a": float("nan")})': "not JSON compliant",
+    'context.log_tool("f", {}, 3)': "log_tool: result must be text, not int",
+    "context.log_tool(None)": "log_tool: name must be text, not NoneType",
+    'context.log_tool("f", seconds=-1)': "log_tool: seconds must be a number of at least 0",
+    'context.log_tool("f", {"a": "x" * 2**20})': "log_tool: arguments of more than 1,024 KiB",
+    '[context.log_tool("f") for _ in range(10_001)]': "log_tool: more than 10,000 calls",
+}
+
+
+async def test_a_log_that_cannot_be_stored_is_an_error_of_its_rollout(tmp_path: Path) -> None:
+    project = Own(tmp_path)
+    cases = "".join(f"    elif question == {name!r}:\n        {name}\n" for name in BAD_LOGS)
+    program = f"""
+async def solve(question, system, context):
+    if not question:
+        pass
+{cases}    return "3"
+"""
+    rows = [{"question": name, "answer": "3"} for name in BAD_LOGS]
+    Workspace(project.db).datasets.upload("bad", rows)
+    named = project.agent(program)
+    with pytest.raises(Exception, match="failed"):
+        await project.evaluate(*named, "data.dataset=bad")
+    errors = project.query("SELECT question, error FROM v_rollouts JOIN samples USING (sample_id)")
+    assert {
+        question: why in error for question, error in errors for why in [BAD_LOGS[question]]
+    } == (dict.fromkeys(BAD_LOGS, True)), errors

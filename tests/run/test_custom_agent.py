@@ -275,13 +275,13 @@ async def test_a_function_goes_as_text_and_a_command_with_its_files(
         (tmp_path / path).unlink()
     monkeypatch.setattr(on_node, "_alone", lambda: None)  # a node's process plays nothing else
     for source in (function, command):
-        answered, why = play(source, "Q", "S", CONTEXT)
+        answered, why, _ = play(source, "Q", "S", CONTEXT)
         assert (answered, why[:27]) == (False, "it does not reach its model")
     async with open_proxy(ProxyConfig(), tmp_path) as proxy:
         with proxy.address(guest()) as invited:
             given = ("Q", "S", replace(CONTEXT, base_url=invited.base_url))
-            assert await asyncio.to_thread(play, function, *given) == (True, "Q S m")
-            assert await asyncio.to_thread(play, command, *given) == (True, "Q!")
+            assert await asyncio.to_thread(play, function, *given) == (True, "Q S m", [])
+            assert await asyncio.to_thread(play, command, *given) == (True, "Q!", [])
 
 
 def test_a_file_of_elsewhere_does_not_go(tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from grpo_practice.core.text import LOOPBACK, count
 from grpo_practice.core.user_code import STDOUT_TO_STDERR, SharedChange, is_async
 from grpo_practice.rollout.agents import Agent, program_endpoint
 from grpo_practice.rollout.agents.command import CommandProgram
-from grpo_practice.rollout.agents.custom_agents import CustomAgent, Program, Whereabouts
+from grpo_practice.rollout.agents.custom_agents import CustomAgent, Log, Program, Whereabouts
 from grpo_practice.rollout.agents.on_node import CommandSource, File, Source
 from grpo_practice.rollout.agents.programs import LOADING_S, FunctionProgram, WorkerProgram
 from grpo_practice.rollout.agents.ray_cluster import ClusterSettings
@@ -43,12 +43,13 @@ async def open_own(
     folder: Path,
     notice: Callable[[str], None],
     function: Callable[..., Any] | None = None,
+    log: Log | None = None,
 ) -> AsyncIterator[Agent]:
     """Open the user's program and its model endpoint for the duration of the block.
 
     Requests from the program to this endpoint bypass proxies set in the environment. Paths in the
     config are relative to `folder`. `function` is the agent itself if it is an object in this
-    process.
+    process. `log` stores the tool calls that the program logs.
 
     Raises:
         ConfigError: The program cannot be found or loaded.
@@ -56,7 +57,8 @@ async def open_own(
     async with AsyncExitStack() as stack:
         proxy = await stack.enter_async_context(open_proxy(config.proxy, folder))
         if config.executor == "ray":
-            yield await _open_ray(stack, config, folder, proxy, notice)
+            program, room, where = await _open_ray(stack, config, folder, proxy, notice)
+            yield CustomAgent(program, proxy, notice, room, where, log)
             return
         if config.function is not None:
             program, workers = await _open_function(stack, config, folder, notice, function)
@@ -80,7 +82,7 @@ async def open_own(
         # A worker imports the user's modules before its first question, which may take a long time.
         begins_within_s = LOADING_S if workers else None
         where = Whereabouts(workers, config.proxy != ProxyConfig(), begins_within_s)
-        yield CustomAgent(program, proxy, notice, Room(workers, computing, notice), where)
+        yield CustomAgent(program, proxy, notice, Room(workers, computing, notice), where, log)
 
 
 async def _open_ray(
@@ -89,7 +91,7 @@ async def _open_ray(
     folder: Path,
     proxy: Proxy,
     notice: Callable[[str], None],
-) -> Agent:
+) -> tuple[Program, Room, Whereabouts]:
     """Open the program on a Ray cluster, after checking all nodes."""
     program = await stack.enter_async_context(open_ray(config, folder))
     with looked_at(proxy) as (invited, model):
@@ -102,7 +104,7 @@ async def _open_ray(
     # programs would wait for a place while their own time limit runs.
     places = min(config.concurrency or program.capacity, program.capacity)
     where = Whereabouts(begins_within_s=inf)  # other users may occupy the cluster
-    return CustomAgent(program, proxy, notice, Room(places), where)
+    return program, Room(places), where
 
 
 async def _open_function(

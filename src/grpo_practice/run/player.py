@@ -18,7 +18,7 @@ from grpo_practice.rollout.agents.simple import play_simple
 from grpo_practice.rollout.agents.tool_agent import ToolAgent
 from grpo_practice.rollout.play import Player
 from grpo_practice.rollout.tools import Tool
-from grpo_practice.rollout.tools.toolbox import Toolbox
+from grpo_practice.rollout.tools.toolbox import Toolbox, store_logged
 from grpo_practice.run.clients import Models
 from grpo_practice.run.own_code import AgentFunction
 from grpo_practice.run.session import OpenRun, Session, to_the_end
@@ -113,7 +113,8 @@ async def open_agent(
         from grpo_practice.run.custom_agent import open_own
 
         plays = function.function if function else None
-        async with open_own(config, folder, run.notice, plays) as agent:
+        log = partial(store_logged, run.ledger, run.emit)
+        async with open_own(config, folder, run.notice, plays, log) as agent:
             yield agent
         return
     if not config.toolkits:

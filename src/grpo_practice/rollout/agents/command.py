@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from typing_extensions import override
@@ -46,7 +45,7 @@ class CommandProgram:
 
     async def __call__(self, question: str, system: str, context: ProgramContext) -> str:
         """Return the `answer` that the command prints."""
-        given, talk = {"question": question, "system": system} | asdict(context), _Talk()
+        given, talk = {"question": question, "system": system} | context.given, _Talk()
         starting = asyncio.create_task(self._start(context, talk))
         try:
             await asyncio.wait((starting,))
@@ -69,7 +68,7 @@ class CommandProgram:
                     starting.add_done_callback(self._kill_started)
                 elif starting.exception() is None:
                     await self._end(starting.result(), talk)
-        return self._read(transport.get_returncode(), talk)
+        return self._read(transport.get_returncode(), talk, context)
 
     async def _start(self, context: ProgramContext, talk: "_Talk") -> asyncio.SubprocessTransport:
         try:
@@ -118,7 +117,7 @@ class CommandProgram:
             self._reaper.discard(group)
             starting.result().close()
 
-    def _read(self, code: int | None, talk: "_Talk") -> str:
+    def _read(self, code: int | None, talk: "_Talk", context: ProgramContext) -> str:
         name = Path(self._command[0]).name
         if talk.flooded.done():
             raise AgentError(f"{name} printed more than {MAX_OUTPUT // 1024:,} KiB")
@@ -133,6 +132,11 @@ class CommandProgram:
             ) from None
         if not isinstance(result, dict) or "answer" not in result:
             raise agent_error(f'{name} printed JSON without "answer"{talk.complaint}')
+        try:
+            for call in result.get("tool_calls") or []:
+                context.log_tool(**call)
+        except (TypeError, ValueError) as e:
+            raise agent_error(f"{name} printed unusable tool_calls: {e}") from None
         return answer_text(result["answer"], f"{name} printed the answer")
 
 

@@ -1,13 +1,13 @@
 """`type: python` and `type: command`: the user's own program plays the rollout."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any, Protocol
 
-from grpo_practice.core.calls import UNASKED, Reply
+from grpo_practice.core.calls import UNASKED, Reply, Scope
 from grpo_practice.core.errors import (
     AgentError,
     ContentFilterError,
@@ -16,6 +16,7 @@ from grpo_practice.core.errors import (
     is_transient,
 )
 from grpo_practice.core.hashing import clean
+from grpo_practice.core.played import ToolUse
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import brief, count
 from grpo_practice.core.types import Trajectory
@@ -65,6 +66,10 @@ class Whereabouts:
     """Maximum seconds until a program reports that it begins; None if it begins immediately."""
 
 
+Log = Callable[[Scope, Sequence[ToolUse]], Awaitable[None]]
+"""Function that stores the tool calls that a program logged."""
+
+
 class CustomAgent:
     """An `Agent` that runs a program until the rollout's time is over.
 
@@ -79,8 +84,10 @@ class CustomAgent:
         notice: Callable[[str], None],
         room: Room | None = None,
         where: "Whereabouts | None" = None,
+        log: "Log | None" = None,
     ) -> None:
         self._program, self._proxy, self._notice = program, proxy, notice
+        self._log = log
         self._room, self._where = room or Room(), where or Whereabouts()
         self._doubted = self._where.elsewhere
         """Whether programs may run on another machine and none of them has reached its address
@@ -118,10 +125,13 @@ class CustomAgent:
                     limit_s=context.limit_s,
                 )
                 answer = await self._run(self._program(question, system, given), game)
-            played = game.answered(answer)
+            played = game.answered(answer, len(given.logged))
             self._doubted = self._doubted and not game.reached
             if self._doubted:
                 raise AgentError(UNREACHED)
+            # Not for a failed play: the next one may log other calls.
+            if played.answered and given.logged and self._log is not None:
+                await self._log(context.scope, given.logged)
             self._count(played)
             return played
         except (TimeoutError, AgentError) as e:
@@ -258,8 +268,8 @@ class _Game:
         self._lost = None
         return reply
 
-    def answered(self, answer: str) -> Trajectory:
-        """Return the trajectory with that answer."""
+    def answered(self, answer: str, logged: int) -> Trajectory:
+        """Return the trajectory with that answer; the program logged this many tool calls."""
         lost = self._lost
         if lost is not None and not isinstance(lost, ContextOverflowError | ContentFilterError):
             # The program answered without the reply it had requested: the endpoint is to blame.
@@ -267,7 +277,9 @@ class _Game:
         text = redactor.text(clean(answer))
         outcome, why = outcome_of(Reply({"role": "assistant", "content": text}))
         ended = trajectory(outcome, [], self._relay.replies, error=why)
-        return self._with_transcript(ended, answer_of(text))
+        played = self._with_transcript(ended, answer_of(text))
+        # A program may log calls whose results are in its requests, too.
+        return replace(played, tool_calls=max(played.tool_calls, logged))
 
     def failed(self, error: TimeoutError | AgentError) -> Trajectory:
         """Return a trajectory without an answer, blamed on the endpoint if that failed last."""

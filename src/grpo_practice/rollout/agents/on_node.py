@@ -18,7 +18,7 @@ from grpo_practice.core.errors import AgentError
 from grpo_practice.core.reaper import end_together
 from grpo_practice.rollout.agents import program_endpoint, worker
 from grpo_practice.rollout.agents.command import CommandProgram
-from grpo_practice.rollout.agents.program_context import ProgramContext
+from grpo_practice.rollout.agents.program_context import Ended, ProgramContext
 from grpo_practice.rollout.agents.worker import FunctionSource
 
 
@@ -64,26 +64,27 @@ Source = FunctionSource | CommandSource
 """A program in the form in which it is sent to a node."""
 
 
-def play(source: Source, question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
-    """Return (True, answer), or (False, reason) if the program gives no answer."""
+def play(source: Source, question: str, system: str, context: ProgramContext) -> Ended:
+    """Return the answer of the program, or the reason why it gives none."""
     if isinstance(source, FunctionSource):
         _alone()
         try:
             function = worker.loaded(source)
         except BaseException as e:  # noqa: BLE001 - the user's file may raise anything
-            return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}"
+            return False, f"{source.name} cannot be loaded: {type(e).__name__}: {e}", []
         # Only once it is loaded: loading is not charged to the time of the rollout.
         if why := _begin(context):
-            return False, why
+            return False, why, []
         return worker.call(function, source.name, question, system, context)
     if why := _begin(context):
-        return False, why
+        return False, why, []
     with source.folder() as folder:
         program = CommandProgram(source.command, folder)
         try:
-            return True, asyncio.run(program(question, system, context))
+            answer = asyncio.run(program(question, system, context))
+            return True, answer, context.logged
         except AgentError as e:
-            return False, str(e)
+            return False, str(e), []
         finally:
             program.close()
 

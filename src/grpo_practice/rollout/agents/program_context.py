@@ -1,15 +1,17 @@
 """Interface to a user's program: the environment it receives, and the outcome of calling it."""
 
+import json
 import signal
 import traceback
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from grpo_practice.core import user_code
 from grpo_practice.core.errors import AgentError
-from grpo_practice.core.hashing import clean
+from grpo_practice.core.hashing import clean, clean_json
+from grpo_practice.core.played import ToolUse
 from grpo_practice.core.text import cut
 
 MAX_OUTPUT = 2**20
@@ -20,10 +22,13 @@ PASSED = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT
 """Variables of our environment that a program in its own process receives; these contain no
 keys.
 """
+MAX_LOGGED = 10_000
+"""Maximum number of tool calls that a program may log."""
 _OURS = frozenset(
     str(Path(user_code.__file__).parents[1] / name)
     for name in (
         "core/user_code.py",
+        "rollout/agents/program_context.py",
         "rollout/agents/programs.py",
         "rollout/agents/worker.py",
         "rollout/agents/on_node.py",
@@ -48,6 +53,59 @@ class ProgramContext:
     """Seed for random choices; unchanged when the rollout is resumed."""
     limit_s: float
     """Seconds that the rollout may take, not counting waits for the endpoint."""
+    logged: list[ToolUse] = field(default_factory=list, compare=False, repr=False)
+    """Tool calls that the program has logged."""
+
+    def log_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        result: str = "",
+        *,
+        failed: bool = False,
+        seconds: float = 0.0,
+    ) -> None:
+        """Record a tool call of the program for verify functions, which otherwise cannot see it.
+
+        Calls that the program's model requests are known from its requests; one that is also logged
+        counts once. Nothing is kept if the program gives no answer.
+
+        Raises:
+            TypeError, ValueError: A value is no JSON or too large, or too many calls are logged.
+        """
+        if len(self.logged) >= MAX_LOGGED:
+            raise ValueError(f"log_tool: more than {MAX_LOGGED:,} calls")
+        self.logged.append(logged_tool(name, arguments, result, failed, seconds))
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that a command receives as JSON."""
+        return {f.name: getattr(self, f.name) for f in fields(self) if f.name != "logged"}
+
+
+def logged_tool(
+    name: object, arguments: object, result: object, failed: object, seconds: object
+) -> ToolUse:
+    """Return a tool call of a program as plain values; raise TypeError or ValueError."""
+    for key, text in (("name", name), ("result", result)):
+        if not isinstance(text, str):
+            raise TypeError(f"log_tool: {key} must be text, not {type(text).__name__}")
+    if not isinstance(arguments, Mapping | None):
+        raise TypeError(f"log_tool: arguments must be a dict, not {type(arguments).__name__}")
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds >= 0:
+        raise TypeError(f"log_tool: seconds must be a number of at least 0, not {seconds!r}")
+    spelt = json.dumps(dict(arguments or {}), allow_nan=False)
+    if len(spelt) > MAX_OUTPUT:
+        raise ValueError(f"log_tool: arguments of more than {MAX_OUTPUT // 1024:,} KiB")
+    said = exactly(str(result))[:MAX_OUTPUT]
+    # Through JSON: what reaches another process must be plain values.
+    return ToolUse(
+        clean(exactly(str(name))), clean_json(json.loads(spelt)), said, bool(failed), float(seconds)
+    )
+
+
+Ended = tuple[bool, str, list[ToolUse]]
+"""Whether a program answered, its answer or else the reason, and the tool calls that it logged."""
 
 
 def command_environment(context: ProgramContext, ours: Mapping[str, str]) -> dict[str, str]:

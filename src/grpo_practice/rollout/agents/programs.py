@@ -131,7 +131,7 @@ class WorkerProgram:
         """Return the function's answer."""
         name = self._source.name
         try:
-            answered, text = await self._pool.run(worker.play, question, system, context)
+            answered, text, logged = await self._pool.run(worker.play, question, system, context)
         except WorkerDiedError as e:
             killed = " (it may have run out of memory)" if e.code == -9 else ""
             raise agent_error(f"the process of {name} {ended(e.code)}{killed}") from e
@@ -139,4 +139,5 @@ class WorkerProgram:
             raise agent_error(f"no new process of {name} can be started: {e}") from e
         if not answered:
             raise AgentError(text)
+        context.logged.extend(logged)
         return text

@@ -95,7 +95,7 @@ class RayProgram:
 
         ref = self._task.remote(self._source, question, system, context)
         try:
-            answered, text = await asyncio.wrap_future(ref.future())
+            answered, text, logged = await asyncio.wrap_future(ref.future())
         except asyncio.CancelledError:
             # The node may not receive this: if it is gone, a program still running there finds
             # that its address no longer exists.
@@ -109,6 +109,7 @@ class RayProgram:
             raise agent_error(f"{self._source.name} did not finish: {_said(e)}") from e
         if not answered:
             raise AgentError(text)
+        context.logged.extend(logged)
         return str(text)
 
 

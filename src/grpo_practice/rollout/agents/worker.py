@@ -18,6 +18,7 @@ from grpo_practice.core.reaper import end_together
 from grpo_practice.core.user_code import UserFunction
 from grpo_practice.rollout.agents.program_context import (
     MAX_OUTPUT,
+    Ended,
     ProgramContext,
     answer_text,
     command_environment,
@@ -69,12 +70,12 @@ def load() -> str:
     return ""
 
 
-def play(question: str, system: str, context: ProgramContext) -> tuple[bool, str]:
-    """Return (True, answer), or (False, reason) if the function gives no answer."""
+def play(question: str, system: str, context: ProgramContext) -> Ended:
+    """Return the answer of the function, or the reason why it gives none."""
     assert _source is not None, "start() knows it"
     # Load here as well: a process that hangs while loading is killed only if it has a task.
     if why := load():
-        return False, f"{_source.name} cannot be loaded: {why}"
+        return False, f"{_source.name} cannot be loaded: {why}", []
     with suppress(AgentError):  # the rollout may already be over
         begin(context)
     return call(loaded(_source), _source.name, question, system, context)
@@ -88,7 +89,7 @@ def loaded(source: FunctionSource) -> Callable[..., Any]:
 
 def call(
     function: Callable[..., Any], name: str, question: str, system: str, context: ProgramContext
-) -> tuple[bool, str]:
+) -> Ended:
     """Call a function in this process, which plays nothing else; the result is as for `play`."""
     process = os.getpid()
     # Set on each call, because every rollout has its own URL and key.
@@ -98,11 +99,11 @@ def call(
             result = function(question, system, context)
             if inspect.isawaitable(result):
                 result = asyncio.run(_awaited(result))
-        return True, answer_text(result, f"{name} returned")
+        return True, answer_text(result, f"{name} returned"), context.logged
     except AgentError as e:
-        return False, exactly(str(e))
+        return False, exactly(str(e)), []
     except BaseException as e:  # noqa: BLE001 - sys.exit() of the user's code ends its rollout only
-        return False, exactly(str(raised(name, e)))
+        return False, exactly(str(raised(name, e))), []
     finally:
         if os.getpid() != process:  # a fork made by the function; its parent plays the rollout
             os._exit(0)

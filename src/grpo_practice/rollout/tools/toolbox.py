@@ -5,7 +5,7 @@ The error from a tool is a result like any other: it may have cost money, and th
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from time import monotonic
@@ -23,6 +23,7 @@ from grpo_practice.core.calls import (
 from grpo_practice.core.errors import AgentError, ConfigError, GrpoPracticeError
 from grpo_practice.core.events import Emit, ToolFinished
 from grpo_practice.core.hashing import Chain, canon, clean_json
+from grpo_practice.core.played import ToolUse
 from grpo_practice.core.redact import redactor
 from grpo_practice.llm.ledgered import Play
 from grpo_practice.rollout.tools import Output, Tool, ToolError, ToolSession
@@ -179,6 +180,31 @@ class RolloutTools:
                         f" rollout cannot be resumed: {tool.unlike}"
                     )
             yield lambda given: call(tool.name, given)
+
+
+async def store_logged(ledger: Ledger, emit: Emit, scope: Scope, uses: Sequence[ToolUse]) -> None:
+    """Commit the tool calls of a program that has answered; a stored one is not stored again."""
+    address, play, waiting = replace(scope.address, stage="tool"), Play(), list[Awaitable[int]]()
+    for use in uses:
+        head = canon({"tool": use.name, "logged": True})
+        request_hash = Chain(head + canon(use.arguments)).state[:16]
+        nth, turn = play.place(request_hash)
+        stored = await ledger.get(address, request_hash, nth)
+        emit(ToolFinished(address, use.name, use.seconds or 0.0, stored is not None))
+        if stored is None:
+            reply = Reply(
+                message={"role": "tool", "content": capped(use.result or "")},
+                finish=TOOL_FAILED if use.failed else None,
+                usage=Usage(0, 0, 0, 0, 0),
+                tries=0,
+                answered_by="own agent",
+                price="tool",
+                seconds=use.seconds or 0.0,
+            )
+            given = canon([use.arguments])
+            entry = Entry(address, request_hash, nth, turn, None, head, given, use.name, reply)
+            waiting.append(ledger.put(entry))
+    await asyncio.gather(*waiting)
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
