@@ -10,7 +10,7 @@ from typing import Any
 from grpo_practice.config.input import known
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.provider import ApiName
+from grpo_practice.config.schema.provider import API_NAMES, ApiName
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
 from grpo_practice.core.errors import ConfigError
@@ -95,7 +95,7 @@ def _api(written: Mapping[str, Any]) -> ApiName:
     usual = None if written.get("base_url") else "${oc.env:UTU_LLM_TYPE,null}"
     named = written.get("type", usual)
     named = interpolate(named, known(None), []) if variables(named) else named
-    return "responses" if named == "responses" else "chat.completions"
+    return next((name for name in API_NAMES if name == named), "chat.completions")
 
 
 def _toolkit(kit: Toolkit) -> dict[str, Any]:

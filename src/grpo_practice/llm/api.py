@@ -1,12 +1,13 @@
 """The APIs that endpoints speak. A conversation has one form here, that of chat completions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
 from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.calls import Request
 from grpo_practice.llm import chat_completions, responses
 from grpo_practice.llm.endpoint import Endpoint
+from grpo_practice.llm.http_response import OtherApiError, decode
 from grpo_practice.llm.retry_policy import Adapt
 
 NEED_TOOLS = frozenset({"tool_choice", "parallel_tool_calls"})
@@ -22,6 +23,10 @@ class Api(Protocol):
     PATH: str
     """End of the URL."""
 
+    def recognises(self, body: Any) -> bool:
+        """Return True if the body of a reply, or of an event of a stream, has this API's form."""
+        ...
+
     def request_body(self, chat: Mapping[str, Any]) -> dict[str, Any]:
         """Translate the body of a chat completion request for an endpoint of this API."""
         ...
@@ -30,7 +35,6 @@ class Api(Protocol):
         """Translate an endpoint's reply into a chat completion; leave an error as it is.
 
         Raises:
-            OtherApiError: The reply has the form of another API.
             ValueError: The reply cannot be used; the message says why.
         """
         ...
@@ -39,14 +43,38 @@ class Api(Protocol):
         """Join the events (name, data) of a stream into a reply; None if it was cut off.
 
         `which` is the index of the choice to read if several were requested.
-
-        Raises:
-            OtherApiError: The stream has the form of another API.
         """
         ...
 
 
 APIS: Mapping[ApiName, Api] = {"chat.completions": chat_completions, "responses": responses}
+
+
+def completion(name: ApiName, body: Any) -> Any:
+    """Translate a reply as `Api.completion` does; raise OtherApiError if it is another API's."""
+    _check(name, body)
+    return APIS[name].completion(body)
+
+
+def assemble(name: ApiName, events: Iterable[tuple[str, str]], which: int | None = None) -> Any:
+    """Join a stream as `Api.assemble` does; raise OtherApiError if it is another API's."""
+    return APIS[name].assemble(_checked(name, events), which)
+
+
+def _check(name: ApiName, body: Any) -> bool:
+    if APIS[name].recognises(body):
+        return True
+    for other, api in APIS.items():
+        if api.recognises(body):
+            raise OtherApiError(other)
+    return False
+
+
+def _checked(name: ApiName, events: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    known = False
+    for event, data in events:
+        known = known or _check(name, decode(data.encode()))
+        yield event, data
 
 
 class Bodies:

@@ -6,7 +6,7 @@ from typing import Any
 
 from grpo_practice.core.calls import RESPONSE_ITEMS, Message, Reply, Usage
 from grpo_practice.llm.endpoint import place
-from grpo_practice.llm.http_response import OtherApiError, Response
+from grpo_practice.llm.http_response import Response
 
 PATH = "/chat/completions"
 MOST_TOKENS = 10**9
@@ -28,14 +28,13 @@ def request_body(chat: Mapping[str, Any]) -> dict[str, Any]:
     return body
 
 
-def completion(body: Any) -> Any:
-    """Return the reply as it is.
+def recognises(body: Any) -> bool:
+    """Return True for a completion, and for a piece of one in a stream."""
+    return isinstance(body, dict) and "choices" in body
 
-    Raises:
-        OtherApiError: It is a reply of the Responses API.
-    """
-    if isinstance(body, dict) and body.get("object") == "response":
-        raise OtherApiError("responses")
+
+def completion(body: Any) -> Any:
+    """Return the reply as it is."""
     return body
 
 
@@ -96,9 +95,6 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     may be, and the caller decides. An error that the server reports is returned as the body, unless
     the reply was already complete. `which` is the index of the choice to read if several were
     requested; None if there is only one.
-
-    Raises:
-        OtherApiError: It is a stream of the Responses API.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}
@@ -112,8 +108,6 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
             break
         if not isinstance(chunk, dict):  # part of an event that was cut off
             break
-        if str(chunk.get("type")).startswith("response."):
-            raise OtherApiError("responses")
         if chunk.get("error") or name == "error" or chunk.get("object") == "error":
             # The reply was complete and is billed; an error after it changes nothing.
             if choice.get("finish_reason") is not None:

@@ -24,10 +24,11 @@ from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
 
+from grpo_practice.config.schema.provider import ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.hashing import clean, clean_json
 from grpo_practice.core.redact import redactor
-from grpo_practice.llm.api import APIS, Api
+from grpo_practice.llm.api import APIS, assemble, completion
 from grpo_practice.llm.connections import FewInterim, QuietConnector
 from grpo_practice.llm.endpoint import Endpoint, refuse_socks, shown_url
 from grpo_practice.llm.http_response import (
@@ -107,7 +108,7 @@ class Http:
         self._patience = aiohttp.ClientTimeout(connect=endpoint.connect_timeout_s)
         self._most = endpoint.max_reply_bytes
         self._own_encodings = any(k.lower() == "accept-encoding" for k in endpoint.headers)
-        self._api = APIS[endpoint.api]
+        self._api = endpoint.api
         self.url = str(request_url(endpoint))
         self._where = redactor.text(shown_url(self.url))
         self._send = self._sender()
@@ -161,7 +162,7 @@ class Http:
                 return lost, begun
             text, body = decoded
             if begun:
-                body = self._api.completion(body)
+                body = completion(self._api, body)
         except OtherApiError as e:
             text, body, other = "", None, str(e)
         except ValueError as e:
@@ -289,22 +290,22 @@ def request_url(endpoint: Endpoint) -> httpx.URL:
     return url.copy_merge_params(dict(endpoint.query)) if endpoint.query else url
 
 
-def _read_stream(api: Api, raw: bytes) -> tuple[str, Any] | None:
+def _read_stream(api: ApiName, raw: bytes) -> tuple[str, Any] | None:
     """Return the body in server-sent events, as `read_json` does; None if it was cut off."""
     body = streamed_body(api, raw)
     return None if body is None else (redactor.text(json.dumps(body)), redactor.value(body))
 
 
-def streamed_body(api: Api, raw: bytes, which: int | None = None) -> Any:
+def streamed_body(api: ApiName, raw: bytes, which: int | None = None) -> Any:
     """Return the body in server-sent events; None if it was cut off or is not text.
 
-    See `Api.assemble` for `which` and its error.
+    See `assemble` for `which` and its error.
     """
     try:
         response = httpx.Response(200, headers={"content-type": EVENTS}, content=_characters(raw))
         events = EventSource(response).iter_sse()
         named = ((event.event, event.data) for event in events if event.data.strip())
-        return plain(api.assemble(named, which))
+        return plain(assemble(api, named, which))
     except (ValueError, RecursionError):
         return None
 

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from grpo_practice.core.calls import RESPONSE_ITEMS, Message, content_texts
-from grpo_practice.llm.http_response import OtherApiError
 
 PATH = "/responses"
 
@@ -125,19 +124,23 @@ def _part(part: Any) -> Any:
     return {"type": _PARTS[name], **fields}
 
 
+def recognises(body: Any) -> bool:
+    """Return True for a response, and for an event about one."""
+    if not isinstance(body, dict):
+        return False
+    return body.get("object") == "response" or str(body.get("type")).startswith("response.")
+
+
 def completion(body: Any) -> Any:
     """Translate a response into a chat completion; leave an error as it is.
 
     Raises:
-        OtherApiError: The reply is a chat completion.
         ValueError: The response cannot be used; the message says why.
     """
     if not isinstance(body, dict) or body.get("error"):
         return body
     output = body.get("output")
     if not isinstance(output, list):
-        if "choices" in body:
-            raise OtherApiError("chat.completions")
         raise ValueError("the response has no output")
     status = body.get("status", "completed")
     if status not in ("completed", "incomplete"):
@@ -234,9 +237,6 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     """Return the response of a stream's last event; None if the stream was cut off.
 
     There is only one choice, so `which` has no effect.
-
-    Raises:
-        OtherApiError: The stream is a chat completion.
     """
     begun, done = set[int](), dict[int, Any]()
     for kind, event in _decoded(events):
@@ -268,6 +268,4 @@ def _decoded(events: Iterable[tuple[str, str]]) -> Iterator[tuple[object, dict[s
             return
         if not isinstance(event, dict):
             return
-        if "choices" in event:
-            raise OtherApiError("chat.completions")
         yield event.get("type", name), event

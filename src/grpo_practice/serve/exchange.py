@@ -7,7 +7,7 @@ from typing import Any
 from grpo_practice.core.calls import NO_USAGE, Reply
 from grpo_practice.core.errors import ConfigError, EndpointError
 from grpo_practice.core.hashing import clean_json
-from grpo_practice.llm.api import APIS
+from grpo_practice.llm.api import completion
 from grpo_practice.llm.chat_completions import read_reply
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http import streamed_body
@@ -86,7 +86,7 @@ def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
         asked = sent.chat.get("n")
         # At most 128, the API's limit, so that a client's number cannot make this loop endless.
         for n in range(asked if isinstance(asked, int) and 1 <= asked <= 128 else 1):
-            body = streamed_body(APIS[endpoint.api], raw, n)
+            body = streamed_body(endpoint.api, raw, n)
             if body is None:
                 raise EndpointError(f"{sent.where}: the stream broke off", maybe_paid=True)
             if n and not body.get("choices"):
@@ -96,7 +96,7 @@ def _answers(sent: Sent, raw: bytes, endpoint: Endpoint) -> Iterator[Response]:
     text, body = read_json(raw)
     if sent.response.status < 300:
         try:
-            body = APIS[endpoint.api].completion(body)
+            body = completion(endpoint.api, body)
         except (OtherApiError, ValueError) as e:
             raise EndpointError(f"{sent.where}: {e}", maybe_paid=True) from None
     choices = body.get("choices") if isinstance(body, dict) else None

@@ -27,6 +27,7 @@ from grpo_practice.core.findings import Finding, ok, problem, problems, warning
 from grpo_practice.core.prompts.files import Prompt
 from grpo_practice.core.text import count, is_loopback
 from grpo_practice.core.types import Group, Library, Rollout, Sample, Trajectory, Verdict
+from grpo_practice.llm.api import APIS
 from grpo_practice.llm.client import Client
 from grpo_practice.llm.concurrency import Limit
 from grpo_practice.llm.endpoint import (
@@ -194,15 +195,13 @@ async def _failed(answer: Coroutine[Any, Any, Reply]) -> str | None:
 
 
 async def _other_api(endpoint: Endpoint, request: Request) -> str | None:
-    """Return the setting of the other API if the tool is called there; otherwise None."""
-    api: ApiName = "chat.completions" if endpoint.api == "responses" else "responses"
-    endpoint = replace(endpoint, api=api, max_tries=1)
-    async with Client(endpoint, Limit(1), notice=lambda _: None) as client:
-        try:
-            reply = await client.send(request)
-        except (EndpointError, EndpointRefusedError):
-            return None
-    return f"--set {endpoint.section}.type={api}" if reply.message.get("tool_calls") else None
+    """Return the setting of another API if the tool is called there; otherwise None."""
+    for api in (name for name in APIS if name != endpoint.api):
+        other = replace(endpoint, api=api, max_tries=1)
+        async with Client(other, Limit(1), notice=lambda _: None) as client:
+            if await _failed(client.send(request)) is None:
+                return f"--set {endpoint.section}.type={api}"
+    return None
 
 
 def _called(
