@@ -100,17 +100,28 @@ def _input(message: Message) -> Iterator[dict[str, Any]]:
 def _unchanged(message: Message) -> list[dict[str, Any]]:
     """Return the items of an assistant message; [] if its text or calls were changed since."""
     items = objects(message.get(RESPONSE_ITEMS))
-    try:
-        return items if items and _said(message) == _said(message_of(items)) else []
-    except ValueError:
+    if not items or _text_of(items) != "".join(content_texts(message.get("content"))):
         return []
-
-
-def _said(message: Message) -> list[object]:
-    """Return the text and the calls, whatever other keys they have."""
+    called = [(i.get("call_id"), i.get("name"), i.get("arguments", "")) for i in _calls_in(items)]
     calls = [(call, call.get("function") or {}) for call in objects(message.get("tool_calls"))]
-    called = [[call.get("id"), f.get("name"), f.get("arguments")] for call, f in calls]
-    return ["".join(content_texts(message.get("content"))), *called]
+    told = [(call.get("id"), f.get("name"), f.get("arguments")) for call, f in calls]
+    return items if called == told else []
+
+
+def _text_of(items: Sequence[dict[str, Any]]) -> str:
+    """Return the text of a reply, without comments on the way to what it marks as the answer."""
+    said, answers = list[str](), list[str]()
+    for item in items:
+        if item.get("type") == "message":
+            parts = objects(item.get("content"))
+            texts = [p.get("text") for p in parts if p.get("type") == "output_text"]
+            text = "".join([t for t in texts if isinstance(t, str)])
+            (answers if item.get("phase") == "final_answer" else said).append(text)
+    return "\n\n".join(filter(None, answers or said))
+
+
+def _calls_in(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [item for item in items if item.get("type") == "function_call"]
 
 
 def _part(part: Any) -> Any:
@@ -166,41 +177,42 @@ def message_of(items: Sequence[dict[str, Any]]) -> Message:
     Raises:
         ValueError: A tool call cannot be told from another one, or its arguments are no text.
     """
-    said, refused, thought = list[tuple[object, str]](), list[str](), list[str]()
-    calls = list[dict[str, Any]]()
+    message: Message = {"role": "assistant", "content": _text_of(items) or None}
+    refused, thought, is_plain = list[str](), list[str](), True
     for item in items:
-        parts = objects(item.get("content"))
+        is_plain = is_plain and (_is_plain(item) or not _is_readable(item))
         match item.get("type"):
             case "message":
-                written = (p.get("text") for p in parts if p.get("type") == "output_text")
-                said.append((item.get("phase"), "".join(t for t in written if isinstance(t, str))))
+                parts = objects(item.get("content"))
                 refused += [str(p["refusal"]) for p in parts if p.get("refusal")]
-            case "function_call":
-                function = {"name": item.get("name"), "arguments": item.get("arguments", "")}
-                calls.append({"id": item.get("call_id"), "type": "function", "function": function})
             case "reasoning":
-                summary = objects(item.get("summary"))
-                thought += [str(part.get("text", "")) for part in summary + parts]
+                parts = objects(item.get("summary")) + objects(item.get("content"))
+                thought += [str(part.get("text", "")) for part in parts]
             case _:
                 pass
-    if not all(isinstance(call["function"]["arguments"], str) for call in calls):
-        raise ValueError("the arguments of a tool call are not text")
+    if refused:
+        message["refusal"] = "".join(refused)
+    if told := "\n\n".join(filter(None, thought)):
+        message["reasoning_content"] = told
+    if calls := _calls_in(items):
+        message["tool_calls"] = _chat_calls(calls)
+    # Without its reasoning, an item has to go back without its id, too: endpoints look for both.
+    if not is_plain:
+        message[RESPONSE_ITEMS] = [_sendable(item) for item in items if _is_readable(item)]
+    return message
+
+
+def _chat_calls(items: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    calls = list[dict[str, Any]]()
+    for item in items:
+        function = {"name": item.get("name"), "arguments": item.get("arguments", "")}
+        if not isinstance(function["arguments"], str):
+            raise ValueError("the arguments of a tool call are not text")
+        calls.append({"id": item.get("call_id"), "type": "function", "function": function})
     ids = [call["id"] for call in calls]
     if not all(isinstance(i, str) and i for i in ids) or len(set(ids)) < len(ids):
         raise ValueError("two tool calls share a call_id, or one has none")
-    # The answer is the text that the model marks as such, without its comments on the way.
-    answers = [text for phase, text in said if phase == "final_answer"]
-    text = "\n\n".join(filter(None, answers or [text for _, text in said]))
-    message: Message = {"role": "assistant", "content": text or None}
-    texts = {"refusal": "".join(refused), "reasoning_content": "\n\n".join(filter(None, thought))}
-    message |= {key: text for key, text in texts.items() if text}
-    if calls:
-        message["tool_calls"] = calls
-    readable = [item for item in items if _is_readable(item)]
-    # Without its reasoning, an item has to go back without its id, too: endpoints look for both.
-    if not all(map(_is_plain, readable)):
-        message[RESPONSE_ITEMS] = [_sendable(item) for item in readable]
-    return message
+    return calls
 
 
 def objects(value: object) -> list[dict[str, Any]]:
