@@ -147,7 +147,7 @@ class _TestSet:
         k = max((k for _, k in asked), default=tests.k)
         options = "" if self.dataset else f" --dataset {shlex.quote(known.dataset)}"
         options += f" -k {k}" if k != tests.k else ""
-        # An evaluation of fewer questions than there are now asked the first ones.
+        # If an evaluation has fewer questions than the dataset has now, it asked the first of them.
         return options + (f" --limit {n}" if tests.limit == n < len(self.attempts) else "")
 
     def restart(self) -> str:

@@ -319,8 +319,8 @@ def _check_one_agent(found: RunRow) -> None:
         )
     if found.purpose == EFFECT:
         raise ConfigError(
-            f"{found.name} shows half of a library to each rollout, so a score over them has no"
-            " meaning",
+            f"{found.name} shows half of a library to each rollout, so a score over its rollouts"
+            " has no meaning",
             hint=f"name an evaluation of that library: grpo-practice runs show {found.exp_id}",
         )
 
