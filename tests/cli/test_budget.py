@@ -20,4 +20,4 @@ def test_a_forecast_fits_80_columns(toy: Gp, monkeypatch: pytest.MonkeyPatch) ->
     assert rows == ["play", "summarise", "compare", "propose", "merge", "eval play"]
     assert all(line.endswith("assumption") for line in lines[2:8])
     shown = next(line for line in lines if "new experiences" in line)
-    assert "up to 29 experiences; 40 tokens for each" in shown
+    assert "up to 29 experiences; the upper ends assume 40 tokens for" in shown

@@ -73,7 +73,7 @@ def test_a_link_is_followed_and_stays(tmp_path: Path) -> None:
     target, link = tmp_path / "other/target", tmp_path / "link"
     target.write_text("theirs")
     link.symlink_to("other/target")
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_file(link, "ours")
     assert target.read_text() == "theirs"
     write_file(link, "ours", force=True)
@@ -135,7 +135,7 @@ def test_a_dash_is_stdout(demo: Gp) -> None:
 def test_a_dangling_link_counts_as_there(tmp_path: Path) -> None:
     link = tmp_path / "link"
     link.symlink_to(tmp_path / "nowhere")
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         write_file(link, "ours")
 
 
