@@ -191,6 +191,27 @@ def test_rules_about_tool_calls_score_a_stored_rollout_as_a_live_one(
         assert ("say must be called with to = 3, not 4" in shown) == (not reward)
 
 
+def test_a_judge_may_see_the_rollout_live_and_when_scoring_again(
+    gp: Gp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UTU_LLM_API_KEY", SECRET)
+    call = turn(("say", {"key": SECRET}))
+    clerk = Student(call, reads=lambda _: ok("It says it.\nGRADE: CORRECT"))
+    with serving(clerk) as server:
+        verify = {"name": "judge", "show": "trajectory"}
+        config({"toolkits": kit("well")}, server.url, verify=verify)
+        first = gp("eval", "--config", "c.yaml", "--json")
+        spec = f"verify={json.dumps(verify | {'criteria': 'It says it.'})}"
+        again = gp("eval", "--rejudge", "--verify", "judge", "--set", spec, "--json")
+    assert (first.code, again.code) == (0, 0), first.err + again.err
+    assert [ran.document["score"]["mean"] for ran in (first, again)] == [1, 1]
+    live, stored = clerk.read
+    shown = 'calls say({"key": "***"})\nreturns:\n    ä\n[assistant]\n    \\boxed{3}'
+    assert shown in live
+    assert shown in stored
+    assert "## Criteria" in stored
+
+
 def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> None:
     said = gp("verify", "tool_calls", "--answer", "3", "--response", "3")
     assert (said.code, "here there is only a text" in said.err) == (2, True)

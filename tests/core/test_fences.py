@@ -13,7 +13,7 @@ from grpo_practice.practice.replies import LESSONS, PROPOSED
 from grpo_practice.practice.reply_form import Form
 from grpo_practice.practice.reply_tags import blocks
 from grpo_practice.sim.request import read
-from grpo_practice.verify.judge import load_template
+from grpo_practice.verify.judge import SHOWN, load_template
 from tests.fakes import FENCES
 
 OTHER = Fences(b"another" * 5)
@@ -157,9 +157,9 @@ def hostile(value: object) -> object:
 @pytest.mark.parametrize("name", PLACES)
 def test_no_value_from_outside_leaves_its_fence_in_any_prompt(name: str) -> None:
     """A new slot is fenced, or is named here as one that no stranger fills."""
-    if name == "judge":
-        prompt = load_template(None)
-        slots = dict.fromkeys(("question", "answer", "response", "criteria"), "text")
+    if name.startswith("judge"):
+        prompt = load_template(FOLDER / f"{name}.md")
+        slots = dict.fromkeys(("question", "answer", "response", "criteria", "trajectory"), "text")
     elif name == "web_qa":
         slots = dict.fromkeys(("url", "query", "page"), "text") | {"label": "web a.b", "cut": ""}
         prompt = load_prompt(FOLDER / "web_qa.md", slots)
@@ -179,8 +179,8 @@ def test_no_value_from_outside_leaves_its_fence_in_any_prompt(name: str) -> None
 def test_the_simulator_answers_alike_whatever_the_key(fences: Fences) -> None:
     """A run is the same in each database: what is drawn depends on what is asked."""
     slots = {"question": "2+3", "answer": "5", "criteria": None, "response": "it is 5"}
-    (whole,) = load_template(None).render(Fences.with_new_key(), **slots)[1:]
-    (keyed,) = load_template(None).render(fences, **slots)[1:]
+    (whole,) = load_template(SHOWN["answer"]).render(Fences.with_new_key(), **slots)[1:]
+    (keyed,) = load_template(SHOWN["answer"]).render(fences, **slots)[1:]
     before, now = (read({"messages": [m], "seed": 1}) for m in (whole, keyed))
     assert now.fenced("question") == before.fenced("question") == ["2+3"]
     assert now.frame == before.frame

@@ -206,7 +206,9 @@ def own_prompts() -> Iterator[tuple[str, str, str]]:
 LONG = "Line one of it.\n\n  {{ 7*7 }} {% raw %} \\boxed{1} <b> & 'q' \"\n"
 FILLED: dict[str, Any] = {
     **dict.fromkeys([slot for stage in STAGES.values() for slot in stage.slots], LONG),
-    **dict.fromkeys(["error", "criteria", "response", "url", "query", "page", "label"], LONG),
+    **dict.fromkeys(
+        ["error", "criteria", "response", "trajectory", "url", "query", "page", "label"], LONG
+    ),
     "cut": "1,000 tokens or so",
     "attempts": [
         dict.fromkeys(["shown", "kind", "text", "summary", "reward", "judgement"], LONG)

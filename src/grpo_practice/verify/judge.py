@@ -3,7 +3,7 @@
 import asyncio
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,14 +15,20 @@ from grpo_practice.core.calls import Chat, Message, Reply
 from grpo_practice.core.errors import ConfigError, EndpointError, GrpoPracticeError, JudgeError
 from grpo_practice.core.fences import Fences
 from grpo_practice.core.hashing import clean
+from grpo_practice.core.played import PlayedTurn
 from grpo_practice.core.prompts import TemplateFault
 from grpo_practice.core.prompts.files import FOLDER, Prompt, compile_prompt, template_slots, try_out
 from grpo_practice.core.text import strip_think
 from grpo_practice.core.types import Sample, Verdict
 from grpo_practice.verify.answers import gold_texts
+from grpo_practice.verify.rollout_text import rollout_text
 
-SLOTS = frozenset({"question", "answer", "response", "criteria"})
-TEMPLATE = FOLDER / "judge.md"
+SLOTS = frozenset({"question", "answer", "response", "criteria", "trajectory"})
+SHOWN: Mapping[str, Path] = {
+    "answer": FOLDER / "judge.md",
+    "trajectory": FOLDER / "judge_trajectory.md",
+}
+"""Value of `show` → built-in template."""
 PRESETS: Mapping[str, Path] = {"webwalker": FOLDER / "webwalker.md"}
 """Name of a preset → file with the criteria for a known kind of question."""
 
@@ -136,14 +142,13 @@ def text_of(reply: Reply) -> str:
     return strip_think(reply.content) or ""
 
 
-def load_template(path: Path | None) -> Prompt:
-    """Return the prompt in a judge's template file; None loads the built-in template.
+def load_template(path: Path) -> Prompt:
+    """Return the prompt in a judge's template file.
 
     Raises:
         ConfigError: The file is unreadable or not a template, has an unknown slot, or lacks the
             slot for the response.
     """
-    path = path or TEMPLATE
     where = str(path)
     try:
         text = path.read_text("utf-8")
@@ -174,6 +179,8 @@ class Rubric:
     criteria: str | None = None
     limit_s: float | None = None
     """Maximum seconds for one request."""
+    shows_rollout: bool = False
+    """True if the prompt shows what the agent did."""
 
 
 def rubric_of(
@@ -183,10 +190,12 @@ def rubric_of(
     preset: str | None = None,
     criteria: str | None = None,
     template: str | None = None,
+    show: str | None = None,
 ) -> Rubric:
     """Return the judge's prompt and criteria from the parameters of a config.
 
     The user's `criteria` follow the preset's; `template` is a prompt file for the whole request.
+    `show` is `answer` (default) or `trajectory`, which shows the judge what the agent did.
 
     Raises:
         ConfigError: The preset or file does not exist, or the file is not a template.
@@ -196,7 +205,16 @@ def rubric_of(
         raise ConfigError(
             f"verify judge: there is no template {template}", hint=user_code.looked_in(base_dir)
         )
-    prompt = load_template(path)
+    if show not in (None, *SHOWN):
+        raise ConfigError(f"verify judge: show must be {' or '.join(SHOWN)}, not {show!r}")
+    prompt = load_template(path or SHOWN[show or "answer"])
+    shows_rollout = "trajectory" in (template_slots(prompt.text) or ())
+    if path is not None and show is not None and shows_rollout != (show == "trajectory"):
+        raise ConfigError(
+            f"verify judge: show is {show}, but {path} {'has' if shows_rollout else 'lacks'} the"
+            " slot for the trajectory",
+            hint='write {{ trajectory | fenced("rollout") }} where it belongs, or leave out show',
+        )
     if preset is not None and preset not in PRESETS:
         raise ConfigError(
             f"verify judge: there is no preset {preset!r}",
@@ -204,19 +222,25 @@ def rubric_of(
         )
     texts = [PRESETS[preset].read_text("utf-8").strip()] if preset is not None else []
     texts += [criteria] if criteria else []
-    return Rubric(prompt, "\n\n".join(texts) or criteria, limit_s)
+    return Rubric(prompt, "\n\n".join(texts) or criteria, limit_s, shows_rollout)
 
 
 async def judged(
-    rubric: Rubric, sample: Sample, response: str, chat: Chat, fences: Fences
+    rubric: Rubric,
+    sample: Sample,
+    rollout: tuple[str, Sequence[PlayedTurn]],
+    chat: Chat,
+    fences: Fences,
 ) -> Verdict:
     """Return 1.0 if the judge's last line grades the answer CORRECT, 0.0 if INCORRECT.
 
-    An empty answer gets 0.0 without a request.
+    An empty answer gets 0.0 without a request. `rollout`: the response, and the turns before it,
+    which only some rubrics show.
 
     Raises:
         JudgeError: The judge could not be reached, or gave no grade in two replies.
     """
+    response, turns = rollout
     visible = (strip_think(response) or "").strip()
     golds = gold_texts(sample.answer)
     if empty_answer(visible) and visible not in golds:
@@ -228,6 +252,7 @@ async def judged(
         else (golds[0] if golds else None),
         "response": visible,
         "criteria": rubric.criteria,
+        "trajectory": rollout_text(turns),
     }
     try:
         messages, asked, r = rubric.prompt.render(fences, **slots), 0, 0

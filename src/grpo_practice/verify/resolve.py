@@ -81,6 +81,8 @@ class VerifyFunction:
     @property
     def needs_rollout(self) -> bool:
         """True if an answer without a rollout cannot be scored."""
+        if self.rubric is not None:
+            return self.rubric.shows_rollout
         return self.built_in is not None and self.built_in.reads_rollout
 
     @property
@@ -275,7 +277,7 @@ def _built_in(
         return VerifyFunction(name, name, dict(params), timeout_s or TIMEOUT_S)
     rubric = built_in.function(base_dir, timeout_s, **params)
     # Presets and templates are identified by text, so renaming one does not invalidate scores.
-    kept = {k: v for k, v in params.items() if k not in ("template", "preset")}
+    kept = {k: v for k, v in params.items() if k not in ("template", "preset", "show")}
     if rubric.criteria is not None:
         kept["criteria"] = rubric.criteria
     return VerifyFunction(name, name, kept, timeout_s, source=rubric.prompt.text, rubric=rubric)

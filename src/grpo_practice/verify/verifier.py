@@ -112,7 +112,9 @@ class Verifier:
             case "judge":
                 assert function.rubric is not None, "resolve() compiles the judge's prompt"
                 chat = self._judge_or_raise(judge)
-                return await judged(function.rubric, sample, response, chat, self._fences)
+                shown = rollout if function.rubric.shows_rollout else None
+                read = (response, shown.turns() if shown is not None else ())
+                return await judged(function.rubric, sample, read, chat, self._fences)
             case "worker":
                 return await self._in_worker(sample, response, rollout)
             case "process":
