@@ -164,6 +164,19 @@ agent:
     assert names == {"student": "a", "reader": "b"}
 
 
+def test_one_model_is_asked_by_each_api_that_a_role_speaks(tmp_path: Path) -> None:
+    (tmp_path / "e.yaml").write_text("""
+exp_id: e
+verify: judge
+data: {dataset: test}
+agent: {model: {model_provider: {model: a, base_url: "http://127.0.0.1:1/v1", api_key: EMPTY}}}
+judge_model: {model_provider: {model: a, type: responses}}
+""")
+    config = load_eval(tmp_path / "e.yaml", (), read_environment({}, tmp_path)).config
+    apis = {role: model.model_provider.type for role, model in models_of(config)}
+    assert apis == {"student": "chat.completions", "judge": "responses"}
+
+
 SERVICE = {"search_url": "http://127.0.0.1:9", "search_api_key": SECRET, "crawl_engine": "local"}
 READS = {"search": {"mode": "builtin", "config": SERVICE}}
 PRACTICE = {"exp_id": "w", "data": {"practice_dataset_name": "d.jsonl"}}

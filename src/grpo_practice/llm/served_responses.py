@@ -96,7 +96,8 @@ def _messages(items: Sequence[dict[str, Any]]) -> Iterator[Message]:
             parts = [_chat_part(part) for part in objects(content)]
             yield {"role": item["role"], "content": parts if isinstance(content, list) else content}
         else:
-            raise ValueError(f"'input[{n}].type' {kind!r} is not supported")
+            hint = ": send the item itself" if kind == "item_reference" else ""
+            raise ValueError(f"'input[{n}].type' {kind!r} is not supported{hint}")
     if turn:
         yield message_of(turn)
 

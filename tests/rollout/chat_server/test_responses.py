@@ -78,7 +78,9 @@ async def test_a_text_is_answered() -> None:
     assert asked.settings == {"temperature": 0.5, "max_tokens": 9}
 
 
-@pytest.mark.parametrize("again", ["previous_response_id", "the whole conversation"])
+@pytest.mark.parametrize(
+    "again", ["previous_response_id", "the whole conversation", "references to its items"]
+)
 async def test_a_tool_is_called_and_its_result_read(again: str) -> None:
     model = Model()
     async with invited(model) as (_, client):
@@ -92,6 +94,9 @@ async def test_a_tool_is_called_and_its_result_read(again: str) -> None:
         result: Any = {"type": "function_call_output", "call_id": call.call_id, "output": "2"}
         if again == "previous_response_id":
             more: dict[str, Any] = {"previous_response_id": first.id, "input": [result]}
+        elif again == "references to its items":  # as the AI SDK of Vercel sends them
+            named: list[Any] = [{"type": "item_reference", "id": item.id} for item in first.output]
+            more = {"input": [{"role": "user", "content": "1+1?"}, *named, result]}
         else:
             more = {"input": [{"role": "user", "content": "1+1?"}, *first.output, result]}
         last = await client.responses.create(model="m", tools=[TOOL], **more)
@@ -144,6 +149,9 @@ async def test_errors_reach_the_client_in_the_form_of_the_api() -> None:
     async with invited(Model()) as (_, client):
         with pytest.raises(openai.BadRequestError, match="'web_search'"):
             await client.responses.create(model="m", input="x", tools=[{"type": "web_search"}])
+        unknown: Any = {"type": "item_reference", "id": "msg_9"}
+        with pytest.raises(openai.BadRequestError, match="send the item itself"):
+            await client.responses.create(model="m", input=[unknown])
         with pytest.raises(openai.NotFoundError) as e:
             await client.responses.create(model="m", input="x", previous_response_id="resp_9")
         assert e.value.code == "previous_response_not_found"

@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from ssl import SSLContext
+from typing import Any
 from urllib.parse import urlsplit
 
 from aiohttp import web
@@ -37,6 +38,8 @@ class Guest:
     """Function called on each request, which shows that the program is running."""
     responses: dict[str, list[Message]] = field(default_factory=dict)
     """Conversation up to each response, by its id, for `previous_response_id`."""
+    items: dict[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Items of all responses, by their ids, which a later request may name in their place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class Proxy:
     async def _responses(self, request: web.Request) -> web.StreamResponse:
         guest = await self._guest(request)
         given = server.read_body(hide_rollout_keys(await request.read()))
+        if isinstance(asked := given.get("input"), list):
+            given["input"] = [guest.items.get(_referred(item), item) for item in asked]
         chat_request = server.chat_request(server.responses_body(given, guest.responses))
         reply = await guest.ask(chat_request)
         body = response(server.completion(chat_request, reply), given, f"resp_{reply.call_id}")
@@ -147,9 +152,17 @@ class Proxy:
         # Most requests repeat the conversation before them: keep one copy of each message.
         before = next(reversed(guest.responses.values()), [])
         kept = [old if old == new else new for old, new in zip(before, said, strict=False)]
+        guest.items.update((str(item.get("id")), item) for item in body["output"])
         guest.responses[body["id"]] = [*kept, *said[len(kept) :], reply.message]
         return await server.respond_with(request, body, stream=chat_request.stream)
 
     async def _models(self, request: web.Request) -> web.StreamResponse:
         guest = await self._guest(request)
         return web.json_response(server.models(guest.model))
+
+
+def _referred(item: object) -> str:
+    """Return the id of the item that stands in place of this one; '' for any other item."""
+    if not isinstance(item, dict) or item.get("type") != "item_reference":
+        return ""
+    return str(item.get("id", ""))
