@@ -138,3 +138,9 @@ def test_a_message_that_a_program_changed_goes_out_as_changed(change: dict[str, 
     assert [item["call_id"] for item in items[1:]] == [
         call["id"] for call in change.get("tool_calls", [CALL]) or ()
     ]
+
+
+def test_an_assistant_s_text_needs_no_type() -> None:
+    said = {"role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
+    (message,) = served_responses.chat_body({"input": [said]})["messages"]
+    assert message == {"role": "assistant", "content": "2"}

@@ -103,14 +103,12 @@ def _messages(items: Sequence[dict[str, Any]]) -> Iterator[Message]:
 
 
 def _with_list(item: dict[str, Any]) -> dict[str, Any]:
-    """Return an assistant's item with its text as a part, as replies have it."""
-    if isinstance(item.get("content"), str):
-        return {
-            **item,
-            "type": "message",
-            "content": [{"type": "output_text", "text": item["content"]}],
-        }
-    return item
+    """Return an assistant's item with a type, and its text as a part, as replies have it."""
+    if item.get("role") != "assistant":
+        return item
+    content = item.get("content")
+    parts = [{"type": "output_text", "text": content}] if isinstance(content, str) else content
+    return {**item, "type": "message", "content": parts}
 
 
 def _chat_part(part: dict[str, Any]) -> dict[str, Any]:

@@ -238,6 +238,7 @@ async def test_two_ways_on_are_told_one_after_the_other() -> None:
         {"content": [{"type": "text", "text": "said "}]},
         {"audio": None, "refusal": None},
         {"tool_calls": [{"id": "a", "function": {"arguments": "{}", "name": "f"}}]},
+        {"tool_calls": [{"id": "a", "function": {"arguments": "{ }", "name": "f"}}]},
     ],
 )
 async def test_a_reply_sent_back_in_other_words_is_continued(change: dict[str, Any]) -> None:

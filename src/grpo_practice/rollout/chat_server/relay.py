@@ -14,6 +14,7 @@ from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.hashing import canon, hashable
 from grpo_practice.core.redact import redactor
 from grpo_practice.core.text import strip_think
+from grpo_practice.llm.http_response import decode
 from grpo_practice.llm.ledgered import AgentChat, Play
 from grpo_practice.llm.params import canonical_params
 from grpo_practice.rollout.chat_server.server import ChatRequest, RequestError, one_reply
@@ -138,16 +139,22 @@ def program_mark(before: bytes, message: Message) -> bytes:
     """Return the mark after a message; conversations with equal content have equal marks.
 
     Programs send replies back in their own form: without keys that they do not know, without the
-    reasoning, with other settings. The conversation is still the same, so only the text and the
-    calls of an assistant message are compared.
+    reasoning, with other settings, with other spaces in the arguments of a call. The conversation
+    is still the same, so only the text and the calls of an assistant message are compared.
     """
     if message.get("role") != "assistant":
         return hashlib.sha256(before + canon(hashable(message))).digest()
     calls = message.get("tool_calls")
     called = [
-        [call.get("id"), function.get("name"), function.get("arguments")]
+        [call.get("id"), function.get("name"), _arguments(function.get("arguments"))]
         for call in (calls if isinstance(calls, list) else [])
         if isinstance(call, dict) and isinstance(function := call.get("function"), dict)
     ]
     text = (strip_think(Reply(message).content) or "").strip()
     return hashlib.sha256(before + canon([text, called])).digest()
+
+
+def _arguments(text: object) -> object:
+    """Return the value of a call's arguments; the text itself if it is not JSON."""
+    value = decode(text.encode()) if isinstance(text, str) else None
+    return text if value is None else value
