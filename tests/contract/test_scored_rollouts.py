@@ -13,7 +13,7 @@ from tests.contract.command import Gp
 from tests.contract.endpoint.actions import ok
 from tests.contract.endpoint.server import serving
 from tests.contract.own import Own
-from tests.contract.project import served
+from tests.contract.project import Project, cut_off, served
 from tests.contract.test_tools_servers import kit
 
 SEEN = """
@@ -227,6 +227,46 @@ def test_rules_without_a_rollout_or_about_an_unknown_tool_are_told(gp: Gp) -> No
         ran = gp("eval", "--config", "c.yaml")
     assert ran.code == 2
     assert "at_most.say must be a whole number, not '1'" in ran.err
+
+
+async def test_a_run_that_was_stopped_scores_the_same_rollouts(tmp_path: Path) -> None:
+    seen: dict[str, dict[str, Any]] = {"whole": {}, "stopped": {}}
+    told = seen["whole"]
+
+    def note(sample: Any) -> bool:
+        if len(sample.trajectory) > 2:
+            turns = [(turn.role, turn.text, turn.tool_calls) for turn in sample.trajectory]
+            told[sample.question] = [
+                (role, text, [(use.name, use.arguments, use.result) for use in uses])
+                for role, text, uses in turns
+            ]
+        return True
+
+    def hook(n: int, body: Any) -> Any:
+        said: dict[str, Any] = {"role": "assistant", "content": "done"}
+        if body["messages"][-1]["role"] != "tool":
+            given = json.dumps({"question": body["messages"][-1]["content"]})
+            function = {"name": "say", "arguments": given}
+            said["tool_calls"] = [{"id": "a", "type": "function", "function": function}]
+        return 200, {"choices": [{"index": 0, "message": said, "finish_reason": "stop"}]}
+
+    toolkits = f"agent.toolkits={json.dumps(kit('well'))}"
+    for when in seen:
+        told, project = seen[when], Project(tmp_path / when)
+        async with served(hook) as endpoint:
+            at = f"agent.model.model_provider.base_url={endpoint.url}"
+            if when == "stopped":
+                early = project.evaluate(at, toolkits, "concurrency=3", verify=note)
+                await cut_off(early, endpoint, 10)
+                assert len(told) < 12
+            await project.evaluate(at, toolkits, "concurrency=3", verify=note)
+    assert seen["whole"] == seen["stopped"]
+    assert len(told) == 12
+    for question, turns in told.items():
+        assert turns[2:] == [
+            ("assistant", "done", [("say", {"question": question}, "ä")]),
+            ("assistant", "done", []),
+        ]
 
 
 LOGS = """
