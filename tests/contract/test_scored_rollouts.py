@@ -191,6 +191,16 @@ def test_rules_about_tool_calls_score_a_stored_rollout_as_a_live_one(
         assert ("say must be called with to = 3, not 4" in shown) == (not reward)
 
 
+def test_the_result_of_a_tool_that_ends_the_rollout_is_seen(gp: Gp) -> None:
+    write("live")
+    with serving(Student(turn(("say", {"n": 3})))) as server:
+        agent = {"toolkits": kit("well"), "stop_at_tool_names": ["say"]}
+        config(agent, server.url, verify="live.py:seen")
+        assert gp("eval", "--config", "c.yaml").code == 0
+    (call,) = read("live")["calls"]
+    assert (call["arguments"], call["result"], call["failed"]) == ({"n": 3}, "äää", False)
+
+
 def test_a_judge_may_see_the_rollout_live_and_when_scoring_again(
     gp: Gp, monkeypatch: pytest.MonkeyPatch
 ) -> None:

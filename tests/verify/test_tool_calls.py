@@ -8,7 +8,7 @@ import pytest
 from grpo_practice.core.errors import ConfigError, VerifyError
 from grpo_practice.core.played import PlayedRollout, PlayedTurn, ToolUse
 from grpo_practice.core.types import Sample, Verdict
-from grpo_practice.verify.resolve import resolve
+from grpo_practice.verify.resolve import check_gold, resolve
 from grpo_practice.verify.tool_calls import tool_calls
 from grpo_practice.verify.verifier import Verifier
 
@@ -120,6 +120,7 @@ async def test_what_cannot_be_judged_is_no_reward() -> None:
     rollout = PlayedRollout("ok", 0.0, lambda: [PlayedTurn("assistant", "", (REFUND,))])
     function = resolve("tool_calls", wants(order="{answer}", n="{meta.k}"), None, Path())
     async with Verifier(function) as verify:
+        assert check_gold(function, Sample("q")) == "verify tool_calls needs an answer"
         for sample, why in ((Sample("q"), "no answer"), (Sample("q", "A-17"), "no meta.k")):
             with pytest.raises(VerifyError, match=f"the sample has {why}"):
                 await verify(sample, "Done.", None, rollout)

@@ -18,7 +18,7 @@ from grpo_practice.verify.chosen_options import (
     letters_of,
     options_of,
 )
-from grpo_practice.verify.tool_calls import tool_calls, unusable_rules
+from grpo_practice.verify.tool_calls import names_answer, tool_calls, unusable_rules
 
 _DRESS = " \t*_`\"'"
 _EMPHASIS = " \t*`"
@@ -164,8 +164,8 @@ class BuiltIn:
     """Returns why these parameters, whose types are already correct, are unusable; None if they
     are usable.
     """
-    needs_answer: bool = True
-    """Whether a sample without a gold answer cannot be scored."""
+    needs_answer: Callable[..., bool] = lambda **params: True
+    """Returns whether a sample without a gold answer cannot be scored with these parameters."""
     reads_rollout: bool = False
     """Whether the function scores what the agent did: it also receives the rollout's tool calls, as
     `function(sample, response, calls, *, …)`, and cannot score an answer without a rollout.
@@ -233,7 +233,7 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         "the tool calls of the rollout follow all the rules",
         runs="worker",
         unusable_params=unusable_rules,
-        needs_answer=False,
+        needs_answer=names_answer,
         reads_rollout=True,
         own_form=True,
     ),
@@ -241,7 +241,7 @@ BUILT_INS: Mapping[str, BuiltIn] = {
         judge.rubric_of,
         "a model finds the answer correct",
         runs="judge",
-        needs_answer=False,
+        needs_answer=lambda **params: False,
     ),
 }
 """Name in a config → function; lists and proposals show the strictest extraction first."""

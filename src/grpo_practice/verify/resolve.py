@@ -76,7 +76,7 @@ class VerifyFunction:
     @property
     def needs_answer(self) -> bool:
         """True if a sample without a gold answer cannot be scored."""
-        return self.built_in is not None and self.built_in.needs_answer
+        return self.built_in is not None and self.built_in.needs_answer(**self.params)
 
     @property
     def needs_rollout(self) -> bool:

@@ -15,7 +15,9 @@ MATCHES = "matches"
 """Key of a pattern in place of an argument's value."""
 SHOWN = 80
 """Maximum number of characters that a critique shows of a value."""
-_SLOT = re.compile(r"\{(?:answer|meta\.(.+))\}")
+ANSWER = "{answer}"
+"""Value of an argument that stands for the gold answer."""
+_SLOT = re.compile(r"\{meta\.(.+)\}")
 
 
 def tool_calls(  # noqa: PLR0913 - each rule is a parameter of the config
@@ -97,13 +99,11 @@ def _allowed(value: Any, sample: Sample) -> Sequence[Any]:
     Raises:
         ValueError: The sample does not have that value.
     """
+    if value == ANSWER:
+        return gold_texts(sample.answer)
     slot = _SLOT.fullmatch(value) if isinstance(value, str) else None
     if slot is None:
         return [value]
-    if slot[1] is None:
-        if not (golds := gold_texts(sample.answer)):
-            raise ValueError("the sample has no answer")
-        return golds
     if slot[1] not in sample.meta:
         raise ValueError(f"the sample has no meta.{slot[1]}")
     return [sample.meta[slot[1]]]
@@ -164,6 +164,12 @@ def _unusable_arguments(params: Mapping[str, Any]) -> Iterator[str]:
         for key, value in given.items():
             if why := _unusable_match(value):
                 yield f"arguments.{name}.{key}: {why}"
+
+
+def names_answer(**params: Any) -> bool:
+    """Return True if a rule is about the gold answer."""
+    rules = (params.get("arguments") or {}).values()
+    return any(value == ANSWER for rule in rules for value in rule.values())
 
 
 def tools_named(params: Mapping[str, Any]) -> list[str]:
