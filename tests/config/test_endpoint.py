@@ -323,6 +323,7 @@ SIM = "agent.model={model_provider: {model: '${oc.env:UTU_LLM_MODEL}'}}"
         ([], RESPONSES, "responses"),
         ([], ENV, "chat.completions"),
         ([], {**ENV, "UTU_LLM_TYPE": ""}, "chat.completions"),
+        ([f"{AT}.type=${{oc.env:UTU_LLM_TYPE}}"], {**ENV, "UTU_LLM_TYPE": ""}, "chat.completions"),
         ([SIM], {**RESPONSES, "UTU_LLM_MODEL": "sim"}, "responses"),
         ([f"{AT}.type=chat.completions"], RESPONSES, "chat.completions"),
         # A URL of the config's own is not the one that the variable is about.

@@ -83,6 +83,11 @@ class ModelProvider(Model):
         """The API key in clear text."""
         return self.api_key.get_secret_value() if self.api_key else None
 
+    @field_validator("type", mode="before")
+    @classmethod
+    def _usual(cls, value: Any) -> Any:
+        return API_NAMES[0] if value == "" else value  # from a variable that is set to nothing
+
     @field_validator("base_url", mode="before")
     @classmethod
     def _one(cls, value: Any) -> Any:
