@@ -16,6 +16,7 @@ from grpo_practice.llm.http_response import OtherApiError, Response
 from grpo_practice.llm.retry_policy import decide
 from grpo_practice.rollout.agents.simple import outcome_of
 from grpo_practice.rollout.chat_server import server
+from tests.late import Late
 from tests.llm.test_responses import (
     CALL,
     CALLED,
@@ -31,6 +32,10 @@ from tests.llm.test_responses import (
     json_reply,
     sent,
 )
+
+pydantic = Late("pydantic")
+openai_types = Late("openai.types.responses")
+create_params = Late("openai.types.responses.response_create_params")
 
 JUNK: tuple[Any, ...] = (None, 3, True, "x", [], {}, [[]], {"a": []}, [{"type": "message"}])
 COMMENT = MESSAGE | {"phase": "commentary", "content": [TEXT | {"text": "I look it up."}]}
@@ -105,6 +110,47 @@ def test_no_request_of_a_client_is_more_than_an_error_of_its_own() -> None:
             except server.RequestError:
                 continue
             responses.request_body({"messages": asked.messages, **asked.settings})
+
+
+def test_what_is_sent_has_the_types_of_openai_s_client() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,x", "detail": "low"}}
+    file = {"type": "file", "file": {"file_data": "x", "filename": "a.pdf"}}
+    result = {"role": "tool", "tool_call_id": "c1", "content": "2"}
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": [{"type": "text", "text": "q"}, picture, file]},
+        {"role": "assistant", "content": "Let me", "tool_calls": [CALL]},
+        result,
+        responses.message_of([THOUGHT, COMMENT, CALLED]),
+        result,
+        {"role": "system", "content": "later"},
+    ]
+    settings: dict[str, Any] = {
+        "reasoning_effort": "low",
+        "reasoning_summary": "auto",
+        "verbosity": "low",
+    }
+    settings |= {"max_tokens": 9, "top_logprobs": 2, "logprobs": True}
+    tools = [{"type": "function", "function": FUNCTION}]
+    body = responses.request_body({"model": "m", "messages": messages, "tools": tools, **settings})
+    whole = create_params.ResponseCreateParamsNonStreaming
+    pydantic.TypeAdapter(whole).validate_python(body)
+    assert body.keys() <= whole.__annotations__.keys() | (
+        create_params.ResponseCreateParamsBase.__annotations__.keys()
+    )
+    # Lists in a request are checked when they are read.
+    items = pydantic.TypeAdapter(openai_types.ResponseInputParam)
+    assert len(list(items.validate_python(body["input"]))) == 9
+
+
+def test_what_is_streamed_has_the_types_of_openai_s_client() -> None:
+    adapter = pydantic.TypeAdapter(openai_types.ResponseStreamEvent)
+    message = responses.message_of([THOUGHT, MESSAGE, CALLED])
+    choices = [{"message": message, "finish_reason": "length"}]
+    told = served_responses.response({"model": "m", "choices": choices}, {}, "resp_1")
+    kinds = [adapter.validate_python(event).type for event in served_responses.events(told, 1)]
+    assert kinds[0] == "response.created"
+    assert kinds[-1] == "response.incomplete"
 
 
 @pytest.mark.parametrize(
