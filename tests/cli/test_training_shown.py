@@ -32,10 +32,18 @@ def test_runs_show_has_what_each_update_did(gp: Gp, database: Path) -> None:
 
 REFUSED = [
     (f"runs compare {RUN} toy/eval", f"{RUN} is a training run", "--arms base,trained"),
-    (f"experiences list --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
-    (f"experiences approve H1 --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
-    (f"experiences effect --run {RUN}", "it makes no library", f"export-agent --run {RUN}"),
-    (f"experiences diff {RUN} {RUN}", "it makes no library", f"export-agent --run {RUN}"),
+    (f"experiences list --run {RUN}", "it does not produce a library", f"export-agent --run {RUN}"),
+    (
+        f"experiences approve H1 --run {RUN}",
+        "it does not produce a library",
+        f"export-agent --run {RUN}",
+    ),
+    (
+        f"experiences effect --run {RUN}",
+        "it does not produce a library",
+        f"export-agent --run {RUN}",
+    ),
+    (f"experiences diff {RUN} {RUN}", "it does not produce a library", f"export-agent --run {RUN}"),
 ]
 
 

@@ -272,7 +272,7 @@ REFUSED = [
     ("none,full --show", "--show cannot be used with --arms"),
     ("none,full --run demo --show", "--show cannot be used with --arms"),
     ("none,full --run nope", "nope"),
-    ("none,full --run demo/eval", "demo/eval is an evaluation, so it makes no library"),
+    ("none,full --run demo/eval", "demo/eval is an evaluation, so it does not produce a library"),
     ("none,full --step 9", "demo has not closed step 9"),
     ("none,full --dataset nope", "nope"),
 ]

@@ -201,7 +201,7 @@ REFUSED = [
     ("approve Q99", "demo has no quarantined text Q99"),
     ("approve Q1 H2", "approve them with two commands"),
     ("diff demo nope", "nope"),
-    ("diff demo/eval demo", "demo/eval is an evaluation, so it makes no library"),
+    ("diff demo/eval demo", "demo/eval is an evaluation, so it does not produce a library"),
     ("diff demo L99", "there is no library L99"),
 ]
 

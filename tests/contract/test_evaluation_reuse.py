@@ -1,4 +1,4 @@
-"""An evaluation that asks what another one asked is not paid again, whatever its name."""
+"""An evaluation that asks what another one asked is not paid for again, whatever its name."""
 
 from pathlib import Path
 from typing import Any

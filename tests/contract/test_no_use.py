@@ -116,7 +116,7 @@ def test_the_same_command_repeats_the_comparisons_and_keeps_the_rollouts(
     assert asked.stages()["play"] == 60
     assert gp("runs", "list", "--json").document["runs"][0]["status"] == "paused"
 
-    assert is_paused(practise(), said)  # paid again, since the cause may be gone
+    assert is_paused(practise(), said)  # paid for again, since the cause may be gone
     paid = asked.stages()
     assert (paid["play"], paid["compare"]) == (0, comparisons)
 

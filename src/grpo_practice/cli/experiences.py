@@ -85,7 +85,10 @@ def list_(
 @app.command()
 def show(
     experience: Annotated[
-        str, typer.Argument(metavar="E12|H12", help="Label; H12 is a held text.")
+        str,
+        typer.Argument(
+            metavar="E12|H12", help="Label of an experience (E12) or of a held text (H12)."
+        ),
     ],
     run: RunOption = None,
     db: DbOption = None,

@@ -183,8 +183,8 @@ def _listed(path: Path, found: dict[str, Any], key: str | None) -> tuple[str, li
         raise DataError(
             f"{shown(path)}: the file is one object, and it is not clear which list in it holds"
             f" the rows: it has {has}",
-            hint=f"say which: --rows {next(iter(lists), 'KEY')}; a file with one object per line is"
-            " .jsonl",
+            hint=f"name it with --rows {next(iter(lists), 'KEY')}; if the file has one object per"
+            " line, give it the suffix .jsonl",
         )
     return next(iter(lists.items()))
 

@@ -84,7 +84,7 @@ def to_markdown(agent: ExportedAgent) -> str:
 
 
 _HYDRA = "# @package _global_\n"
-"""First line of the file; without it, the reference nests the keys and loads another agent."""
+"""First line of the file; without it, the reference nests the keys and loads the wrong agent."""
 
 
 def to_yaml(agent: ExportedAgent) -> str:

@@ -32,10 +32,10 @@ class Limit:
 
     The window discovers how many requests the endpoint takes. While requests are waiting, it
     doubles every `GROWTH_S`, up to `n`, until the server says "too many" and `cut` halves it. The
-    capacity then lies between the half and the whole, so the window grows by one whenever `PROOF`
-    requests have returned: a slow or small server is overloaded rarely and by only one request, and
-    a fast one that says "too many" without reason is not slowed down for long. Without waiters, the
-    window is not tested and stays the same.
+    capacity is then between half of the previous window and all of it, so the window grows by one
+    whenever `PROOF` requests have returned: a slow or small server is rarely overloaded, and then
+    by only one request, while a fast one that says "too many" without reason is not slowed down for
+    long. Without waiters, the window is not tested and stays the same.
     """
 
     def __init__(self, n: int) -> None:

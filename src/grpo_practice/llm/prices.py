@@ -19,7 +19,7 @@ MILLION = Decimal(1_000_000)
 _DATED = re.compile(r"[-@:]?(\d{4}-\d{2}-\d{2}|\d{4}|\d{6}|\d{8}|latest)")
 """Suffix of a listed name that does not denote another model."""
 _UNSOLD = re.compile(r"[^.]*|[\d.]+|.*:.*")
-"""Hosts that no list contains: `localhost`, a name without a dot, an address."""
+"""Hosts that no price list contains: names without a dot, such as `localhost`, and IP addresses."""
 
 
 @dataclass(frozen=True, slots=True)

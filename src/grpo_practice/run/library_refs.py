@@ -190,7 +190,7 @@ def _practice_run(store: Store, name: str) -> RunRow:
     else:
         hint = _library_elsewhere(store, run)
     what = "an evaluation" if run.kind == "eval" else f"a {run.kind} run"
-    raise ConfigError(f"{name} is {what}, so it makes no library", hint=hint)
+    raise ConfigError(f"{name} is {what}, so it does not produce a library", hint=hint)
 
 
 def _library_elsewhere(store: Store, run: RunRow) -> str:

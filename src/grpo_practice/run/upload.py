@@ -33,7 +33,9 @@ BEGINNING = 40
 GSM8K share so many.
 """
 FAMILIES, SHARE = 5, 0.2
-"""Number of shared beginnings, and share of rows with one, from which families are suggested."""
+"""Minimum number of shared beginnings, and minimum share of rows that have one, for a note about
+families.
+"""
 IfExists = Literal["fail", "replace", "append"]
 """Action if the name holds other rows: raise an error, store a new revision, or add the rows."""
 

@@ -361,7 +361,7 @@ _LOOKS: dict[str, Look] = {
     "schema": _schema,
     "ancestors of branches and libraries": ancestor_faults,
     "pages of the file": _pages,
-    "tables, and what refers to them": _references,
+    "references between tables": _references,
     "times and JSON": _values,
     "texts": _texts,
     "datasets": _datasets,

@@ -17,7 +17,7 @@ def experiences_page(store: Store, query: Query) -> Page:
     """Return the experiences of a practice run; those in the last library come first."""
     run, branch, _ = run_and_step(store, query.text("run"))
     if run.kind != "practice":
-        raise ConfigError(f"{run.name} is not a practice run, so it makes no library")
+        raise ConfigError(f"{run.name} is not a practice run, so it does not produce a library")
     lives = store.read(pages.lives, branch)
     rows = store.read(steps.on_line, branch)
     planned = max(len(rows), 1)

@@ -155,7 +155,7 @@ class _Shelf:
         found = self._run(run)[1].group(row.step, row.slot, row.attempt)
         if not found:
             return None
-        # Run names may contain any character, and an anchor may not.
+        # Run names may contain characters that an anchor may not.
         number = [*self._runs].index(run)
         anchor = f"{self._prefix}r{number}-{row.step}-{row.slot}-{row.attempt}"
         self._chosen[run, place] = Shown(anchor, found[0])

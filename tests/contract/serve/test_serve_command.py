@@ -79,7 +79,10 @@ def _what_was_recorded_is_shown_and_becomes_a_dataset(demo: Gp, answer: str) -> 
     assert row["meta"]["response"] == answer
     assert demo("db", "check").code == 0
     assert demo("eval", "--rejudge", "--verify", "math", "--run", "rec").code == 2
-    assert "is a recorded run, so it makes no library" in demo("export-agent", "--run", "rec").err
+    assert (
+        "is a recorded run, so it does not produce a library"
+        in demo("export-agent", "--run", "rec").err
+    )
 
 
 def _what_the_run_does_not_take_is_refused(demo: Gp) -> None:

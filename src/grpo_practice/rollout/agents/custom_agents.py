@@ -35,7 +35,8 @@ SHOWN = 60
 MOSTLY = 0.75
 """Share of the programs' time spent waiting above which a notice suggests more workers."""
 UNREACHED = (
-    "it answered without its model, like all programs so far: can its node reach agent.proxy?"
+    "it answered without calling its model, as all programs so far have: can its node reach"
+    " agent.proxy?"
 )
 """Error for an answer given without any request, if programs run on other machines."""
 SILENT = 3
@@ -96,8 +97,8 @@ class CustomAgent:
         self._noticed = False
         self._answers = self._silent = 0
         self._played_s = self._own_s = 0.0
-        """Total seconds of all rollouts, and the part of that time in which programs did not
-        wait.
+        """Total seconds of all rollouts, and the part of that time in which programs were not
+        waiting for their model.
         """
         self._said_waits, self._rollouts = False, 0
         self._overridden = set[str]()

@@ -70,8 +70,8 @@ def look_of(
     """Return the position of a comparison of two evaluations on these samples.
 
     The comparison belongs to the last look that played rollouts for either evaluation. An earlier
-    look counts if, after it, two evaluations in the arms' experiments could be compared on 10 of
-    the samples.
+    look counts if, once it had ended, at least two evaluations in the arms' experiments could be
+    compared on at least 10 of the samples.
     """
     looks = _measured(db, {run.exp_id for run, _ in arms}, arms[0][0].simulated, samples)
     own = {branch_id for _, branch in arms for branch_id in _branches_behind(db, branch)}

@@ -44,7 +44,7 @@ class ResultChecker:
         except (WorkerDiedError, MemoryError, RecursionError) as e:
             raise UnfitError("the check against its schema needs too much memory") from e
         except CannotStartError as e:
-            raise UnfitError(f"no worker starts that could check it: {e}") from e
+            raise UnfitError(f"no worker process could be started to check it: {e}") from e
         if complaint is not None:
             raise UnfitError(complaint)
 

@@ -39,7 +39,7 @@ async def lookup(name: str, port: int) -> list[str]:
 
 
 class Guard(AbstractResolver):
-    """Permits connections only to public addresses, on the web's ports.
+    """Permits connections only to public addresses, and only on the standard web ports.
 
     `allow` lists further pairs of address and port, for servers in tests.
     """

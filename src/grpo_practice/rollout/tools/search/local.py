@@ -86,7 +86,9 @@ class LocalReader:
         except (TimedOutError, WorkerDiedError, MemoryError, RecursionError) as e:
             raise ToolError("the page is too hard to read") from e
         except CannotStartError as e:
-            raise ToolError(f"the page cannot be read: no worker starts: {e}") from e
+            raise ToolError(
+                f"the page cannot be read, because no worker process could be started: {e}"
+            ) from e
         return WebPage(body.url, text, body.whole and complete)
 
     async def _followed(self, asked: str) -> _Body:
