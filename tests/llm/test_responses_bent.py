@@ -190,3 +190,13 @@ def test_an_assistant_s_text_needs_no_type() -> None:
     said = {"role": "assistant", "content": [{"type": "output_text", "text": "2"}]}
     (message,) = served_responses.chat_body({"input": [said]})["messages"]
     assert message == {"role": "assistant", "content": "2"}
+
+
+@pytest.mark.parametrize("param", [None, "include"])
+async def test_a_model_that_does_not_reason_is_not_asked_for_reasoning(param: str | None) -> None:
+    said = "Encrypted content is not supported with this model."
+    told = {"message": said, "type": "invalid_request_error", "param": param, "code": None}
+    refused = json_reply({"error": told}, 400)
+    reply, server_, _ = await sent(refused, json_reply(answer(MESSAGE)))
+    assert isinstance(reply, Reply)
+    assert ["include" in body for body in server_.seen] == [True, False]

@@ -123,7 +123,9 @@ class ErrorBody:
         """Return True if the complaint is about the body key `name`."""
         if self.param:
             return self.param == name
-        return re.search(rf"\b{name}\b", self.words) is not None
+        # OpenAI names the content, not the key, for a model that does not reason.
+        also = "|[Ee]ncrypted content" if name == "include" else ""
+        return re.search(rf"\b{name}\b{also}", self.words) is not None
 
 
 def read_error(answer: Response) -> ErrorBody | None:
