@@ -79,6 +79,7 @@ async def solve(question, system, context):
 '''
 
 
+@pytest.mark.long
 async def test_an_agent_of_the_sdk_practises_with_its_defaults(tmp_path: Path) -> None:
     results = list[str]()
 
