@@ -44,7 +44,9 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Project:
     return project
 
 
-@pytest.mark.parametrize("api", ["chat.completions", "responses"])
+@pytest.mark.parametrize(
+    "api", ["chat.completions", pytest.param("responses", marks=pytest.mark.long)]
+)
 async def test_a_practice_that_is_killed_again_and_again_comes_to_the_same(
     calm: Project, gp: Gp, gp_process: Start, tmp_path: Path, api: str
 ) -> None:
