@@ -97,7 +97,7 @@ def plain(value: Any) -> Any:
     could be stored.
 
     Raises:
-                ValueError: The text of a message is NaN or an infinity.
+        ValueError: The text of a message is NaN or an infinity.
     """
     return clean_json(_finite(value))
 
