@@ -72,5 +72,5 @@ def test_a_value_has_one_form(value: object, shown: object) -> None:
 
 def test_what_has_no_form_is_refused() -> None:
     for value in (object(), {(1, 2): "x"}):
-        with pytest.raises(TypeError, match="no form in JSON"):
+        with pytest.raises(TypeError, match="JSON cannot represent"):
             json_value(value)

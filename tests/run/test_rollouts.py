@@ -177,7 +177,7 @@ async def test_csv_and_json_hold_the_same_rows(project: Project, tmp_path: Path)
         assert there["question"] == (shown if row["question"] == hostile else row["question"])
         assert float(there["reward"]) == row["reward"]
         assert there["error"] == ""
-    with pytest.raises(ConfigError, match="there already"):
+    with pytest.raises(ConfigError, match="already exists"):
         ws.export_rows("toy", tmp_path / "a.csv")
     ws.export_rows("toy", tmp_path / "a.csv", format="jsonl", force=True)
     assert (tmp_path / "a.csv").read_text().splitlines() == lines

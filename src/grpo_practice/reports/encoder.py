@@ -107,7 +107,8 @@ def _of_an_object(value: object) -> Any:
             return json_object(value)
         case _:
             raise TypeError(
-                f"a report holds a {type(value).__name__}, which cannot be represented in JSON"
+                f"a report holds a value of type {type(value).__name__},"
+                " which JSON cannot represent"
             )
 
 
@@ -119,5 +120,5 @@ def _dollars(micro: Any) -> Any:
 
 def _key(key: object) -> str:
     if not isinstance(key, str | int):
-        raise TypeError(f"a report has the key {key!r}, which cannot be represented in JSON")
+        raise TypeError(f"a report has the key {key!r}, which JSON cannot represent")
     return str(key)
