@@ -34,7 +34,7 @@ class ModelProvider(Model):
     type: Operational[ApiName] = "chat.completions"
     """API of the endpoint: OpenAI-compatible chat completions, or the Responses API, which OpenAI's
     reasoning models need for tools. If the URL comes from `UTU_LLM_BASE_URL`, this defaults to
-    `UTU_LLM_TYPE`. A run may go on with the other API, and reuses what it has paid for."""
+    `UTU_LLM_TYPE`. A run may resume with the other API, and reuses stored replies."""
     model: Text = ""
     """Model name; defaults to `UTU_LLM_MODEL`. `sim` is the simulated endpoint inside the program,
     unless the config has a `base_url`. A `sim` that `UTU_LLM_MODEL` names is called at

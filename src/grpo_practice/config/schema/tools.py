@@ -69,7 +69,7 @@ class SearchConfig(Model):
     """URL of the search engine; null is the public service."""
     search_api_key: Secret = None
     """API key of the search engine; defaults to `SERPER_API_KEY` or `JINA_API_KEY`. These variables
-    are sent only to the public service or to this machine; for another `search_url`, write
+    are sent only to the public service or to this machine; for a different `search_url`, write
     `${oc.env:NAME}` here."""
     search_price_usd: float | None = Field(None, ge=0)
     """Price of one search in USD; null means unknown."""

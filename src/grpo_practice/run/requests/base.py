@@ -115,9 +115,11 @@ class RunRequest:
         metavar="USD",
     )
     max_tokens: int | None = number(
-        "Pause before it uses more, input + output.", least=0, metavar="N"
+        "Pause before the run uses more tokens than this, input + output.", least=0, metavar="N"
     )
-    max_requests: int | None = number("Pause before it sends more than this.", least=0, metavar="N")
+    max_requests: int | None = number(
+        "Pause before the run sends more requests than this.", least=0, metavar="N"
+    )
     restart_step: int | None = number(
         "Keep the steps before N and replay the others (default: continue).",
         least=0,
