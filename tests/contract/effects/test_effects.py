@@ -105,7 +105,7 @@ async def test_the_table_is_that_of_statsmodels_and_its_mean_is_no_score(
     (known,) = workspace.compare(report.none, report.whole).contrasts
     assert (known.known, known.new) == (HELD, None)  # its questions count as known afterwards
     for options, why in (
-        ({"rejudge": True, "verify": "contains"}, "a score over them has no"),
+        ({"rejudge": True, "verify": "contains"}, "a score over its rollouts has no"),
         ({}, "cannot be evaluated again"),
     ):
         with pytest.raises(Exception, match=why):
