@@ -142,9 +142,7 @@ def upload(
     Example: grpo-practice data upload train.csv --name train --map question=problem
     """
     if file is not None and from_run is not None:
-        raise ConfigError(
-            "FILE and --from-run cannot be used together", hint="leave out one of them"
-        )
+        raise ConfigError("FILE and --from-run cannot be used together", hint="leave one out")
     reading = (map_, template, gold, select, shape, format_, delimiter, columns, rows)
     if from_run is not None and any((*reading, skip_bad, no_answers)):
         raise ConfigError(
@@ -152,9 +150,7 @@ def upload(
             hint="leave them out, because the format of a recorded run is known",
         )
     if replace and append:
-        raise ConfigError(
-            "--replace and --append cannot be used together", hint="leave out one of them"
-        )
+        raise ConfigError("--replace and --append cannot be used together", hint="leave one out")
     if_exists: Literal["fail", "replace", "append"] = "append" if append else "fail"
     if_exists = "replace" if replace else if_exists
     datasets = workspace(db).datasets
