@@ -180,7 +180,7 @@ def test_a_command_parses_calls_the_workspace_and_shows() -> None:
 def test_the_store_knows_no_http_and_the_method_knows_no_sql() -> None:
     banned = {
         "store": {"httpx", "aiohttp"},
-        "practice": {"typer", "rich", "sqlite3"},
+        "practice": {"typer", "rich", "sqlite3", "sqlite_utils"},
         "rollout": {"sqlite3", "typer", "rich"},
     }
     for place, names in banned.items():

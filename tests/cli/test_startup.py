@@ -8,7 +8,7 @@ import pytest
 
 from tests.cli.conftest import Gp
 
-SLOW = "aiohttp httpx genai_prices math_verify sympy numpy scipy"
+SLOW = "aiohttp httpx genai_prices sqlite_utils math_verify sympy numpy scipy"
 CODE = """
 import sys
 from grpo_practice.main import run

@@ -14,7 +14,7 @@ from typing_extensions import override
 from grpo_practice.core.errors import StoreError
 from grpo_practice.core.hashing import clean
 from grpo_practice.core.redact import redactor
-from grpo_practice.store.migrate import APPLICATION_ID, VERSION, migrate
+from grpo_practice.store.migrate import APPLICATION_ID, VERSION, make_tables, migrate
 from grpo_practice.store.shape import check_shape
 from grpo_practice.store.typed_rows import TypedConnection
 
@@ -136,7 +136,7 @@ def prepare(path: Path, *, wait_s: float = WAIT_S) -> None:
 def in_memory(path: Path) -> Connection:
     """Open an in-memory database without rows; `path` is its name in messages."""
     db = connect(Path(":memory:"))
-    migrate(db)
+    make_tables(db)
     db.path = path
     return db
 

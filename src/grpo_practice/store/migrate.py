@@ -2,9 +2,13 @@
 
 import re
 import sqlite3
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from sqlite_utils import Database
 
 APPLICATION_ID = 0x47525043
 """`GRPC`: marks the file as a database of this program."""
@@ -22,13 +26,27 @@ def our_tables() -> frozenset[str]:
 
 def migrate(db: sqlite3.Connection) -> None:
     """Upgrade the database to this version's schema, all or nothing in the caller's transaction."""
-    (version,) = db.execute("PRAGMA user_version").fetchone()
-    for name in MIGRATIONS[version:]:
-        for statement in _statements(_script(name)):
-            db.execute(statement)
-    # Both are stored in the header of the file, so they are rolled back with the transaction.
+    from sqlite_utils import Database, Migrations  # imported late: slow, and needed once per file
+
+    migrations = Migrations("grpo-practice")
+    for name in MIGRATIONS:
+        # Never rename a script: databases record the names of the scripts that made them.
+        step: Callable[[Database], None] = partial(_run, name=name)
+        migrations(name=name)(step)
+    migrations.apply(Database(db))
     db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     db.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def make_tables(db: sqlite3.Connection) -> None:
+    """Create this version's tables in a temporary database, which needs no record of scripts."""
+    for name in MIGRATIONS:
+        _run(db, name)
+
+
+def _run(db: "Database | sqlite3.Connection", name: str) -> None:
+    for statement in _statements(_script(name)):
+        db.execute(statement)
 
 
 def _script(name: str) -> str:
