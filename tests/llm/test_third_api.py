@@ -7,8 +7,7 @@ from typing import Any, cast
 import httpx
 import pytest
 
-from grpo_practice.config.schema.provider import ApiName
-from grpo_practice.core.calls import Message, Reply, Request, Usage
+from grpo_practice.core.calls import ApiName, Message, Reply, Request, Usage
 from grpo_practice.core.errors import EndpointError, EndpointRefusedError
 from grpo_practice.llm import api
 from grpo_practice.llm.client import Client

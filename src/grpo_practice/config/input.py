@@ -19,7 +19,7 @@ config.
 def known(
     env: Mapping[str, str] | None, files: Sequence[Path] = (), hosts: Sequence[str] = ()
 ) -> Environment:
-    """Return the variables together with what the user trusts.
+    """Return the variables together with the files and hosts that the user trusts.
 
     Args:
         env: The variables; None reads the process environment and the `.env` file.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 from grpo_practice.core.errors import EndpointError
 from grpo_practice.core.hashing import derive_seed
@@ -13,6 +13,10 @@ from grpo_practice.core.stages import Stage
 
 Message = dict[str, Any]
 """One chat message in its wire format; an assistant's message is kept verbatim."""
+
+ApiName = Literal["chat.completions", "responses"]
+"""An API of endpoints; the value of `model_provider.type`."""
+API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 
 RESPONSE_ITEMS = "response_items"
 """Key of an assistant message with the items of a reply of the Responses API, which go back to such

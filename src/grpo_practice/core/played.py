@@ -1,4 +1,4 @@
-"""A rollout as a verify function sees it; imports only what a worker process needs."""
+"""A rollout as a verify function sees it; imports only the modules that a worker process needs."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -10,9 +10,9 @@ from typing import Any
 from grpo_practice.config.input import known
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.schema.agent import AgentConfig
-from grpo_practice.config.schema.provider import API_NAMES, ApiName
 from grpo_practice.config.schema.tools import Toolkit
 from grpo_practice.config.trust.word import stored_digest, user_trust
+from grpo_practice.core.calls import API_NAMES, ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.export.exported_agent import ExportedAgent, Measured, Provenance

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class WritesWeights(Protocol):
-    """Function that writes the weights of a training run, and prints what was written."""
+    """Function that writes the weights of a training run, and prints the written paths."""
 
     def __call__(
         self,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from grpo_practice import __version__
-from grpo_practice.config.schema.provider import ApiName
+from grpo_practice.core.calls import ApiName
 from grpo_practice.core.prompts.system import library_sha, system_prompt
 from grpo_practice.core.stats import Score
 from grpo_practice.core.types import Library

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from grpo_practice.config.schema.provider import ApiName
+from grpo_practice.core.calls import ApiName
 from grpo_practice.core.foreign_text import one_line
 from grpo_practice.export.exported_agent import ExportedAgent
 

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from grpo_practice.config.schema.provider import ApiName
-from grpo_practice.core.calls import Request
+from grpo_practice.core.calls import ApiName, Request
 from grpo_practice.llm import chat_completions, responses
 from grpo_practice.llm.endpoint import Endpoint
 from grpo_practice.llm.http_response import OtherApiError, decode

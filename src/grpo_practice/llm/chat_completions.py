@@ -19,7 +19,7 @@ _TEXTS = frozenset({"content", "reasoning_content", "reasoning", "refusal", "arg
 
 
 def request_body(chat: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the body as it is, without what only the Responses API knows."""
+    """Return the body as it is, without the parts that only the Responses API knows."""
     messages: Sequence[Message] = chat["messages"]
     if any(RESPONSE_ITEMS in message for message in messages):
         messages = [{k: v for k, v in m.items() if k != RESPONSE_ITEMS} for m in messages]

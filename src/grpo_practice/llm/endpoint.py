@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from grpo_practice.config.schema.provider import ApiName
+from grpo_practice.core.calls import ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.redact import redactor, url_secrets
 from grpo_practice.core.text import is_web_address

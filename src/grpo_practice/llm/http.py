@@ -24,7 +24,7 @@ from aiohttp.http_exceptions import BadStatusLine
 from httpx_aiohttp import AiohttpTransport, HttpxAiohttpClient
 from httpx_sse import EventSource
 
-from grpo_practice.config.schema.provider import ApiName
+from grpo_practice.core.calls import ApiName
 from grpo_practice.core.errors import ConfigError
 from grpo_practice.core.hashing import clean, clean_json
 from grpo_practice.core.redact import redactor

@@ -109,7 +109,7 @@ def _unchanged(message: Message) -> list[dict[str, Any]]:
 
 
 def _text_of(items: Sequence[dict[str, Any]]) -> str:
-    """Return the text of a reply, without comments on the way to what it marks as the answer."""
+    """Return the text of a reply, without the comments before the part marked as the answer."""
     said, answers = list[str](), list[str]()
     for item in items:
         if item.get("type") == "message":
@@ -175,7 +175,7 @@ def message_of(items: Sequence[dict[str, Any]]) -> Message:
     """Return the items of a reply as one assistant message.
 
     Raises:
-        ValueError: A tool call cannot be told from another one, or its arguments are no text.
+        ValueError: Two tool calls have the same id, or the arguments of one are not text.
     """
     message: Message = {"role": "assistant", "content": _text_of(items) or None}
     refused, thought, is_plain = list[str](), list[str](), True

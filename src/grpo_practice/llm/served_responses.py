@@ -211,7 +211,8 @@ def _item_events(item: Mapping[str, Any], at: int, size: int) -> Iterator[dict[s
     for n, part in enumerate(objects(item.get("content")) if kind == "message" else ()):
         here["content_index"] = n
         key = "refusal" if part.get("type") == "refusal" else "text"
-        name, text = f"response.output_{key}".replace("output_refusal", "refusal"), part.get(key)
+        name = "response.refusal" if key == "refusal" else "response.output_text"
+        text = part.get(key)
         yield {"type": "response.content_part.added", **here, "part": {**part, key: ""}}
         for piece in pieces(text, size) if isinstance(text, str) else ():
             yield {"type": f"{name}.delta", **here, "delta": piece, "logprobs": []}

@@ -124,7 +124,7 @@ def export_weights(
     force: bool,
     json: bool,
 ) -> None:
-    """Write the weights of a training run, and print what was written; see `export_agent`."""
+    """Write the weights of a training run, and print the written paths; see `export_agent`."""
     exported = ws.export_trained(run, step, output=output, whole=whole, force=force)
     if json:
         print_json(exported.document())

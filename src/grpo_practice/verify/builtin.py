@@ -167,8 +167,9 @@ class BuiltIn:
     needs_answer: Callable[..., bool] = lambda **params: True
     """Returns whether a sample without a gold answer cannot be scored with these parameters."""
     reads_rollout: bool = False
-    """Whether the function scores what the agent did: it also receives the rollout's tool calls, as
-    `function(sample, response, calls, *, …)`, and cannot score an answer without a rollout.
+    """Whether the function scores the actions of the agent: it also receives the rollout's tool
+    calls, as `function(sample, response, calls, *, …)`, and cannot score an answer without a
+    rollout.
     """
     own_form: bool = False
     """Whether the config determines the form of an answer, so that a bare gold answer may not have

@@ -31,7 +31,7 @@ def is_prose(text: str) -> bool:
 
 
 def last_expression(tail: str) -> str | None:
-    """Return the last formula or number in the text, judged by where it ends."""
+    """Return the last formula or number in the text, whichever ends last."""
     last = deque(EXPRESSION.finditer(tail), maxlen=1)
     number = last[0] if last else None
     formula = _last_formula(tail)

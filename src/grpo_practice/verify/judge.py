@@ -180,7 +180,7 @@ class Rubric:
     limit_s: float | None = None
     """Maximum seconds for one request."""
     shows_rollout: bool = False
-    """True if the prompt shows what the agent did."""
+    """True if the prompt shows the actions of the agent."""
 
 
 def rubric_of(

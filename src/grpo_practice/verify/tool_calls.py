@@ -1,4 +1,4 @@
-"""The built-in `tool_calls`: the reward depends on what the agent did, not on what it said."""
+"""The built-in `tool_calls`: the reward depends on the actions of the agent, not on its text."""
 
 import json
 import re

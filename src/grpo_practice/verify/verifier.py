@@ -267,7 +267,7 @@ class Verifier:
 
 
 def without_rollout(name: str) -> ConfigError:
-    """Return the error for a function that scores what an agent did, where no agent plays."""
+    """Return the error for a function that scores the actions of an agent, if no agent plays."""
     return ConfigError(
         f"verify {name} scores what an agent did in a rollout, and here there is only a text",
         hint=f"score a rollout: grpo-practice eval --verify {name}; --rejudge for stored rollouts",

@@ -222,7 +222,7 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
 
 
 def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
-    """Return the steps whose mean reward covers only some rollouts, grouped by what it covers."""
+    """Return the steps whose mean reward covers only some rollouts, by the kind of these."""
     from grpo_practice.reports.run_reports import MEAN_OVER
 
     found = dict[str, list[int]]()

@@ -10,9 +10,10 @@ from grpo_practice.config.reading.env import Environment
 from grpo_practice.config.reading.interpolate import interpolate, variables
 from grpo_practice.config.reading.problems import Problem, dotted
 from grpo_practice.config.reading.yaml_reader import Key, Tree
-from grpo_practice.config.schema.provider import API_NAMES, ModelProvider, is_sim
+from grpo_practice.config.schema.provider import ModelProvider, is_sim
 from grpo_practice.config.trust.keys import NOWHERE, Address
 from grpo_practice.config.trust.word import host_of
+from grpo_practice.core.calls import API_NAMES
 from grpo_practice.core.redact import REDACTED, redact_url
 
 OPENAI_URL = "https://api.openai.com/v1"

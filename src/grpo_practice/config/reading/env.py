@@ -24,7 +24,7 @@ _NOBODY = Trust()
 
 
 class Environment(dict[str, str]):
-    """Variables by name, with what the user trusts; process variables override the `.env` file."""
+    """Variables by name, with trusted files and hosts; process variables override `.env`."""
 
     def __init__(
         self,

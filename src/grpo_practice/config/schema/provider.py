@@ -1,6 +1,6 @@
 """The model section of a config: the endpoint and the settings of calls to it."""
 
-from typing import Any, Literal, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator
@@ -14,12 +14,10 @@ from grpo_practice.config.schema.base import (
     Text,
     check_address,
 )
+from grpo_practice.core.calls import API_NAMES, ApiName
 
 # The default of OpenAI's client library, which the reference uses.
 DEFAULT_TIMEOUT_S = 600.0
-ApiName = Literal["chat.completions", "responses"]
-"""Value of `model_provider.type`."""
-API_NAMES: tuple[ApiName, ...] = get_args(ApiName)
 WORKED_OUT = frozenset({"section", "origin", "key_origin"})
 """Provider fields that the loader fills in; a config cannot set them."""
 
@@ -70,8 +68,6 @@ class ModelProvider(Model):
         """Compare all but `section`: a teacher that is written out has a section of its own."""
         no = {"section": ""}
         return isinstance(other, ModelProvider) and dict(self) | no == dict(other) | no
-
-    __hash__ = None  # type: ignore[assignment]
 
     @property
     def simulated(self) -> bool:

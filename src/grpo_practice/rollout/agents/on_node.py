@@ -65,7 +65,7 @@ Source = FunctionSource | CommandSource
 
 
 def play(source: Source, question: str, system: str, context: ProgramContext) -> Ended:
-    """Return the answer of the program, or the reason why it gives none."""
+    """Return the answer of the program, or the reason why there is no answer."""
     if isinstance(source, FunctionSource):
         _alone()
         try:

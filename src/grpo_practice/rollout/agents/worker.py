@@ -71,7 +71,7 @@ def load() -> str:
 
 
 def play(question: str, system: str, context: ProgramContext) -> Ended:
-    """Return the answer of the function, or the reason why it gives none."""
+    """Return the answer of the function, or the reason why there is no answer."""
     assert _source is not None, "start() knows it"
     # Load here as well: a process that hangs while loading is killed only if it has a task.
     if why := load():

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from grpo_practice.config import PracticeConfig
-from grpo_practice.config.schema.provider import ApiName, ModelConfig
+from grpo_practice.config.schema.provider import ModelConfig
 from grpo_practice.config.schema.runs import RunConfig
-from grpo_practice.core.calls import Message, Reply, Request
+from grpo_practice.core.calls import ApiName, Message, Reply, Request
 from grpo_practice.core.errors import (
     EndpointError,
     EndpointRefusedError,
@@ -184,7 +184,7 @@ async def _listens(url: str) -> bool:
 
 
 async def _failed(answer: Coroutine[Any, Any, Reply]) -> str | None:
-    """Return what went wrong with a request that has a tool; None if the tool was called."""
+    """Return the failure of a request that has a tool; None if the tool was called."""
     try:
         reply = await answer
     except TimeoutError:

@@ -345,7 +345,7 @@ def _prompts(
     experiences: float,
     left: Sequence[StageCalls],
 ) -> list[StageCalls]:
-    """Return the calls, annotated with what is known about their prompts.
+    """Return the calls, annotated with the known facts about their prompts.
 
     The known facts are the current length and the expected number of experiences.
     """
