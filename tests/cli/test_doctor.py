@@ -89,7 +89,7 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
 ) -> None:
     write(tmp_path)
     script = always(ok({"role": "assistant", "content": "4", "tool_calls": [TOOL]}, usage={}))
-    ran, server = ask(gp, script)
+    ran, server = ask(gp, script, "concurrency=1")
     assert ran.code == 0, ran.err
     assert "2 tiny requests" in ran.err
     assert [len(a.body.get("tools", [])) for a in server.asked] == [0, 1]

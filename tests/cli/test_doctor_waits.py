@@ -92,6 +92,7 @@ def test_models_at_one_address_are_asked_in_turn(
         own = "agent.model.model_provider"
         sets = [f"{own}.base_url={server.url}", f"{own}.model=m-1", f"{own}.api_key={KEY}"]
         sets += [*judge, "verify=judge", "data.dataset=test.jsonl", "exp_id=e"]
+        sets += ["concurrency=1", "judge_concurrency=1"]
         Path("e.yaml").write_text("{}")
         words = [word for text in sets for word in ("--set", text)]
         ran = gp("doctor", "--run", "--json", "--config", "e.yaml", *words)
@@ -137,3 +138,23 @@ def test_a_tool_that_makes_the_endpoint_hang_is_no_problem(
     told = " ".join(text for _, text in found(ran, "student"))
     assert "did not answer a request with a tool in time" in told
     assert "latency" in told
+
+
+def test_a_local_server_that_handles_one_request_at_a_time_is_pointed_out(
+    gp: Gp, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give_up_soon(monkeypatch, lambda request: False)
+    write(tmp_path)
+
+    async def play(wire: Wire) -> bool:
+        counting = wire.asked.body.get("max_tokens") == 32
+        # The second waits twenty times as long as the first: no machine is that uneven.
+        await asyncio.sleep(1 if counting and wire.asked.n == 4 else 0.05)
+        return await ok("4").play(wire)
+
+    ran, server = ask(gp, always(Action("serial", play)), "concurrency=8")
+    assert (ran.code, len(server.asked), ran.document["requests"]) == (0, 4, 4), ran.out
+    assert "4 tiny requests" in ran.err
+    (line,) = (f for f in ran.document["findings"] if "one request at a time" in f["sentence"])
+    assert (line["about"], line["severity"]) == ("student", "warning")
+    assert line["hint"].endswith("--set concurrency=1")

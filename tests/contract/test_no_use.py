@@ -213,14 +213,14 @@ def test_doctor_asks_the_teacher_for_a_comparison(asked: Asked, gp: Gp) -> None:
     base = f"evaluation.agent.model.model_provider.base_url={asked.teacher.url}"
     words = ("doctor", "--json", "-c", "c.yaml", "--set", base)
     ran = gp(*words)
-    assert (ran.code, ran.document["requests"]) == (0, 3)
-    assert asked.stages() == {"play": 2, "compare": 1}
+    assert (ran.code, ran.document["requests"]) == (0, 5)
+    assert asked.stages() == {"play": 4, "compare": 1}
     assert teacher_states(ran)[-1][0] == "ok"
     assert "its tiny comparison can be read (0 lessons, " in teacher_states(ran)[-1][1]
 
     asked.teacher.says = FAILING["unreadable"][0]
     ran = gp(*words)
-    assert (ran.code, ran.document["requests"]) == (3, 5)
+    assert (ran.code, ran.document["requests"]) == (3, 7)
     state, text = teacher_states(ran)[-1]
     assert state == "problem"
     assert "its tiny comparison cannot be read: " in text

@@ -37,10 +37,10 @@ def doctor(
 ) -> None:
     """Check this machine, the database, the endpoints, the tools, the verify function and the data.
 
-    Each endpoint gets two tiny requests, the teacher makes one tiny comparison, and each toolkit is
-    opened; nothing is stored. Programs in the config (a verify file, an agent, a tool server) run
-    only with --run. Without --config, the latest run's config is checked. If there is no run, only
-    the machine is checked, or the agent given by --agent.
+    Each endpoint gets two tiny requests, a local server two more at once, the teacher makes one
+    tiny comparison, and each toolkit is opened; nothing is stored. Programs in the config (a verify
+    file, an agent, a tool server) run only with --run. Without --config, the latest run's config is
+    checked. If there is no run, only the machine is checked, or the agent given by --agent.
 
     Example: grpo-practice doctor --config practice.yaml
     """

@@ -27,6 +27,7 @@ from grpo_practice.run.doctor.data import (
     samples_of,
 )
 from grpo_practice.run.doctor.endpoints import asked_for, look_at_models, look_at_teacher, models_of
+from grpo_practice.run.doctor.line import settings_to_lower
 from grpo_practice.run.doctor.machine import current, look_here
 from grpo_practice.run.doctor.tools import look_at_tools
 from grpo_practice.run.specs import configured_prompts, teacher_context_text
@@ -83,9 +84,9 @@ async def diagnose(
 ) -> Diagnosis:
     """Check everything that can be checked; return problems, never raise them.
 
-    The check sends two tiny requests to each endpoint and one tiny comparison to the teacher, and
-    it opens each toolkit; nothing is stored. The programs that a configuration names are run only
-    if `request.run` is set.
+    The check sends two tiny requests to each endpoint, two more at once to a local server, and one
+    tiny comparison to the teacher, and it opens each toolkit; nothing is stored. The programs that
+    a configuration names are run only if `request.run` is set.
 
     Args:
         request: The database and the configuration.
@@ -156,12 +157,13 @@ async def _look_at_endpoints(
     config: RunConfig, folder: Path, findings: list[Finding], notice: Callable[[str], None]
 ) -> int:
     """Add findings about the models; return the number of requests sent."""
-    models = models_of(config)
-    requests = asked_for(models)
+    models, to_lower = models_of(config), settings_to_lower(config)
+    requests = asked_for(models, to_lower)
     if requests:
         notice(f"sending {count(requests, 'tiny request')} to {count(len(models), 'model')}")
     prices, tools = Prices(config.evaluation.prices), bool(config.evaluation.agent.toolkits)
-    findings += await look_at_models(models, prices, config.key("prices"), tools=tools)
+    key = config.key("prices")
+    findings += await look_at_models(models, prices, key, to_lower, tools=tools)
     # A finding names all roles of its model, as in `student, teacher`. A teacher that already
     # failed would only fail again, and slowly.
     broken = {at for found in problems(findings) for at in found.about.split(", ")}

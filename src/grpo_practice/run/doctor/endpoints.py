@@ -1,13 +1,13 @@
 """Checks of the endpoints with tiny requests that are not stored: two to each, one to a teacher.
 
-If tools are needed and none is called, the request with a tool is sent once more, through the other
-API.
+A local server gets two more, at once. If tools are needed and none is called, the request with a
+tool is sent once more, through the other API.
 """
 
 import asyncio
 import socket
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence, Sized
 from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -44,6 +44,7 @@ from grpo_practice.practice.distil import Task, compare, read_attempts
 from grpo_practice.practice.teacher import GroupKey, Teacher
 from grpo_practice.reports.learning_findings import advice
 from grpo_practice.run.clients import endpoint_of
+from grpo_practice.run.doctor.line import PAIR, look_at_line
 
 DEADLINE_S = 30.0
 """Timeout for one reply; after a timeout, the request is not retried."""
@@ -57,6 +58,7 @@ REQUESTS = 2
 _ASKED = [{"role": "user", "content": "Reply with the number 4."}]
 _CALL = [{"role": "user", "content": "Call the tool `add` with a=2 and b=2."}]
 _CALLED_NO_TOOL = "did not call a tool that it was told to call"
+_LATE = "did not answer a request with a tool in time"
 _NUMBER = {"type": "number"}
 _TOOL = {
     "type": "function",
@@ -82,13 +84,19 @@ def models_of(config: RunConfig) -> list[tuple[str, ModelConfig]]:
     return list(found.values())
 
 
-def asked_for(models: Sequence[tuple[str, ModelConfig]]) -> int:
+def asked_for(models: Sequence[tuple[str, ModelConfig]], to_lower: Sized) -> int:
     """Return the number of requests that `look_at_models` sends if all succeed."""
-    return REQUESTS * sum(not model.model_provider.simulated for _, model in models)
+    called = sum(not model.model_provider.simulated for _, model in models)
+    return REQUESTS * called + PAIR * len(to_lower)
 
 
 async def look_at_models(
-    models: Sequence[tuple[str, ModelConfig]], prices: Prices, key: str, *, tools: bool = False
+    models: Sequence[tuple[str, ModelConfig]],
+    prices: Prices,
+    key: str,
+    to_lower: Mapping[str, list[str]],
+    *,
+    tools: bool = False,
 ) -> list[Finding]:
     """Check the replies of each endpoint: addresses in parallel, models at one address in turn.
 
@@ -96,22 +104,29 @@ async def look_at_models(
         models: Roles and models, from `models_of`.
         prices: Known prices of models.
         key: Configuration key that sets prices, for hints.
+        to_lower: Servers to send two requests at once, from `settings_to_lower`.
         tools: Whether the student calls tools, so that its endpoint has to support them.
     """
-    turns = defaultdict[str, asyncio.Lock](asyncio.Lock)
+    turns, lines = defaultdict[str, asyncio.Lock](asyncio.Lock), dict(to_lower)
 
     async def asked(role: str, model: ModelConfig) -> list[Finding]:
         # Parallel requests to a server that handles one at a time would make it look slow, or
         # run into the timeout.
         async with turns[place(model.model_provider.base_url)]:
-            return await _model(role, model, prices, key, tools=tools and "student" in role)
+            return await _model(role, model, prices, key, lines, tools=tools and "student" in role)
 
     parts = await asyncio.gather(*(asked(role, model) for role, model in models))
     return [finding for part in parts for finding in part]
 
 
 async def _model(
-    role: str, model: ModelConfig, prices: Prices, key: str, *, tools: bool
+    role: str,
+    model: ModelConfig,
+    prices: Prices,
+    key: str,
+    lines: dict[str, list[str]],
+    *,
+    tools: bool,
 ) -> list[Finding]:
     provider = model.model_provider
     if provider.simulated:
@@ -134,7 +149,7 @@ async def _model(
     clock = asyncio.get_running_loop().time
     until = clock() + WHOLE_S
     with_tool = replace(request, messages=_CALL, tools=[_TOOL])
-    async with Client(endpoint, Limit(1), notice=notices.append) as client:
+    async with Client(endpoint, Limit(PAIR), notice=notices.append) as client:
 
         async def ask(request: Request) -> Reply:
             async with asyncio.timeout_at(until):  # one deadline for both requests
@@ -157,6 +172,9 @@ async def _model(
             # Any error counts as a refusal, because an endpoint that fails here would also end a
             # run.
             return [*found, problem(role, EndpointRefusedError(str(e), hint=e.hint))]
+        # Once for all models of a server, unless it may still be busy with the last request.
+        keys = [] if failed == _LATE else lines.pop(place(url), [])
+        line = await look_at_line(role, client.send, request, keys, DEADLINE_S)
     other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
@@ -166,7 +184,7 @@ async def _model(
         text = "max_tokens is not set, so a reply may run to the end of the context"
         found.append(warning(role, text, "set max_tokens under its model_settings"))
     found += [warning(role, text) for text in notices]
-    found += [*_reply(role, provider.model, reply), called]
+    found += [*_reply(role, provider.model, reply), called, *line]
     return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
 
 
@@ -188,7 +206,7 @@ async def _failed(answer: Coroutine[Any, Any, Reply]) -> str | None:
     try:
         reply = await answer
     except TimeoutError:
-        return "did not answer a request with a tool in time"
+        return _LATE
     except (EndpointError, EndpointRefusedError) as e:
         return f"refuses a request with a tool: {e}"
     return None if reply.message.get("tool_calls") else _CALLED_NO_TOOL
