@@ -113,7 +113,7 @@ LATE = "[stopped after 3 s, the time it had]"
 TIMES: dict[str, tuple[float, str]] = {
     "print('on')\nimport time\ntime.sleep(60)": (3, f"on\n{LATE}"),
     "print('on')\nwhile True: pass": (3, f"on\n{LATE}"),
-    "1": (0, "Error: timeout should be more than 0 seconds"),
+    "1": (0, "Error: timeout must be greater than 0 seconds"),
 }
 """Code → its time, and what the model reads."""
 PROCESSES = 64

@@ -101,7 +101,9 @@ READ: Mapping[str, list[str]] = (
     | {
         **{url: ["Error: the reader found no text there"] for url in BODIES if "none" in url},
         "https://blank.example/": ["Error: the page has no text"],
-        "https://to-site3.example/": ["Error: the page leads to another one: pages of this site"],
+        "https://to-site3.example/": [
+            "Error: the page redirects to another one: pages of this site"
+        ],
         "https://to-other.example/": ["<<<web other.example "],
         A: [DATA, "Only the beginning of the page was read."],
     }
@@ -231,7 +233,7 @@ def test_a_service_is_asked_again_where_that_may_help(gp: Gp) -> None:
         asked = [s.body["q"] for s in web.asked("serper")]
         assert not web.asked("jina-reader"), "a key follows no redirect"
     said = dict(zip(names, clerk.results, strict=True))
-    later = "; try something else, or the same later"
+    later = "; try something else, or try again later"
     wanted = {name: ["Error: Serper ", later] for name in names if name.startswith("busy")} | {
         f"wrong{status}": f"Error: Serper cannot do that: HTTP {status} (\u2039b>Not allowed)"
         for status in WRONG
@@ -277,7 +279,7 @@ def test_what_nobody_can_answer_stops_the_run(gp: Gp) -> None:
         )
         assert ran.code == 3
         said = refused(gp, kit(web, search_banned_sites=["a:b:c"])).err
-        assert "search_banned_sites: 'a:b:c' is no domain" in said
+        assert "search_banned_sites: 'a:b:c' is not a domain" in said
 
 
 @pytest.mark.parametrize("variable", ["HTTP_PROXY", "ALL_PROXY"])

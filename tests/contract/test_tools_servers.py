@@ -28,7 +28,7 @@ from tests.contract.endpoint.server import on_a_thread
 
 HERE = Path(__file__).parent
 SECRET = "correct-horse-battery-7"
-UNUSED = "Error: the tool's server answered what cannot be used: tool "
+UNUSED = "Error: the tool's server gave an unusable answer: tool "
 MIB = 2**20
 LINKS = """\
 [link to a file: file:///a]
@@ -109,7 +109,7 @@ def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
         return [next(results) for _ in range(n)]
 
     (first,), (odd, refuse, say, long) = next_(1), next_(4)
-    assert "answered what cannot be used: 1 validation error" in odd
+    assert "gave an unusable answer: 1 validation error" in odd
     assert "no tools/call" in refuse
     assert say == "ä"
     assert len(long.encode()) <= 16 * 1024
@@ -124,7 +124,7 @@ def test_1_48_a_call_that_fails_fails_no_other(gp: Gp, tmp_path: Path) -> None:
     assert next_(3) == ["Error: no answer within 4 s"] * 3
     third = next(results)
     assert third != second, "a server that hangs is used for no other call"
-    assert "a message larger than 16 MiB and was ended" in next(results)
+    assert "a message larger than 16 MiB and was stopped" in next(results)
     fourth = next(results)
     assert fourth != third
     assert all(text.startswith("Error: ") for text in next_(8))
@@ -202,7 +202,7 @@ CHECKED = {
     "fits_not": f"{UNUSED}fits_not: invalid structured content: 'n' is a required property",
     "refs": f"{UNUSED}refs: the check against its schema needs too much memory",
     "no_schema": f"{UNUSED}no_schema: invalid schema: 'nothing' is not valid under any of",
-    "nothing": f"{UNUSED}nothing: it has an output schema, and no structured content came",
+    "nothing": f"{UNUSED}nothing: it has an output schema, but returned no structured content",
     "elsewhere": f"{UNUSED}elsewhere: invalid schema: Unresolvable: http://127.0.0.1:9/schema",
 }
 """Tool → beginning of what the model reads."""
@@ -307,7 +307,7 @@ def test_a_reply_over_http_that_cannot_be_kept_fails_its_call(gp: Gp) -> None:
     wanted = {
         "gzip": "well",
         "deflate": "well",
-        "odd": ["the reply is packed as 'br': it cannot be read"],
+        "odd": ["the reply is encoded as 'br', which is not supported"],
         "broken": ["while decompressing"],
         "endless": ["the reply is larger than 16 MiB"],
         "events": ["the reply is larger than 16 MiB"],

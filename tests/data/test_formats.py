@@ -137,7 +137,7 @@ def test_a_ragged_csv_row_is_named_and_the_next_ones_are_read(put: Put) -> None:
 def test_a_quote_never_closed_refuses_the_file_because_it_hides_the_rows_after(put: Put) -> None:
     error = refused(put("a.csv", b'q,b\n1,2\n"3,4\n5,6\n7,8\n'))
     assert "a.csv:3: not valid CSV" in str(error)
-    assert "never closed" in str(error.hint)
+    assert "unclosed" in str(error.hint)
 
 
 def test_a_csv_header_with_a_name_twice_is_refused(put: Put) -> None:

@@ -53,11 +53,14 @@ def test_labels_are_kept_where_all_are_labels(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("- 'A: b.'\n- 12\n", "hand.yaml:2: an experience is a text, not 12"),
-        ("experiences:\n  - {txt: 'A: b.'}\n", 'hand.yaml:2: an experience is a text, not {"txt"'),
+        ("- 'A: b.'\n- 12\n", "hand.yaml:2: an experience must be text, not 12"),
+        (
+            "experiences:\n  - {txt: 'A: b.'}\n",
+            'hand.yaml:2: an experience must be text, not {"txt"',
+        ),
         ("- 'A: b.'\n- ''\n", "hand.yaml:2: this experience is empty"),
         ("- 'A: b.'\n- 'A: b.'\n", "hand.yaml:2: A: b. is a duplicate of hand.yaml:1"),
-        ("- A: b.\n", "hand.yaml:1: an experience is a text, not"),
+        ("- A: b.\n", "hand.yaml:1: an experience must be text, not"),
         ("just words\n", "hand.yaml:1: a library is a list of texts"),
         ("experiences: 7\n", "hand.yaml:1: a library is a list of texts"),
         ("[]\n", "hand.yaml: it contains no experience"),
@@ -90,7 +93,7 @@ def test_what_cannot_be_used_is_named_with_its_line_and_its_value(
 def test_a_broken_json_file_is_named_with_its_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"hand\.json:2: not valid JSON"):
         read(tmp_path, '["A: b."\n"C: d."]', "hand.json")
-    with pytest.raises(ConfigError, match=r"hand\.json, experience 2: an experience is a text"):
+    with pytest.raises(ConfigError, match=r"hand\.json, experience 2: an experience must be text"):
         read(tmp_path, '["A: b.", null]', "hand.json")
 
 
@@ -154,7 +157,7 @@ async def test_another_start_is_named_as_it_was_typed(tmp_path: Path, forecast: 
     with pytest.raises(FingerprintError) as e:
         await again()
     option = f"--from '{hand}'"
-    began = f"it began with no experiences, but {option} is another library"
+    began = f"it began with no experiences, but {option} names a different library"
     assert str(e.value) == f"toy was started with a different configuration: {began}"
     (change,) = e.value.diff
     assert (change.was, change.now) == ("no experiences", f"2 experiences ({option})")

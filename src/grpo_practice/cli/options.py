@@ -88,12 +88,12 @@ TrustOption = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="Trust this agent file or database from other people; remembered. Read it first.",
+        help="Trust this agent file or database from other people, and remember it. Read it first.",
     ),
 ]
 TrustHostOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="HOST", help="Allow your keys to be sent to this host; remembered."),
+    typer.Option(metavar="HOST", help="Allow your keys to be sent to this host, and remember it."),
 ]
 TraceContentOption = Annotated[
     Literal["yes", "no"],

@@ -37,7 +37,7 @@ _TASKS = 500
 """
 _START_S = 60.0
 _LOOK_S = 0.05
-"""Seconds between two checks whether a worker has reported why it cannot start."""
+"""Seconds between checks of whether a worker has reported why it cannot start."""
 _HINT = "stderr shows the output of the processes"
 MEMORY = 1 << 30
 """Bytes that a worker may allocate beyond the memory that it uses at the start."""

@@ -239,7 +239,7 @@ def _csv(path: Path, delimiter: str | None, names: Sequence[str]) -> Iterator[Ro
         try:
             cells = next(reader, None)
         except csv.Error as e:
-            hint = "is a quote here never closed?"
+            hint = "is there an unclosed quotation mark here?"
             if "new-line character" in str(e):
                 mend = through(path, r"tr '\r' '\n'", "lf")
                 hint = f"does a line end in CR alone? {mend}"

@@ -151,7 +151,7 @@ def _unreadable(path: Path, error: Exception) -> DataError:
     reason = " ".join(str(error).split())[:200]
     return DataError(
         f"{path} is not a readable parquet file: {reason}",
-        hint="was it cut off, or encrypted?",
+        hint="is it truncated or encrypted?",
     )
 
 

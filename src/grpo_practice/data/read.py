@@ -28,8 +28,8 @@ class Reading(TypedDict, total=False):
     """How to read rows as samples; every key is optional."""
 
     mapping: Mapping[str, str] | None
-    """Column for each role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`) that
-    has no recognised name, and comma-separated columns for each slot (`passage`, `options`).
+    """Column for each role (`question`, `answer`, `source`, `level`, `cluster`, `meta.KEY`) whose
+    column has no recognised name; comma-separated columns for each slot (`passage`, `options`).
     """
     template: str | None
     """Text of a question with slots in braces; None means passage, question and options."""

@@ -93,7 +93,7 @@ def _too_much(path: Path, number: int) -> DataError:
         path,
         number,
         f"the {how} text has more than {MAX_STREAM >> 30} GiB or {MAX_LINES:,} lines",
-        hint="if that is right, save it as a plain file first",
+        hint="if that is intended, save it as a plain file first",
     )
 
 

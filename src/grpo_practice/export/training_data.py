@@ -78,8 +78,8 @@ class TrainingData:
             raise self._nothing(run)
 
     def _nothing(self, run: RunRow) -> ConfigError:
-        reasons = ", ".join(f"{n} for {why}" for why, n in self.left_out.most_common())
-        measured = "a question of an evaluation" in self.left_out
+        reasons = ", ".join(f"{why}: {n}" for why, n in self.left_out.most_common())
+        measured = "a question that an evaluation uses" in self.left_out
         return ConfigError(
             f"{run.name} has no usable training data"
             + (f": attempts were left out ({reasons})" if reasons else ""),
@@ -101,7 +101,7 @@ class TrainingData:
             reader = _StepReader(self, run, branch, step)
             for slot, (sample, _) in enumerate(step.plan.slots):
                 if sample in measuring:
-                    self.left_out["a question of an evaluation"] += step.attempts(slot)
+                    self.left_out["a question that an evaluation uses"] += step.attempts(slot)
                 else:
                     yield from reader.rows(slot, numbers.get(sample))
 
@@ -174,7 +174,7 @@ class _StepReader:
             return None
         settled = len(played) == self._step.attempts(slot) and all(r.settled for r in played)
         if not settled and not self._step.closed:
-            return "a group under way"
+            return "an unfinished group"
         group = Group(slot, played[0].sample, played)
         informative = status_of(group, truth=True) == "scored"
         return None if informative else "no better and worse attempt at the same prompt"
@@ -188,7 +188,7 @@ class _StepReader:
         played = rollout.played
         whole = played.outcome == "ok" if sft else played.answered
         if not whole:
-            return "no whole answer"
+            return "no complete answer"
         if sft and rollout.reward < data.min_reward - EQUAL:
             return "a lower reward"
         at = (self._held_by, self._step.plan.step, rollout.slot, rollout.attempt)
@@ -205,7 +205,7 @@ class _StepReader:
         first = next(n for n, message in enumerate(messages) if message["role"] == "assistant")
         prompt, completion = messages[:first], messages[first:]
         if not (completion[-1]["content"].strip() or "tool_calls" in completion[-1]):
-            return "no whole answer"
+            return "no complete answer"
         bare = without_library(prompt, system) if data.without_library else prompt
         if bare is None:
             return "a paraphrase of the library"

@@ -11,13 +11,13 @@ from grpo_practice.core.prompts.system import HEADING, without_block
 DataFormat = Literal["sft", "dpo"]
 LeftOut = Literal[
     "no reward",
-    "no whole answer",
-    "a question of an evaluation",
+    "no complete answer",
+    "a question that an evaluation uses",
     "a lower reward",
     "no single conversation",
     "a message whose content is not text",
     "a paraphrase of the library",
-    "a group under way",
+    "an unfinished group",
     "no better and worse attempt at the same prompt",
 ]
 """Reasons for leaving attempts out, as shown to the user."""

@@ -92,9 +92,9 @@ def assemble(events: Iterable[tuple[str, str]], which: int | None = None) -> Any
     """Join the events (name, data) of a stream into the completion's body; None if cut off.
 
     The body is complete once the reply has a `finish_reason`. After `[DONE]` without a reason it
-    may be, and the caller decides. An error that the server reports is returned as the body, unless
-    the reply was already complete. `which` is the index of the choice to read if several were
-    requested; None if there is only one.
+    may be complete, and the caller decides. An error that the server reports is returned as the
+    body, unless the reply was already complete. `which` is the index of the choice to read if
+    several were requested; None if there is only one.
     """
     body: dict[str, Any] = {"object": "chat.completion"}
     choice: dict[str, Any] = {}

@@ -273,7 +273,7 @@ class Client:
     def _read(
         self, call: _Call, response: Response | ConnectionFailure, body: dict[str, Any]
     ) -> Reply | RetryDecision:
-        """Return the reply or the decision how to proceed without one; adjust the limits."""
+        """Return the reply, or the decision on how to proceed without one; adjust the limits."""
         if isinstance(response, ConnectionFailure):
             if response.kind == "oversize":  # too large a response is still a response
                 self._answered = True

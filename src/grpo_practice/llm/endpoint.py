@@ -86,7 +86,7 @@ class Endpoint:
 
     @property
     def address(self) -> str:
-        """Everything except the API key that may select the model that answers, secrets included.
+        """Everything that may select the model that answers, including secrets but not the API key.
 
         A gateway selects by URL, by header or by query. The API key is excluded because keys are
         renewed.

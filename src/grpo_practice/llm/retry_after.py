@@ -1,4 +1,4 @@
-"""Parses the wait that an endpoint asks for from headers, whose content is arbitrary."""
+"""Parses the wait that an endpoint's headers request; their content is arbitrary."""
 
 import re
 from collections.abc import Mapping

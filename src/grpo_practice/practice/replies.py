@@ -235,7 +235,7 @@ def _sources(item: Item, proposals: int) -> tuple[int, ...]:
 
 
 class _Edits:
-    """Decides in order which operations of a list can be accepted."""
+    """Decides, in order, which operations of a list can be accepted."""
 
     def __init__(self, library: Library, limit: int) -> None:
         self._library, self._left, self._limit = library, limit, limit

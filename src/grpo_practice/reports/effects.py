@@ -256,7 +256,7 @@ class EffectsReport(Report):
         if self.found.total is not None:
             mean, se = self.found.total
             parts.append(f"the effects add up to {points(mean, signed=True)} ± {points(se)}")
-        return f"the whole library compared with none: {', '.join(parts) or 'unknown'}"
+        return f"the whole library compared with no library: {', '.join(parts) or 'unknown'}"
 
     @override
     def summary(self) -> Sequence[Sequence[str]]:

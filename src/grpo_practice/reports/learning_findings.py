@@ -51,7 +51,7 @@ _FAILED: Mapping[str, tuple[str, str]] = {
     ),
     "context_overflow": (
         "the request was too long for the teacher",
-        f"lower practice.teacher_context, or choose a model that takes more ({_TEACHER})",
+        f"lower practice.teacher_context, or choose a model that accepts more ({_TEACHER})",
     ),
     "provider": ("the endpoint gave no usable answer", "run `grpo-practice doctor`"),
 }

@@ -125,8 +125,8 @@ def _groups(store: Store, run: RunRow, branch: Branch) -> Iterator[Finding]:
         "all right",
         (of.right, of.all),
         f"{_share(of.right, of.all)} groups taught nothing: all of their attempts are right",
-        f"{learn} on harder questions, or with a smaller model: groups that are all right leave"
-        " nothing to compare",
+        f"{learn} on harder questions, or with a smaller model: a group in which every attempt"
+        " is right leaves nothing to compare",
         f"grpo-practice rollouts list {name}",
         many and of.right >= of.wrong,
     )

@@ -41,7 +41,7 @@ class SystemCheck:
 
     emit: Emit
     drain: Drain | None = None
-    """Function that waits for requests in flight before the run pauses; None shows a notice
+    """Function that lets requests in flight finish before the run pauses; None shows a notice
     instead of pausing.
     """
     _without: int = 0

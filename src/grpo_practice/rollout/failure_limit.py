@@ -9,7 +9,7 @@ from grpo_practice.core.text import similar
 from grpo_practice.core.types import Rollout
 
 Drain = Callable[[GrpoPracticeError], Awaitable[None]]
-"""Function that waits for requests in flight before the given error ends them."""
+"""Function that lets requests in flight finish before the given error ends the run."""
 
 
 @dataclass(slots=True)

@@ -96,7 +96,7 @@ def start_named(store: Store, run: str, start: Library | None, option: str) -> I
         )
         if len(keys) > 1:
             raise FingerprintError(str(e), diff, hint=f"{way_out}; for the rest: {e.hint}") from e
-        message = f"{e}: it began with {began}, but {option} is another library"
+        message = f"{e}: it began with {began}, but {option} names a different library"
         raise FingerprintError(message, diff, hint=way_out) from e
 
 
@@ -192,12 +192,12 @@ def _text(place: str, value: object) -> str:
     """Return the text of one experience, joined to a single line.
 
     Raises:
-        ConfigError: The value is not a text, or the text cannot be used.
+        ConfigError: The value is not a string, or the text cannot be used.
     """
     said = value.get("text") if isinstance(value, dict) else value
     if not isinstance(said, str):
         raise ConfigError(
-            f"{place}: an experience is a text, not {_shown(value)}",
+            f"{place}: an experience must be text, not {_shown(value)}",
             hint='write it as "Name: one sentence", in quotes, or as `text:` of a mapping',
         )
     text = " ".join(filter(None, map(str.strip, clean(said).splitlines())))

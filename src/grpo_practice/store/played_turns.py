@@ -104,7 +104,7 @@ class _Conversation:
 
 
 def read_arguments(given: Any) -> Any:
-    """Return the arguments of a call as JSON, {} if there are none; invalid JSON stays a text."""
+    """Return the arguments of a call as JSON, {} if there are none; invalid JSON stays text."""
     if given is None or (isinstance(given, str) and not given.strip()):
         return {}
     try:

@@ -57,7 +57,7 @@ class TraceReport(Report):
         """Return a row for each kind of span."""
         title = f"{self.run}: {count(self.traces, 'trace')} to {self.to}"
         rows = [(kind, str(n)) for kind, n in sorted(self.spans.items())]
-        left = [("not whole yet", count(self.open_groups, "group"))] if self.open_groups else []
+        left = [("not complete yet", count(self.open_groups, "group"))] if self.open_groups else []
         return [(title,), *rows, *left]
 
 

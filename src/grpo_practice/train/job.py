@@ -146,7 +146,7 @@ def selecting(job: TrainJob, every: int) -> TrainJob:
     if dataset is None:
         raise ConfigError(
             "practice.select_dataset is not set, so there are no questions to select weights with",
-            hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
+            hint="--set practice.select_dataset=NAME, a dataset that is not used for evaluation",
         )
     found = weights_evaluation(job.session, job.loaded, job.verify, dataset, job.name)
     return replace(job, selects=found, every=every)

@@ -95,7 +95,7 @@ def prepare_search(session: Session, request: TuneRequest, count: int | None) ->
     if config.practice.select_dataset is None:
         raise ConfigError(
             "practice.select_dataset is not set, so there are no questions to select a trial with",
-            hint="--set practice.select_dataset=NAME, with questions not used for evaluation",
+            hint="--set practice.select_dataset=NAME, a dataset that is not used for evaluation",
         )
     space = space_of(settings_of(config).tune.space)
     for key, part in space.items():

@@ -53,7 +53,7 @@ def contains(sample: Sample, response: str, *, case_sensitive: bool = False) -> 
         wanted = folded(gold, case_sensitive)
         if wanted and re.search(_standing(wanted), visible):
             return Verdict(1.0, extracted=gold)
-    return _missed(sample, "it does not stand in the response")
+    return _missed(sample, "the response does not contain it")
 
 
 def _standing(wanted: str) -> str:

@@ -73,7 +73,10 @@ class Trial:
     def check_scored(self) -> None:
         """Raise ConfigError if the function raised for every gold answer that was tried."""
         if not self._scored and _GOLD in self.errors:
-            hint = "it raised for every gold: fix it; an answer that it cannot read must get 0"
+            hint = (
+                "it raised an error for every gold answer: fix it; an answer that it cannot read"
+                " must get 0"
+            )
             raise ConfigError(self.errors[_GOLD], hint=hint)
 
     async def accepts(self, sample: Sample, answer: str, kind: str) -> bool:

@@ -143,13 +143,15 @@ class Verifier:
         except TimedOutError as e:
             if e.by_clock:
                 raise VerifyError(
-                    f"comparing the answer had no {limit_s:g} s of processor time in"
+                    f"comparing the answer did not get {limit_s:g} s of processor time within"
                     f" {BY_CLOCK * limit_s:g} s: this machine is too busy"
                 ) from e
             return f"comparing it took longer than {limit_s:g} s"
         except WorkerDiedError as e:
             if not e.crashed:
-                raise VerifyError(f"somebody ended the worker that compares the answer: {e}") from e
+                raise VerifyError(
+                    f"something ended the worker that compares the answer: {e}"
+                ) from e
             return f"comparing it ended its worker ({e})"
 
     async def _in_process(

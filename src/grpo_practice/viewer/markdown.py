@@ -1,4 +1,4 @@
-"""The report of runs as Markdown, for example for a pull request."""
+"""The report on one or more runs as Markdown, for example for a pull request."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -17,7 +17,7 @@ _MARKUP = re.compile(r"([\\`*_{}\[\]<>&~|$#@!])")
 
 
 def markdown(parts: Sequence[Part], made: str) -> str:
-    """Return the report of runs; stored text is escaped, so it cannot act as markup."""
+    """Return the report on the runs; stored text is escaped, so it cannot act as markup."""
     lines = list[str]()
     if len(parts) > 1:
         lines += _table(["run", "result"], ([part.story.name, part.answer] for part in parts))

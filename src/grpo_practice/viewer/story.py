@@ -292,7 +292,7 @@ def _by_change(of: QuestionRewards) -> tuple[float, int, int]:
 
 
 def _listed(store: Store, story: Story, found: Sequence[QuestionRewards]) -> Story:
-    """Return the data with the first of these questions, including their texts."""
+    """Return the data with the texts of the first few questions, and the number of the others."""
     listed = found[:MOST_QUESTIONS]
     texts = store.read(arms.question_texts, [q.sample for q in listed])
     return replace(

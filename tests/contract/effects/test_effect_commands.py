@@ -43,7 +43,9 @@ def test_each_experience_has_a_row_and_the_run_no_score(measurable: Gp) -> None:
     assert "measured     40 questions of held \u00d7 8, 320 rollouts scored" in re.sub(
         r"measured +", "measured     ", ran.out
     )
-    assert re.search(r"the whole library compared with none: measured [+-][\d.]+ points", ran.out)
+    assert re.search(
+        r"the whole library compared with no library: measured [+-][\d.]+ points", ran.out
+    )
     listed = measurable("runs", "list").out
     (line,) = [line for line in listed.splitlines() if line.startswith("demo/effect/L")]
     assert re.split(r" {2,}", line)[1:5] == ["effect", "done", "5 of 5", "-"]

@@ -87,7 +87,7 @@ async def test_more_pairs_never_take_an_attempt_twice_or_equals(project: Project
         assert all(row["chosen_reward"] > row["rejected_reward"] for row in made)
         assert len(made) == 24  # of three different rewards, the middle one has no partner
     project.change("UPDATE verdicts SET reward = 0.5")
-    with pytest.raises(Exception, match=r"no usable training data: .* no better and worse"):
+    with pytest.raises(Exception, match=r"no usable training data: .*no better and worse"):
         rows(project, "dpo")
 
 
@@ -120,7 +120,7 @@ async def test_an_answer_that_was_cut_off_is_rejected_and_never_chosen(project: 
     project.change("UPDATE rollouts SET outcome = 'truncated'")
     with pytest.raises(Exception, match="no usable training data"):
         rows(project, "dpo")
-    with pytest.raises(Exception, match="72 for no whole answer"):
+    with pytest.raises(Exception, match="no complete answer: 72"):
         rows(project, "sft")
     project.change(
         """UPDATE rollouts SET outcome = 'ok' WHERE rollout_id IN
@@ -143,7 +143,7 @@ async def test_a_group_under_way_has_no_pairs_yet(project: Project) -> None:
             *at,
         )
     assert rows(project, "dpo") == before[:-1]
-    assert left_out(project, "dpo")["a group under way"] == 2
+    assert left_out(project, "dpo")["an unfinished group"] == 2
     project.change("UPDATE steps SET status = 'closed'")
     assert rows(project, "dpo") == before
 
@@ -154,7 +154,7 @@ async def test_what_an_evaluation_asks_is_left_out_unless_it_is_named(project: P
     kept = rows(project, "sft", min_reward=0.0)
     assert {row["number"] for row in everything} - {row["number"] for row in kept} == {1, 2, 3}
     assert rows(project, "sft", min_reward=0.0, include_eval=True) == everything
-    assert left_out(project, "sft")["a question of an evaluation"] == 18
+    assert left_out(project, "sft")["a question that an evaluation uses"] == 18
     names = [r.name for r in Workspace(project.db).runs().runs]
     run = next(name for name in names if name.startswith("toy/eval"))
     with pytest.raises(Exception, match=f"{run} is an evaluation") as refused:
@@ -177,7 +177,7 @@ async def test_nothing_to_write_leaves_no_file_and_says_why(project: Project) ->
     project.change("DELETE FROM verdicts")
     project.change("UPDATE rollouts SET outcome = 'error'")
     target = project.folder / "out.jsonl"
-    with pytest.raises(Exception, match="72 for no reward"):
+    with pytest.raises(Exception, match="no reward: 72"):
         Workspace(project.db).export_data("toy", "sft", target)
     assert sorted(p.name for p in project.folder.iterdir() if "out" in p.name) == []
     with pytest.raises(Exception, match="toy has no step 9"):
@@ -251,7 +251,7 @@ async def test_a_program_of_ones_own_is_taught_where_it_holds_one_conversation(
         project.config.write_text(CONFIG.replace("  agent:\n", own))
         if function == "twice":
             await project.practise("practice.epochs=1", "practice.grpo_n=2")
-            with pytest.raises(Exception, match=r"left out \(24 for no single conversation"):
+            with pytest.raises(Exception, match=r"left out \(no single conversation: 24"):
                 rows(project, "sft", min_reward=0.0)
             continue
         await project.practise("practice.epochs=2", "practice.batch_size=12")

@@ -42,7 +42,7 @@ def say_restarted(step: int | None) -> None:
 
 
 def note_next(command: str) -> None:
-    """Print the next command on stderr, because stdout has other content."""
+    """Print the next command on stderr, because stdout carries other output."""
     note(f"next: {on_database(command)}")
 
 
@@ -97,7 +97,7 @@ def confirm(question: str, *, yes: bool) -> None:
 
 
 def choose(question: str, *choices: str) -> str | None:
-    """Ask the user for one of the choices until it is valid; return None without a terminal."""
+    """Ask for one of the choices until the answer is valid; return None without a terminal."""
     if not sys.stdin.isatty():
         return None
     asked = f"{visible(question)} ({'/'.join(choices)})"

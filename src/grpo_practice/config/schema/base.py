@@ -77,11 +77,11 @@ Secret = Annotated[
 ]
 """A secret key; an empty value, as an unset variable produces, becomes None."""
 Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
-"""A text; null becomes the empty text."""
+"""A string; null becomes an empty string."""
 Table = Annotated[dict[str, T], BeforeValidator(lambda value: {} if value is None else value)]
-"""A mapping; null becomes the empty mapping."""
+"""A mapping; null becomes an empty mapping."""
 Names = Annotated[tuple[str, ...], BeforeValidator(lambda value: () if value is None else value)]
-"""A list of texts; null becomes the empty list."""
+"""A list of strings; null becomes an empty list."""
 
 
 class EnvText(str):

@@ -93,7 +93,7 @@ def refusals(demands: Iterable[Demand], tree: Tree) -> list[Problem]:
         place = tree.place(demand.key)
         if place is None or place.brought_by is None or place.trusted:
             continue
-        text = f"{demand.text}, which a foreign file may not do"
+        text = f"{demand.text}, which a file from someone else may not do"
         hint = f"read it; if you trust it, add --trust {shlex.quote(str(place.brought_by))}"
         # Report only the first of several keys that start the same server.
         found.setdefault((demand.key[:-1], demand.text), Problem(demand.key, text, hint))

@@ -71,7 +71,7 @@ class ProgramContext:
         counts once. Nothing is kept if the program gives no answer.
 
         Raises:
-            TypeError, ValueError: A value is no JSON or too large, or too many calls are logged.
+            TypeError, ValueError: A value is not JSON or is too large, or there are too many calls.
         """
         if len(self.logged) >= MAX_LOGGED:
             raise ValueError(f"log_tool: more than {MAX_LOGGED:,} calls")

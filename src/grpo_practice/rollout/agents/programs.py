@@ -115,7 +115,7 @@ class WorkerProgram:
         except WorkerDiedError as e:
             found = [f"the process {ended(e.code)}"]
         except TimeoutError:
-            found = [f"it does not load within {LOADING_S:g} s"]
+            found = [f"it did not finish loading within {LOADING_S:g} s"]
         # '' sorts before every reason, so the greatest entry is a reason if there is one.
         if why := max(found):
             name = self._source.name

@@ -227,7 +227,7 @@ def nodes_for(settings: ClusterSettings) -> list[Node]:
         needs = ", ".join(f"{much:g} {name}" for name, much in wanted.items())
         raise ConfigError(
             f"agent.ray: no node has the resources for a program: {needs}",
-            hint="agent.ray.num_cpus and agent.ray.resources set what a program is given",
+            hint="agent.ray.num_cpus and agent.ray.resources determine the resources of a program",
         )
     return found
 

@@ -159,7 +159,7 @@ async def _model(
             reply = await ask(request)
             failed = await _failed(ask(with_tool))
         except TimeoutError:
-            text = f"{where} gave no answer in {clock() - until + WHOLE_S:.0f} s"
+            text = f"{where} did not answer within {clock() - until + WHOLE_S:.0f} s"
             if await _listens(url):
                 text += ", but accepts connections: it is busy, slow or stuck"
                 hint = f"run doctor again when it is idle; a run waits {waits:.0f} s for a reply"
@@ -350,7 +350,7 @@ async def look_at_teacher(
             error = EndpointRefusedError(text, hint=advice(e.kind))
             return [problem("teacher", error)], made
         except TimeoutError:
-            text = f"gave no tiny comparison in {COMPARISON_S:.0f} s"
+            text = f"did not return a tiny comparison within {COMPARISON_S:.0f} s"
             return [
                 warning("teacher", text, "practice waits for such replies, so it will be slow")
             ], made

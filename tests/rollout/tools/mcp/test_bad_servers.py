@@ -34,7 +34,7 @@ async def test_a_server_that_never_answers_is_given_up(
     hows = ("hangs", "garbage")
     hangs, garbage = await asyncio.gather(*(refused(kit(how, str(tmp_path / how))) for how in hows))
     assert "was not ready within 4 s" in hangs
-    assert "lines to stdout that are no messages" in garbage
+    assert "lines to stdout that are not messages" in garbage
     for how in hows:
         assert not alive(int((tmp_path / how).read_text().split()[1]))
 

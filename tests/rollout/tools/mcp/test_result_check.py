@@ -15,7 +15,7 @@ from tests.processes import HANG_S
 from tests.rollout.tools.mcp.kits import ask, kit, opened, until
 from tests.rollout.tools.mcp.test_programs import running
 
-UNUSED = "the tool's server answered what cannot be used: tool "
+UNUSED = "the tool's server gave an unusable answer: tool "
 
 
 async def answer(name: str) -> str:

@@ -118,6 +118,6 @@ def _unlike(toolkit: "McpToolkit") -> str:
         )
     return (
         f"the answers of toolkits.{toolkit.name} depend on more than the calls of a rollout"
-        " (time, chance, external state); the same command fails again, but --restart-step"
+        " (time, chance, external state); the same command will fail again, but --restart-step"
         " replays the step"
     )

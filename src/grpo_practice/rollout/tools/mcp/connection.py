@@ -174,7 +174,7 @@ class Connection:
         except Exception as e:  # the library raises many types for invalid answers
             self.answers += 1
             why = str(e).partition("\n")[0]
-            raise ToolError(f"the tool's server answered what cannot be used: {why}") from e
+            raise ToolError(f"the tool's server gave an unusable answer: {why}") from e
         self.answers += 1
         await self._check(name, result)
         return output_of(result)
@@ -186,12 +186,10 @@ class Connection:
             return
         try:
             if "structured_content" not in result.model_fields_set:
-                raise UnfitError("it has an output schema, and no structured content came")
+                raise UnfitError("it has an output schema, but returned no structured content")
             await self._checker.check(result.structured_content, schema)
         except UnfitError as e:
-            raise ToolError(
-                f"the tool's server answered what cannot be used: tool {name}: {e}"
-            ) from e
+            raise ToolError(f"the tool's server gave an unusable answer: tool {name}: {e}") from e
 
     async def call_alone(self, name: str, arguments: Mapping[str, Any]) -> Output:
         """Call a tool of a stateful server, which no other connection can replace.
@@ -244,7 +242,7 @@ def output_of(result: CallToolResult) -> Output:
         parts.append(json.dumps(result.structured_content, ensure_ascii=False))
     text = "\n".join(parts)
     if result.is_error:
-        raise ToolError(text or "the tool failed and does not say why")
+        raise ToolError(text or "the tool failed and did not say why")
     return Output(text or "[no content]")
 
 

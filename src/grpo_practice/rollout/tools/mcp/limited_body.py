@@ -44,7 +44,9 @@ class LimitedBody(httpx2.AsyncByteStream):
 
     async def _unpacked(self) -> AsyncIterator[bytes]:
         if self._encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise UnreadableError(f"the reply is packed as {self._encoding!r}: it cannot be read")
+            raise UnreadableError(
+                f"the reply is encoded as {self._encoding!r}, which is not supported"
+            )
         unpack = None
         async for chunk in self._body:
             self._came += len(chunk)

@@ -27,7 +27,7 @@ async def every_tool(client: Client) -> list[ServerTool]:
             return found
         if len(found) > MOST_TOOLS:
             break
-    raise ValueError(f"its list of tools does not end: {len(found)} and more")
+    raise ValueError(f"its list of tools does not end: it has sent {len(found)} so far")
 
 
 def usable(toolkit: McpToolkit, tools: Sequence[ServerTool]) -> dict[str, ServerTool]:

@@ -66,7 +66,7 @@ class Server:
         self._good = False
         self._silent = 0 if connection.answers else self._silent + 1
         if self._silent >= IN_A_ROW:
-            raise self._refused(f"{self._silent} times in a row it answered nothing: {why}")
+            raise self._refused(f"it gave no answer {self._silent} times in a row: {why}")
 
     def _refused(self, why: str) -> EndpointRefusedError:
         name, notes = self._now.name, self._now.notes

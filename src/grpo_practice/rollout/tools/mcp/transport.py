@@ -79,9 +79,9 @@ class Notes:
         if self.status:
             said.append(f"HTTP {self.status}")
         if self.oversize:
-            said.append(f"it sent a message larger than {MOST / MEBIBYTE:g} MiB and was ended")
+            said.append(f"it sent a message larger than {MOST / MEBIBYTE:g} MiB and was stopped")
         if self.garbage:
-            said.append(f"it wrote lines to stdout that are no messages ({self.garbage})")
+            said.append(f"it wrote lines to stdout that are not messages ({self.garbage})")
         if tail := redactor.text(self.tail.decode(errors="replace").strip()):
             said.append(f"its stderr ends: {tail}")
         return "; ".join(said)

@@ -39,7 +39,7 @@ async def open_python(config: PythonConfig, folder: Path) -> AsyncIterator[list[
         async def execute_python_code(code: str, timeout: float = 30) -> str:  # noqa: ASYNC109
             # Not `<= 0`, which is false for NaN.
             if not timeout > 0:
-                raise ToolError("timeout should be more than 0 seconds")
+                raise ToolError("timeout must be greater than 0 seconds")
             said = await backend.run(unfenced(code), min(timeout, config.timeout_s))
             return said or "(no output: print what you want to know)"
 

@@ -19,7 +19,7 @@ from grpo_practice.rollout.tools.python.probe import try_backend
 
 ABOUT = "no network; files can be written in /tmp and are gone after the call"
 _ANSWER_S = 20.0
-"""Maximum seconds to wait until an engine reports its version."""
+"""Maximum seconds to wait for an engine to report its version."""
 _BESIDE_MB = 64
 """MiB that a container has in addition to one process's limit, for the supervising program."""
 
@@ -79,7 +79,7 @@ async def _engine(docker: str) -> str:
         async with asyncio.timeout(_ANSWER_S):
             said = (await process.communicate())[0].decode(errors="replace").strip()
     except TimeoutError:
-        said = f"no answer in {_ANSWER_S:g} s"
+        said = f"no answer within {_ANSWER_S:g} s"
     finally:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -64,7 +64,7 @@ class _Unpacker:
             # With 16, zlib requires a gzip header.
             self._zlib = zlib.decompressobj(16 + zlib.MAX_WBITS)
         elif self._encoding not in ("", "identity", "deflate"):
-            raise ToolError("what came is packed in a way that is not read here")
+            raise ToolError("the response is compressed in a way that is not supported here")
 
     @property
     def whole(self) -> bool:
@@ -82,4 +82,4 @@ class _Unpacker:
         try:
             return self._zlib.decompress(chunk, most)
         except zlib.error as e:
-            raise ToolError("what came is broken: it cannot be unpacked") from e
+            raise ToolError("the response is damaged: it cannot be decompressed") from e

@@ -76,7 +76,7 @@ def jina_reader(
         try:
             at = banned.check(page_url(led)) if isinstance(led, str) else asked
         except RefusedError as e:  # its message may quote text from the web
-            raise ToolError(f"the page leads to another one: {e.reason}") from e
+            raise ToolError(f"the page redirects to another one: {e.reason}") from e
         title = data.get("title")
         whole = f"# {title}\n\n{text}" if isinstance(title, str) and title else text
         return WebPage(str(at), whole[:chars], len(whole) <= chars)

@@ -56,7 +56,7 @@ class Guard(AbstractResolver):
         """Return the parsed URL; raise RefusedError if it is not allowed."""
         url = page_url(text)
         if url.port not in self._ports | {port for _, port in self._allow}:
-            raise RefusedError("only ports 80 and 443 are read", str(url.port))
+            raise RefusedError("only ports 80 and 443 are allowed", str(url.port))
         return url
 
     @override

@@ -74,7 +74,7 @@ class LocalReader:
             async with asyncio.timeout(self.total_s):
                 body = await self._followed(url)
         except TimeoutError as e:
-            raise ToolError(f"the page did not come within {self.total_s:g} s") from e
+            raise ToolError(f"the page did not arrive within {self.total_s:g} s") from e
         except (ClientError, OSError, ValueError) as e:
             known = isinstance(e, ClientConnectorError)  # others may quote the server
             why = brief(str(e), 200) if known else type(e).__name__
@@ -101,7 +101,7 @@ class LocalReader:
                 if hop == 0:
                     raise
                 # its message may quote text from the web
-                raise ToolError(f"the page leads to another one: {e.reason}") from e
+                raise ToolError(f"the page redirects to another one: {e.reason}") from e
             if isinstance(page, _Body):
                 return page
             text = page

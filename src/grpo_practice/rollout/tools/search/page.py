@@ -168,5 +168,5 @@ def _site(text: str) -> str:
     except ValueError:
         name = ""
     if not _HOST.fullmatch(name):
-        raise ValueError(f"{text!r} is no domain")
+        raise ValueError(f"{text!r} is not a domain")
     return name

@@ -92,7 +92,7 @@ def web_qa_tool(
         waited_s = monotonic() - start - reply.seconds  # negative for a stored reply
         text = (strip_think(reply.content) or "").strip()
         if not text:
-            raise ToolError("no answer was found from the page; ask otherwise")
+            raise ToolError("no answer was found on the page; ask a different question")
         return Output(answered(page, text, fences), cost_micro, waited_s)
 
     return tool_of(web_qa, **more)

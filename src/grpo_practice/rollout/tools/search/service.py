@@ -92,7 +92,7 @@ class Service:
         except _AgainError as e:
             self._unreached = 0 if e.reached else self._unreached + 1
             self._stop_where_refused()
-            raise ToolError(f"{self.name} {e}; try something else, or the same later") from e
+            raise ToolError(f"{self.name} {e}; try something else, or try again later") from e
         self._refused = self._unreached = 0
         return body
 
