@@ -1,4 +1,4 @@
-"""Simulated effect of left-out groups and overlapping steps on the gain of a run.
+"""Simulated effect of overlapping steps and of fewer rollouts on the gain of a run.
 
 100 questions x 5 attempts x 3 epochs in batches of 50, 200 worlds, each practised under every
 policy on the same luck (see `toy`); the first of them also through the client, the prompts and the
@@ -16,12 +16,11 @@ from statistics import fmean, stdev
 from typing import Any
 from unittest.mock import patch
 
-from bench.harness import Row, at_most, folder, write_config
+from bench.harness import Row, folder, write_config
 from bench.toy import EPOCHS, Outcome, Policy, Toy, asked
 from grpo_practice.core.prompts.system import render_library
 from grpo_practice.core.types import Library, Sample
 from grpo_practice.llm import sim
-from grpo_practice.practice.group_policy import REPLAY_CHANCE
 from grpo_practice.run.practice_run import prepare_practice, run_practice
 from grpo_practice.run.requests.runs import PracticeRequest
 from grpo_practice.run.session import Session
@@ -31,15 +30,12 @@ from grpo_practice.store import Store, libraries
 
 SEEDS, CLIENT_SEEDS = 200, 10
 FIXED = Policy()
-SAVING = {"skip_uniform": Policy(again=REPLAY_CHANCE)}
-"""The policies that may be chosen to save rollouts: those with a target."""
 OVERLAPS = {f"overlap {share:g}": Policy(overlap=share) for share in (0.25, 0.5, 1.0)}
 OTHERS = {
-    "skip_uniform, but 0.2": Policy(again=0.2),
     "fixed, G 4": Policy(attempts=4),
     "fixed, 80 questions": Policy(questions=80),
 }
-"""An alternative, for fewer rollouts or for as many."""
+"""Fewer rollouts."""
 WORLDS: Mapping[str, Mapping[str, Any]] = {
     "default": {},
     "easier": {"difficulty": Difficulty(1.2, 0.4)},
@@ -63,7 +59,7 @@ def rows(runs: int, *, tiny: bool) -> list[Row]:
     n = 3 if tiny else SEEDS
     found = list[Row]()
     for world, changes in WORLDS.items():
-        policies = {"fixed": FIXED, **SAVING}
+        policies = {"fixed": FIXED}
         if world == "default":
             policies |= OVERLAPS | OTHERS
         else:
@@ -93,11 +89,9 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
     ours, fixed = done[policy], done["fixed"]
     what = f"{world} world, {policy}"
     share = 100 * fmean(o.rollouts for o in ours) / fmean(o.rollouts for o in fixed)
-    saves = policy in SAVING  # the others are told beside these, and have no target
     found = list[Row]()
     if "overlap" not in policy:
-        name, reached = f"{what}: rollouts, % of fixed", at_most(80) if saves else None
-        found.append(Row(name, "≤ 80" if saves else "", [share], reached))
+        found.append(Row(f"{what}: rollouts, % of fixed", "", [share]))
     last, error = paired([o.gains[-1] - f.gains[-1] for o, f in zip(ours, fixed, strict=True)])
     half = len(fixed[0].gains) // EPOCHS - 1
     early = paired([o.gains[half] - f.gains[half] for o, f in zip(ours, fixed, strict=True)])
@@ -111,9 +105,7 @@ def _against_fixed(world: str, policy: str, done: Outcomes) -> list[Row]:
         "groups compared": f"{fmean(o.mixed for o in ours):.1f}, "
         f"fixed {fmean(o.mixed for o in fixed):.1f}",
     }
-    name = f"{what}: gain, points above fixed"
-    reached = (lambda v: abs(v) <= error) if saves else None
-    return [*found, Row(name, "within 1 SE" if saves else "", [last], reached, notes)]
+    return [*found, Row(f"{what}: gain, points above fixed", "", [last], None, notes)]
 
 
 def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
@@ -121,10 +113,6 @@ def _through_the_client(n: int, *, tiny: bool) -> list[Row]:
     q = 10 if tiny else FIXED.questions
     policies: dict[str, tuple[dict[str, Any], Policy]] = {
         "fixed": ({}, Policy(questions=q)),
-        **{
-            name: ({"group_policy": name}, replace(policy, questions=q))
-            for name, policy in SAVING.items()
-        },
         "overlap 0.5": ({"overlap": 0.5}, Policy(overlap=0.5, questions=q)),
     }
     done: dict[str, list[Outcome]] = {name: [] for name in policies}

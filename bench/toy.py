@@ -15,7 +15,6 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from grpo_practice.core.hashing import derive_seed
 from grpo_practice.core.types import Distilled, Experience, Operation, Sample
 from grpo_practice.core.types import Library as Stored
 from grpo_practice.practice import merge
@@ -48,8 +47,6 @@ class Policy:
     """Rollouts of each group."""
     overlap: float = 0.0
     """The share of a step's groups that is played with the library of the step before."""
-    again: float = 1.0
-    """The chance of a question whose last group, in an earlier epoch, was uniform to be played."""
     questions: int = 100
     counting: Counting = "votes and rewards"
     epochs: int = EPOCHS
@@ -101,8 +98,6 @@ class Luck:
     lesson: NDArray[np.float64]
     """Shape: [epoch, question, 4]: which lesson, which of two, whether what misled is seen, whether
     the teacher is wrong about the group."""
-    again: NDArray[np.float64]
-    """Shape: [epoch, question]: whether it is played although it taught nothing last time."""
 
     @classmethod
     def of(cls, seed: int) -> "Luck":
@@ -110,15 +105,7 @@ class Luck:
         draw = np.random.default_rng((seed, 1))
         places = (EPOCHS, MOST)
         right, slip, lesson, wrong = (draw.random((*places, n)) for n in (5, 5, 3, 1))
-        again = np.array(
-            [[_again(s, epoch, seed) for s in asked()[:MOST]] for epoch in range(EPOCHS)]
-        )
-        return cls(right, slip, np.concatenate([lesson, wrong], axis=-1), again)
-
-
-def _again(sample: Sample, epoch: int, seed: int) -> float:
-    """Use the program's own draw, so that toy and client leave out the same."""
-    return derive_seed(seed, "skip", sample.sha, epoch, 0, 0) / 2**31
+        return cls(right, slip, np.concatenate([lesson, wrong], axis=-1))
 
 
 @cache
@@ -172,7 +159,6 @@ class Toy:
     def practise(self, policy: Policy) -> Outcome:
         """Return what one run comes to."""
         outcome, run = Outcome(), _Run(self.world, policy.counting)
-        uniform = set[int]()
         plan = plan_practice(
             range(policy.questions),
             epochs=policy.epochs,
@@ -189,15 +175,10 @@ class Toy:
             chances[:early] = self.p(batch[:early], before.values())
             proposed, rewards = list[Proposed](), list[tuple[int, int, float]]()
             for slot, question in enumerate(batch.tolist()):
-                doubtful = slot >= early and question in uniform
-                if doubtful and self._luck.again[step.epoch, question] >= policy.again:
-                    continue
                 rights = self._luck.right[step.epoch, question, : policy.attempts] < chances[slot]
                 outcome.rollouts += len(rights)
                 rewards.append((question, step.step - (slot < early), rights.mean()))
-                uniform.add(question)
                 if 0 < sum(rights) < len(rights):
-                    uniform.discard(question)
                     outcome.mixed += 1
                     place = (step.epoch, question)
                     group = self._attempts(

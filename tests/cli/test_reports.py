@@ -223,18 +223,6 @@ def test_what_was_quarantined_is_counted_with_the_way_to_see_it(
     assert f"quarantined 2 proposed texts kept out of the library: {look}" in text
 
 
-WEIGHTED = "all rollouts, twice those of groups that might have been left out"
-
-
-def test_a_mean_that_is_not_of_all_rollouts_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    show_practice(PRACTICE)
-    assert "mean reward:" not in capsys.readouterr().out
-    report = replace(PRACTICE, steps=[step(0, "closed", 7, mean_reward_over="weighted")])
-    show_practice(report)
-    assert f"mean reward: of {WEIGHTED};" in capsys.readouterr().out
-    assert report.document()["steps"][0]["stats"]["mean_reward_over"] == "weighted"
-
-
 def test_mixed_datasets_are_reported_by_source(capsys: pytest.CaptureFixture[str]) -> None:
     show_eval(replace(REPORT, by_source={"aime\x1b[2J": scored(20), "amc": scored(10, 5)}))
     text = capsys.readouterr().out
@@ -289,35 +277,6 @@ def test_a_practice_report_shows_steps_before_and_after_and_the_library(
     assert "E11" not in text
     assert "and 2 more: grpo-practice experiences list --run math" in text
     assert lines[-1] == "next: grpo-practice export-agent --run math"
-
-
-@pytest.mark.parametrize(
-    ("over", "said"),
-    [
-        ([None, None], None),
-        (["weighted", "weighted"], f"  mean reward: of {WEIGHTED}"),
-        ([None, "weighted"], f"  mean reward of step 1: of {WEIGHTED}"),
-    ],
-)
-def test_it_is_said_what_a_mean_reward_is_of_and_for_which_steps(
-    capsys: pytest.CaptureFixture[str], over: list[str | None], said: str | None
-) -> None:
-    steps = [
-        step(n, "closed", 7, **({"mean_reward_over": what} if what else {}))
-        for n, what in enumerate(over)
-    ]
-    show_practice(replace(PRACTICE, steps=steps))
-    lines = [line for line in capsys.readouterr().out.splitlines() if "mean reward" in line]
-    assert len(lines) == 1 + (said is not None)  # the table's head
-    assert said is None or lines[1].startswith(said)
-
-
-def test_groups_that_were_left_out_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    steps = [replace(row, left_out=frozenset({1})) for row in PRACTICE.steps]
-    show_practice(replace(PRACTICE, steps=steps))
-    text = capsys.readouterr().out
-    assert "3 of 1" in text
-    assert "  2 groups left out, because their questions were not informative before" in text
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,6 @@ def identity(tmp_path: Path, *flags: str, env: dict[str, str] | None = None) -> 
         "practice.learning_objective=x",
         "practice.teacher_model.model_provider.model=sim:t",
         "practice.drop_last=true",
-        "practice.group_policy=skip_uniform",
         "practice.overlap=0.5",
         "practice.summaries=never",
         "practice.teacher_context=9000",

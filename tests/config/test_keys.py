@@ -183,7 +183,6 @@ REFUSED = {
     "practice.preset": ("paper-math", "names settings of the reference"),
     "practice.gate": ("paired", "--step best"),
     "practice.max_library_tokens": ("50", "greater than or equal to 100"),
-    "practice.group_policy": ("sequential", "should be 'fixed' or 'skip_uniform'"),
     "practice.overlap": ("1.5", "less than or equal to 1"),
     "practice.summaries": ("sometimes", "should be 'auto', 'always' or 'never'"),
     "practice.teacher_context": ("1000", "greater than or equal to 2048"),

@@ -21,13 +21,8 @@ ONE = "practice.rollout_concurrency=1"
 MANY = "practice.rollout_concurrency=64"
 WAYS: dict[str, tuple[tuple[str, ...], tuple[int, ...], tuple[int, ...]]] = {
     "plain": ((), (1, 20, 45, 80), (30, 75)),
-    "skipping": (
-        (
-            "practice.group_policy=skip_uniform",
-            "practice.epochs=3",
-            "practice.seed=1",
-            "practice.summaries=always",
-        ),
+    "summarising": (
+        ("practice.epochs=3", "practice.seed=1", "practice.summaries=always"),
         (1, 45, 52, 58, 75),
         (55, 62),
     ),

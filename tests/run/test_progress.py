@@ -17,7 +17,6 @@ from grpo_practice.core.events import (
     ScoringFinished,
     ScoringStarted,
     StepFinished,
-    StepStarted,
 )
 from grpo_practice.llm import retry_wait
 from grpo_practice.run.arms import prepare_arms, run_arms
@@ -26,7 +25,7 @@ from grpo_practice.sim.questions import questions
 from grpo_practice.store import Store
 from tests.contract.effects_project import measurable
 from tests.contract.project import cut_off, served
-from tests.contract.test_left_out import HALF, SKIPS
+from tests.contract.test_overlap import HALF
 from tests.run.project import Project, finished
 
 TESTED = ("practice.do_eval=true", "practice.eval_strategy=steps", "practice.eval_steps=1")
@@ -136,25 +135,20 @@ async def test_an_answer_is_scored_while_its_rollout_is_under_way(project: Proje
     )
 
 
-@pytest.mark.parametrize("settings", [SKIPS, (HALF,)], ids=["left out", "early"])
-async def test_groups_that_are_left_out_or_early_fill_the_bar_of_their_step(
-    project: Project, settings: tuple[str, ...]
-) -> None:
+async def test_early_groups_fill_the_bar_of_their_step(project: Project) -> None:
     async with served() as endpoint:
-        await cut_off(project.practise(*settings, endpoint.override()), endpoint, 60)
+        await cut_off(project.practise(HALF, endpoint.override()), endpoint, 60)
         project.events.clear()
-        report = await project.practise(*settings, endpoint.override())
-    spared = [e for e in project.events if isinstance(e, StepStarted) and e.spared]
-    assert bool(spared) is (settings == SKIPS)
-    assert all(e.rollouts == 3 * e.groups < 18 for e in spared)
+        report = await project.practise(HALF, endpoint.override())
     finishes(project.events)
     tally, shown = Tally(), dict[int, float | None]()
     for event in project.events:
         tally.record(event)
         assert tally.part.done <= tally.part.planned
-        if isinstance(event, StepFinished) and settings == SKIPS:
+        if isinstance(event, StepFinished):
             assert tally.part.done == tally.part.planned
             shown[event.step] = tally.part.mean
+    assert shown
     stats = {row.plan.step: row.stats or {} for row in report.steps}
     assert shown == {step: pytest.approx(stats[step]["mean_reward"]) for step in shown}
 

@@ -157,13 +157,6 @@ async def test_a_visit_that_is_not_played_yet_has_no_mean(store: Store) -> None:
     assert [(v.step, v.slot) for v in unscored] == [(v.step, v.slot) for v in visits]
 
 
-async def test_a_group_that_is_left_out_is_no_visit(store: Store) -> None:
-    branch = head(store)
-    change(store, "UPDATE steps SET left_out = '[2, 4]' WHERE step = 1")
-    asked = [v.slot for v in store.read(pages.question_visits, branch) if v.step == 1]
-    assert asked == [0, 1, 3, 5]
-
-
 async def test_costs_by_step_and_stage_add_up_to_those_of_the_run(store: Store) -> None:
     by_step = store.read(pages.stage_costs, "toy")
     assert {cost.step for cost in by_step} == {0, 1, 2, 3}

@@ -3,7 +3,7 @@
 import shlex
 from collections.abc import Mapping
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -203,7 +203,7 @@ def _show(report: "RunReport") -> None:
             ("branches", ", ".join(branches) if len(branches) > 1 else ""),
             ("passed", passed),
             ("steps", "" if traffic else f"{run.steps_closed} of {run.steps} closed"),
-            ("played", _group_policy(report.played)),
+            ("played", f"overlap {overlap:g}" if (overlap := report.played.get("overlap")) else ""),
             ("rollouts", ", ".join(f"{n} {name}" for name, n in report.outcomes.items())),
             ("retries", retries(health) if health else ""),
             ("groups", shrunk_groups(health) if health else ""),
@@ -261,13 +261,6 @@ def _passed(report: "RunReport") -> list[tuple[str, str]]:
         ("k", f"{each} a question" if report.k else ""),
         ("pass", passed(score) if score else ""),
     ]
-
-
-def _group_policy(settings: Mapping[str, Any]) -> str:
-    """Return the group policy and overlap if they differ from the published method."""
-    policy, overlap = settings.get("group_policy", "fixed"), settings.get("overlap", 0.0)
-    parts = [f"group_policy {policy}"] if policy != "fixed" else []
-    return ", ".join([*parts, f"overlap {overlap:g}"] if overlap else parts)
 
 
 def _show_costs(costs: "Sequence[StageCost]") -> None:

@@ -66,8 +66,6 @@ class StepStarted:
     """Number of experiences in the step's library; None in a training run, which has no library."""
     done: int = 0
     """Number of rollouts that were already settled."""
-    spared: int = 0
-    """Number of rollouts that were planned but are now skipped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,15 +136,11 @@ class RolloutFinished:
     """True for a rollout that an earlier command settled: it had no `RolloutStarted` and is already
     counted in `done`.
     """
-    weight: float = 1.0
-    """Weight of its reward in a mean: the rollout may represent groups that are left out."""
     reason: str | None = None
     """Reason for an outcome of `limit` or `error`; see `Trajectory`."""
 
     @classmethod
-    def from_rollout(
-        cls, run: str, step: int, rollout: Rollout, *, stored: bool = False, weight: float = 1.0
-    ) -> Self:
+    def from_rollout(cls, run: str, step: int, rollout: Rollout, *, stored: bool = False) -> Self:
         """Return the event for a rollout."""
         played = rollout.played
         return cls(
@@ -158,7 +152,6 @@ class RolloutFinished:
             rollout.reward,
             played.error,
             stored,
-            weight,
             played.reason,
         )
 

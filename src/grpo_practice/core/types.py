@@ -75,12 +75,6 @@ An attempt that our own deadline ended (`limit` with the reason `time`) has no r
 depends on how busy the endpoint is.
 """
 
-MeanOver = Literal["all", "weighted"]
-"""Rollouts that count in the mean reward of a step.
-
-`weighted`: all rollouts, but those in groups that might have been left out count twice.
-"""
-
 STRIKES = 3
 """Number of times that our own deadline may end a rollout before the rollout is final."""
 

@@ -7,7 +7,6 @@ from grpo_practice.config.schema.runs import PracticeSettings
 from grpo_practice.core.events import Emit
 from grpo_practice.core.types import Library, PlannedStep
 from grpo_practice.practice.answer_guard import LazyGuard
-from grpo_practice.practice.group_policy import GroupPolicy
 from grpo_practice.practice.teacher import Teacher
 from grpo_practice.rollout.attempts import SystemCheck
 from grpo_practice.rollout.failure_limit import Drain
@@ -45,7 +44,7 @@ class Practice:
     all steps.
     """
 
-    @property
-    def policy(self) -> GroupPolicy:
-        """Policy that chooses which groups of a step are played, and when."""
-        return GroupPolicy(self.settings)
+    def early(self, groups: int) -> int:
+        """Return how many of a step's groups are played with the library of the previous step."""
+        # 0.29 * 100 is 28.999…: without the small addition, a group would be lost.
+        return int(self.settings.overlap * groups + 1e-9)

@@ -38,7 +38,7 @@ async def practise(job: Practice, rows: Sequence[StepRow]) -> None:
                     await step.pilot(library, job.pilot)
                     return
                 ahead = None
-                if following is not None and job.policy.early(len(following.plan.slots)):
+                if following is not None and job.early(len(following.plan.slots)):
                     ahead = PracticeStep(job, tasks, following, library)
                 made = await step.run(library, ahead=ahead)
                 before, library = library, store.read(libraries.load, made)

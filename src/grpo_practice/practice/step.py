@@ -157,11 +157,10 @@ class PracticeStep:
         why = f"{type(failed).__name__}: {failed}" if failed else None
         groups = [group for _, group in sorted(self._groups.items())]
         rows = [self._row(group) for group in groups]
-        mean = mean_reward(groups, weight=self._rollouts.weight)
+        mean = mean_reward(groups)
         counts = distillation(distilled, change.merged, change.removed, len(after))
         stats = step_stats(groups, rows) | {
             "mean_reward": mean,
-            "mean_reward_over": self._job.policy.mean_over,
             "experiences": len(after),
             "quarantined": sum(counts.quarantined.values()),
             "merge_failed": why,
@@ -269,7 +268,7 @@ class PracticeStep:
 
     def _plays(self) -> list[Play]:
         groups = [group for _, group in sorted(self._groups.items())]
-        mean = mean_reward(groups, weight=self._rollouts.weight)
+        mean = mean_reward(groups)
         plays = list[Play]()
         for group in groups:
             row = self._row(group)

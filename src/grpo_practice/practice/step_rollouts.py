@@ -1,15 +1,13 @@
-"""Plays the groups of a step; some may begin early, and some may be left out."""
+"""Plays the groups of a step; some may begin early."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from itertools import chain
 
 from grpo_practice.core.events import StepStarted
 from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.types import Group, Library, Rollout, Sample
 from grpo_practice.practice.context import Practice
-from grpo_practice.practice.group_policy import Selection
 from grpo_practice.rollout.attempts import Attempts, SystemPrompt
 from grpo_practice.rollout.failure_limit import FailureLimit
 from grpo_practice.rollout.play import AttemptKey, GroupJob, begin, play_groups
@@ -45,13 +43,11 @@ class StepRollouts:
         self._job, self._tasks, self._samples = job, tasks, samples
         self._before, self._on_group = before, on_group
         self.row = row
-        self._early = 0 if before is None else job.policy.early(len(samples))
+        self._early = 0 if before is None else job.early(len(samples))
         self._library: Library | None = None
         """Library that all but the early groups are played with; None until the step is opened."""
-        self._selection = Selection()
         self._systems = dict[int, SystemPrompt]()
         self._jobs = self._group_jobs()
-        """Groups to play; until the step is opened, this includes groups that will be left out."""
         self._begun = set[int]()
         """Slots of the early groups that began before the step was opened."""
         self._may_begin_early = True
@@ -73,31 +69,23 @@ class StepRollouts:
         assert library is not None, "only early groups are played before the step is opened"
         return library
 
-    def weight(self, slot: int) -> float:
-        """Return the weight of a group in a mean; it also represents groups that were left out."""
-        return self._selection.weights.get(slot, 1.0)
-
     async def open(self, library: Library) -> None:
-        """Choose the groups to play, and record that the step is open."""
-        job, plan, planned = self._job, self.row.plan, self.row.rollouts
-        self._selection = job.policy.select(job.store, job.branch, self.row, self._samples)
-        self.row = replace(self.row, left_out=self._selection.left_out)
-        self._jobs = [group for group in self._jobs if self.row.attempts(group.slot)]
-        stored = [(g.slot, r) for g in self._jobs for r in g.stored.values() if r.settled]
+        """Record that the step is open."""
+        job, plan = self._job, self.row.plan
+        stored = [r for group in self._jobs for r in group.stored.values() if r.settled]
         job.emit(
             StepStarted(
                 plan.step,
                 plan.epoch,
                 groups=len(self._jobs),
-                rollouts=self.row.rollouts,
+                rollouts=plan.rollouts,
                 experiences=len(library),
                 done=len(stored),
-                spared=planned - self.row.rollouts,
             )
         )
-        for slot, rollout in stored:
-            self._attempts.report_stored(plan.step, rollout, self.weight(slot))
-        await job.store.open_step(job.branch, plan.step, library.id, self.row.left_out)
+        for rollout in stored:
+            self._attempts.report_stored(plan.step, rollout)
+        await job.store.open_step(job.branch, plan.step, library.id)
         self._library, self._may_begin_early = library, False
 
     async def play(self, *, ahead: "StepRollouts | None" = None, most: int | None = None) -> None:
@@ -150,7 +138,7 @@ class StepRollouts:
             instructions = self._job.teacher.instructions
             system = SystemPrompt(system_prompt(instructions, library), library)
             self._systems[library.id] = system
-        return await self._attempts.play(key, player, system, self.weight(key.slot))
+        return await self._attempts.play(key, player, system)
 
     async def _group_ended(self, group: GroupJob) -> None:
         # Call this before setting the event, because the waiting task reads the groups.
@@ -167,7 +155,7 @@ class StepRollouts:
                 plan.epoch,
                 slot,
                 self._samples[slot],
-                self.row.attempts(slot),
+                most,
                 {a: stored[slot, a][1] for a in range(most) if (slot, a) in stored},
             )
             for slot, (_, most) in enumerate(plan.slots)

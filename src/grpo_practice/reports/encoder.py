@@ -32,7 +32,7 @@ def shown() -> Mapping[type, Sequence[str]]:
             *("equal", "missing", "worst", "best"),
         ),
         StepRow: (
-            *("plan.step", "plan.epoch", "status", "library", "groups", "rollouts", "left_out"),
+            *("plan.step", "plan.epoch", "status", "library", "groups", "rollouts"),
             "stats",
         ),
         DatasetRow: ("name", "revision", "sha256", "n", "origin", "created_at"),

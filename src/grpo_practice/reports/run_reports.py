@@ -14,7 +14,7 @@ from grpo_practice.core.findings import Finding, exit_code, noteworthy, problems
 from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
-from grpo_practice.core.types import Library, MeanOver
+from grpo_practice.core.types import Library
 from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
@@ -31,13 +31,6 @@ from grpo_practice.store.records import Branch, DatasetRow, StepRow
 
 if TYPE_CHECKING:
     from grpo_practice.config.schema.runs import EvalConfig
-
-
-MEAN_OVER: Mapping[MeanOver, str] = {
-    "all": "all rollouts",
-    "weighted": "all rollouts, twice those of groups that might have been left out",
-}
-"""Description of the rollouts that a mean reward covers."""
 
 
 def unscorable_count(score: Score) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from shlex import quote
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from typing_extensions import override
 
@@ -22,7 +22,7 @@ from grpo_practice.reports.learning_findings import (
 )
 from grpo_practice.store import Store, branches, datasets, libraries, recorded_runs, steps
 from grpo_practice.store.distillation import Distillation
-from grpo_practice.store.identity import verify_of
+from grpo_practice.store.identity import overlap_of, verify_of
 from grpo_practice.store.queries import history, run_health, runs, scores
 from grpo_practice.store.queries.held import held
 from grpo_practice.store.queries.history import BranchRow
@@ -165,7 +165,7 @@ class RunReport(Report):
     costs: Sequence[StageCost]
     health: Health | None
     """Health of the run; None if the run never started."""
-    played: Mapping[str, Any]
+    played: Mapping[str, float]
     """Group policy and overlap used by a practice run."""
     command: str
     """Last command that worked on the run; it also resumes the run."""
@@ -319,9 +319,7 @@ def run_report(store: Store, name: str) -> RunReport:
         # In the order in which a run comes to its stages, rather than by name.
         sorted(store.read(runs.costs, name), key=lambda cost: stages.index(cost.stage)),
         store.read(run_health.health_of, branch) if branch else None,
-        {key: branch.identity[f"practice.{key}"] for key in ("group_policy", "overlap")}
-        if branch and run.kind == "practice"
-        else {},
+        {"overlap": overlap_of(branch.identity)} if branch and run.kind == "practice" else {},
         store.read(runs.last_command, name),
         verify_of(branch.identity) if branch and run.kind in ("eval", "train") else None,
         store.read(recorded_runs.traffic, branch.id) if branch and run.kind == "recorded" else None,

@@ -101,12 +101,8 @@ class Attempts:
     check: SystemCheck | None
     """Check of the agent's requests; None if the agent may omit its system prompt."""
 
-    async def play(
-        self, key: AttemptKey, player: Player, system: SystemPrompt, weight: float = 1.0
-    ) -> Rollout:
+    async def play(self, key: AttemptKey, player: Player, system: SystemPrompt) -> Rollout:
         """Play and score one attempt with this system prompt, and save it.
-
-        The reward counts `weight` times in a mean.
 
         Raises:
             RunFailedError: Too many attempts have failed.
@@ -116,7 +112,7 @@ class Attempts:
             rollout = await player.play(key, system.text)
         # No await between the event and queueing the row: a cancellation in between would make
         # the counts of events and rows differ.
-        self._finished(key.step, rollout, weight=weight)
+        self._finished(key.step, rollout)
         prompt = RolloutPrompt(
             player.scope(key).seed(), system.text, system.library.id or None, system.left_out
         )
@@ -148,15 +144,13 @@ class Attempts:
         await self.limit.record(scored)
         return scored
 
-    def report_stored(self, step: int, rollout: Rollout, weight: float = 1.0) -> None:
+    def report_stored(self, step: int, rollout: Rollout) -> None:
         """Emit the event for a rollout that an earlier command settled."""
-        self._finished(step, rollout, stored=True, weight=weight)
+        self._finished(step, rollout, stored=True)
 
     def _started(self, key: AttemptKey) -> RolloutStarted:
         return RolloutStarted(self.branch.run, key.step, key.slot, key.attempt)
 
-    def _finished(
-        self, step: int, rollout: Rollout, *, stored: bool = False, weight: float = 1.0
-    ) -> None:
+    def _finished(self, step: int, rollout: Rollout, *, stored: bool = False) -> None:
         run = self.branch.run
-        self.emit(RolloutFinished.from_rollout(run, step, rollout, stored=stored, weight=weight))
+        self.emit(RolloutFinished.from_rollout(run, step, rollout, stored=stored))

@@ -335,15 +335,9 @@ def _check_complete(store: Store, run: RunRow, branch: Branch) -> int:
     """Return the number of rollouts of the run.
 
     Raises:
-        ConfigError: Some rollouts are missing, or a score over them would mean something else.
+        ConfigError: Some rollouts are missing.
     """
     rows = store.read(steps.on_line, branch)
-    if any(row.left_out for row in rows):
-        raise ConfigError(
-            f"{run.name} has left out questions that taught nothing before, so a score over its"
-            " rollouts would mostly describe the other questions",
-            hint="score evaluations of its libraries again: practice.do_eval, or eval --agent",
-        )
     planned = sum(row.plan.rollouts for row in rows)
     if missing := store.read(scores.missing, branch):
         raise ConfigError(

@@ -118,6 +118,11 @@ def has_own_agent(identity: Identity) -> bool:
     return agent_of(identity).get("agent.type") in ("python", "command")
 
 
+def overlap_of(identity: Identity) -> float:
+    """Return the share of a step's groups that a practice run may begin early."""
+    return float(identity["practice.overlap"])
+
+
 def verify_of(identity: Identity) -> str:
     """Return the name of the verify function that scores the rollouts."""
     return str(scoring_of(identity)["verify.name"])

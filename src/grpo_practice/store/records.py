@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from grpo_practice.core.types import Distilled, Edit, Library, MeanOver, PlannedStep, Rollout
+from grpo_practice.core.types import Distilled, Edit, Library, PlannedStep, Rollout
 
 RunKind = Literal["practice", "eval", "train"]
 ShownKind = Literal["practice", "train", "eval", "effect", "recorded"]
@@ -150,8 +150,6 @@ class StepRow:
     library_out: int | None = None
     played_by: int | None = None
     stats: Mapping[str, Any] | None = None
-    left_out: frozenset[int] | None = None
-    """Slots of groups that are not played; None until that is decided, or if it never is."""
 
     @property
     def library(self) -> str | None:
@@ -160,31 +158,22 @@ class StepRow:
 
     @property
     def groups(self) -> int:
-        """Number of groups to play; the maximum while that is undecided."""
-        return sum(k > 0 for _, k in self.plan.slots) - len(self.left_out or ())
+        """Number of groups to play."""
+        return sum(k > 0 for _, k in self.plan.slots)
 
     @property
     def rollouts(self) -> int:
-        """Number of planned rollouts; the maximum while that is undecided."""
-        slots = range(len(self.plan.slots))
-        return sum(self.attempts(slot) for slot in slots)
+        """Number of planned rollouts."""
+        return self.plan.rollouts
 
     def attempts(self, slot: int) -> int:
         """Return the number of rollouts that a group plans."""
-        if self.left_out is not None and slot in self.left_out:
-            return 0
         return self.plan.slots[slot][1]
 
     @property
     def pauses(self) -> int:
         """Number of times that the step was paused because no comparison was usable."""
         return int((self.stats or {}).get("pauses", 0))
-
-    @property
-    def mean_over(self) -> MeanOver:
-        """Rollouts that count in the step's mean reward."""
-        over: MeanOver = (self.stats or {}).get("mean_reward_over", "all")
-        return over
 
     @property
     def closed(self) -> bool:

@@ -118,46 +118,16 @@ def row_of(row: sqlite3.Row) -> StepRow:
         library_out=row["library_out"],
         played_by=row["played_by"],
         stats=json.loads(row["stats"]) if row["stats"] else None,
-        left_out=frozenset(json.loads(row["left_out"])) if row["left_out"] else None,
     )
 
 
-def uniform_before(db: sqlite3.Connection, branch: Branch, plan: PlannedStep) -> set[int]:
-    """Return the step's samples whose last group in an earlier epoch had nothing to compare.
-
-    Only groups on the branch's line count, so that a restart gets the same result as the run.
-    """
-    epoch_begins = plan.step - plan.batch
-    # One JSON parameter: SQLite limits the number of parameters, and a batch may be larger.
-    ids = json.dumps(sorted({sample for sample, _ in plan.slots}))
-    last = dict[int, str]()
-    # Oldest first, so that a later group replaces an earlier one.
-    for segment in reversed(branch.line):
-        last |= dict(
-            db.execute(
-                """SELECT sample_id, status FROM groups
-                    WHERE sample_id IN (SELECT value FROM json_each(?))
-                      AND branch_id = ? AND step >= ? AND step < ? AND step < ?
-                    ORDER BY step, slot""",
-                (ids, *segment, epoch_begins),
-            ).fetchall()
-        )
-    return {sample for sample, status in last.items() if status == "uniform"}
-
-
-def open_step(
-    db: sqlite3.Connection,
-    branch_id: int,
-    step: int,
-    library_id: int | None,
-    left_out: Iterable[int] | None = None,
-) -> None:
-    """Mark the step as open, with this library and without the groups in these slots."""
+def open_step(db: sqlite3.Connection, branch_id: int, step: int, library_id: int | None) -> None:
+    """Mark the step as open, with this library."""
     db.execute(
         # Never reopens a closed step; only `plan` does that, when a step grows.
-        """UPDATE steps SET status = 'open', library_in = ?, left_out = ?
+        """UPDATE steps SET status = 'open', library_in = ?
             WHERE branch_id = ? AND step = ? AND status IN ('planned', 'open', 'stopped')""",
-        (library_id, None if left_out is None else json.dumps(sorted(left_out)), branch_id, step),
+        (library_id, branch_id, step),
     )
 
 

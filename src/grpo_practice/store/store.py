@@ -275,17 +275,9 @@ class Store(OpenStore):
         self._write(lambda db: steps.play_elsewhere(db, branch, pairs))
         return self.read(steps.on_line, branch)
 
-    async def open_step(
-        self,
-        branch: Branch,
-        step: int,
-        library_id: int | None,
-        left_out: Iterable[int] | None = None,
-    ) -> None:
-        """Mark the step as open, without the groups that are left out."""
-        await self._write_soon(
-            lambda db: steps.open_step(db, branch.id, step, library_id, left_out)
-        )
+    async def open_step(self, branch: Branch, step: int, library_id: int | None) -> None:
+        """Mark the step as open."""
+        await self._write_soon(lambda db: steps.open_step(db, branch.id, step, library_id))
 
     async def save_rollout(
         self, branch: Branch, step: int, rollout: Rollout, prompt: RolloutPrompt

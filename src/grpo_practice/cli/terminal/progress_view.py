@@ -167,13 +167,11 @@ def _run_line(event: RunStarted, *, inside: bool) -> str:
 
 def _step_line(event: StepStarted, tally: Tally) -> str:
     steps = tally.run.steps if tally.run else 0
-    left_out = f" ({event.spared} left out)" if event.spared else ""
     known = event.experiences
     learnt = "" if known is None else f", {count(known, 'experience')} so far"
     return (
         f"step {event.step} (of {steps}, epoch {event.epoch}):"
-        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')}{left_out}"
-        f"{learnt}"
+        f" {count(event.groups, 'group')}, {count(event.rollouts, 'rollout')}{learnt}"
     )
 
 

@@ -213,23 +213,6 @@ def show_steps(steps: Sequence["StepRow"], scores: Mapping[int, "Score"]) -> Non
         headers, rows = headers[:-1], [row[:-1] for row in rows]
     least = ["epoch", "library", "status", "scored", "experiences"]
     table(headers, rows, right=headers[:6], least=least)
-    if left_out := sum(len(row.left_out or ()) for row in steps):
-        groups = count(left_out, "group")
-        say(f"  {groups} left out, because their questions were not informative before")
-    for what, of in _counted(steps).items():
-        where = "" if len(of) == sum(row.closed for row in steps) else f" of {steps_named(of)}"
-        say(f"  mean reward{where}: of {what}; to compare libraries, evaluate them")
-
-
-def _counted(steps: Sequence["StepRow"]) -> dict[str, list[int]]:
-    """Return the steps whose mean reward covers only some rollouts, by the kind of these."""
-    from grpo_practice.reports.run_reports import MEAN_OVER
-
-    found = dict[str, list[int]]()
-    for row in steps:
-        if row.closed and row.stats and row.mean_over != "all":
-            found.setdefault(MEAN_OVER[row.mean_over], []).append(row.plan.step)
-    return found
 
 
 def steps_named(steps: Sequence[int]) -> str:

@@ -61,10 +61,10 @@ class Part:
     """Ended rollouts that this command played."""
     replayed: int = 0
     """Played rollouts whose requests were all answered from the ledger."""
-    weight: float = 0.0
-    """Sum of the weights of the rewards so far."""
+    scored: int = 0
+    """Rollouts with a reward so far."""
     total: float = 0.0
-    """Weighted sum of the rewards so far."""
+    """Sum of the rewards so far."""
     groups: int = 0
     informative: int = 0
     distilled: int = 0
@@ -74,7 +74,7 @@ class Part:
     @property
     def mean(self) -> float | None:
         """Mean reward of the rollouts so far."""
-        return self.total / self.weight if self.weight else None
+        return self.total / self.scored if self.scored else None
 
     @property
     def tenth(self) -> int:
@@ -89,8 +89,8 @@ class Part:
         if event.reward is None:
             self.failed += 1
         else:
-            self.weight += event.weight
-            self.total += event.weight * event.reward
+            self.scored += 1
+            self.total += event.reward
 
 
 @dataclass(slots=True)
@@ -285,7 +285,6 @@ class Tally:
 
     def _step_started(self, event: StepStarted) -> None:
         self.step, self.inside, self.step_open = event, False, True
-        self._add(-event.spared, 0)
         self.part = self._of_step(event.step)
         self.part.planned = event.rollouts
         self.part.done += event.done

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field, ValidationInfo, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from grpo_practice.config.schema.agent import AgentConfig
 from grpo_practice.config.schema.base import (
@@ -258,17 +258,10 @@ class PracticeSettings(Model):
     """Maximum number of tokens that the library takes in a prompt (one token counts as 4 bytes of
     UTF-8). The merge prompt states the limit. If the library is still longer, experiences with the
     fewest supporting questions are dropped, the newest first."""
-    group_policy: Literal["fixed", "skip_uniform"] = "fixed"
-    """`skip_uniform`: from the second epoch on, a question whose last group was not informative is
-    skipped with probability ½; with three epochs this saves about a fifth of the rollouts. In
-    simulation, this did not reduce the gain with 100 questions, but reduced it considerably
-    with 20. When such a group is played, it counts twice in a mean reward.
-    """
     overlap: float = Field(0.0, ge=0, le=1)
     """Share of a step's groups, rounded down, that may start while the previous step waits for its
     slowest rollouts and its merge. This shortens waiting, but these groups use the library from
-    before the previous step, so its lessons reach them one step late. Must be 0 with
-    `skip_uniform`."""
+    before the previous step, so its lessons reach them one step late."""
 
     answer_guard: bool = True
     """Whether to keep an experience out of the library if it reveals a question's answer. Only
@@ -294,16 +287,6 @@ class PracticeSettings(Model):
             if not _HOST.fullmatch(name):
                 raise ValueError(f"{name!r} should be only the name of a site, such as example.com")
         return tuple(name.lower() for name in names)
-
-    @field_validator("overlap")
-    @classmethod
-    def _early(cls, share: float, info: ValidationInfo) -> float:
-        if share and info.data.get("group_policy") == "skip_uniform":
-            raise ValueError(
-                "must be 0 with practice.group_policy skip_uniform: early groups start before the"
-                " uninformative questions are known"
-            )
-        return share
 
 
 class PracticeConfig(Model):

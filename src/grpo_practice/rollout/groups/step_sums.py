@@ -1,7 +1,7 @@
 """Rows and sums that a step stores about its groups, so that reports need not read rollouts."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from grpo_practice.core.stats import correct
 from grpo_practice.core.types import Distilled, Group, Rollout
@@ -52,22 +52,10 @@ def _alike(group: Group) -> bool:
     return len(answers) > 1 and len(set(answers)) == 1
 
 
-def mean_reward(
-    groups: Sequence[Group], *, weight: Callable[[int], float] = lambda slot: 1.0
-) -> float | None:
-    """Return the mean reward of all scored attempts; None if no attempt was scored.
-
-    If groups are left out, the `weight` of the others (1 / their chance of being played, by slot)
-    keeps the mean unbiased.
-    """
-    scoring = [
-        (weight(group.slot), rollout.reward)
-        for group in groups
-        for rollout in group.rollouts
-        if rollout.reward is not None
-    ]
-    weights = sum(w for w, _ in scoring)
-    return sum(w * reward for w, reward in scoring) / weights if scoring else None
+def mean_reward(groups: Sequence[Group]) -> float | None:
+    """Return the mean reward of all scored attempts; None if no attempt was scored."""
+    rewards = [reward for group in groups for reward in _rewards(group.rollouts)]
+    return sum(rewards) / len(rewards) if rewards else None
 
 
 def _rewards(rollouts: Sequence[Rollout]) -> list[float]:

@@ -12,7 +12,6 @@ from grpo_practice.core.prompts.system import system_prompt
 from grpo_practice.core.stages import STAGES, distillation
 from grpo_practice.core.types import Library
 from grpo_practice.llm.prices import Prices
-from grpo_practice.practice.group_policy import GroupPolicy
 from grpo_practice.rollout.evaluate import unfinished
 from grpo_practice.run import evaluated_steps, evaluation_run, practice_run
 from grpo_practice.run.evaluation_run import EvalJob
@@ -197,10 +196,7 @@ def _practice_calls(
     at_once, most = settings.rollout_concurrency, _missing(store, branch, rows)
     groups, planned = sum(row.groups for row in rows), sum(row.rollouts for row in rows)
     attempts = planned / groups if groups else 0.0
-    undecided = sum(row.groups for row in rows if row.plan.epoch and row.left_out is None)
-    left_out = GroupPolicy(settings).most_left_out(undecided)
-    # The policy may leave out groups before they are played, which costs nothing.
-    played = Range(max(most - left_out * attempts, 0), most)
+    played = Range(most, most)
     student = practice_run.at_practice(config)
     left = [StageCalls("practice", "play", student, played, at_once)]
     left += [
@@ -208,7 +204,7 @@ def _practice_calls(
         for x in _scored(config.evaluation, job.verify, played)
         if x.stage == "judge"
     ]
-    taught = share.times(Range(groups - left_out, groups))
+    taught = share.times(Range(groups, groups))
     units = {
         "attempt": taught.times(Range(attempts, attempts)),
         "group": taught,

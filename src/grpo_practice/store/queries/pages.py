@@ -103,7 +103,7 @@ class Visit:
 def question_visits(db: sqlite3.Connection, branch: Branch) -> list[Visit]:
     """Return all visits to questions on a branch's line, by step and slot, with their rewards.
 
-    Closed steps are read from their totals; a group that is left out is not a visit.
+    Closed steps are read from their totals; a question that is not asked has no visit.
     """
     planned, tallies = groups_by_place(db, branch)
     visits, asked = list[Visit](), dict[int, int]()

@@ -131,7 +131,6 @@ CREATE TABLE steps (
   library_in  INTEGER REFERENCES libraries,
   library_out INTEGER REFERENCES libraries,  -- NULL until closed; library_in if the merge failed
   status      TEXT NOT NULL CHECK (status IN ('planned','open','closed','merge_failed','stopped')),
-  left_out    TEXT,                          -- JSON [slot, ...] not played; NULL = not decided
   stats       TEXT,                          -- JSON, written when closed
   sums        TEXT,                          -- JSON totals if every rollout has its reward; NULL = none
   -- 1 = the merge failed because its request got no answer.
