@@ -188,7 +188,10 @@ REFUSED = {
     "practice.teacher_context": ("1000", "greater than or equal to 2048"),
     f"{AGENT}.type": ("orchestra", "use `simple`"),
     f"{AGENT}.agent.instructions": ("[a, b]", "should be a string"),
-    f"{AGENT}.toolkits.t": ("{mode: builtin}", "built in are python_executor and search"),
+    f"{AGENT}.toolkits.t": (
+        "{mode: builtin}",
+        "the built-in toolkits are python_executor and search",
+    ),
     f"{AGENT}.toolkits.search.mode": ("customized", "`mode: mcp`"),
     f"{AGENT}.toolkits.search.env_mode": ("e2b", "only `local` is supported"),
     f"{AGENT}.toolkits.search.config.search_engine": ("duckduckgo", "use `google`"),

@@ -249,7 +249,7 @@ async def test_rows_added_to_the_dataset_do_not_matter_and_lost_ones_do(project:
         await project.practise("practice.epochs=1", "data.practice_dataset_name=test")
     error: Any = e.value
     assert str(error) == (
-        "toy was started with dataset 'train', and 'test' lacks 12 of its 12 samples"
+        "toy was started with dataset 'train', and 'test' lacks 12 of the 12 planned samples"
     )
     assert [(c.was, c.now) for c in error.diff] == [("train", "test")]
     assert "another exp_id" in error.hint

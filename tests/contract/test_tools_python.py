@@ -109,7 +109,7 @@ os.close(writer)
 os.read(reader, 1)
 {then}
 """
-LATE = "[stopped after 3 s, the time it had]"
+LATE = "[stopped after 3 s, its time limit]"
 TIMES: dict[str, tuple[float, str]] = {
     "print('on')\nimport time\ntime.sleep(60)": (3, f"on\n{LATE}"),
     "print('on')\nwhile True: pass": (3, f"on\n{LATE}"),

@@ -100,8 +100,8 @@ READ = {
 UNREAD = {
     "pdf": (answer(b"%PDF", kind="application/pdf"), "this is a PDF"),
     "image": (answer(b"x", kind="image/png"), "this is image"),
-    "br": (packed(b"x", "br"), "packed in a way that is not read"),
-    "broken": (packed(b"xx"), "cannot be unpacked"),
+    "br": (packed(b"x", "br"), "compressed in a way that is not supported"),
+    "broken": (packed(b"xx"), "cannot be decompressed"),
     "none": (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "HTTP status 404"),
     "astray": (b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\n\r\n", "HTTP status 302"),
     "bracket": (b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\nContent-Length: 0\r\n\r\n", ""),
@@ -180,7 +180,7 @@ def test_public_pages_are_read_and_nothing_else_is_connected_to(gp: Gp, internet
     asked_for = [*FORMS, *led, *urls, *secure, onward, fragment, "turns", "again"]
     said = dict(zip(asked_for, clerk.results, strict=True))
     assert [form for form in (*FORMS, *led) if not said[form].startswith("Error: ")] == []
-    hops = [text for url in led if "leads to another one" in (text := said[url])]
+    hops = [text for url in led if "redirects to another one" in (text := said[url])]
     assert len(hops) == len(led) - 1, "a URL with a backslash is no redirect"
     refused = {name: ["Error: ", text] for name, (_, text) in UNREAD.items()}
     fine = {name: [f"<<<web {name}.example "] for name in (*READ, *LARGE)}

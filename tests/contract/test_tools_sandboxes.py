@@ -23,7 +23,7 @@ def test_a_sandbox_is_asked_for_no_network_no_rights_and_limits(
     frozen = "import os, signal, time\nos.kill(os.getppid(), signal.SIGSTOP)\ntime.sleep(9)"
     code = "7 * 6" if backend == "bwrap" else frozen
     clerk = played(gp, kit(backend=backend, **more), turn(call("6 * 7"), call(code, 3)))
-    stopped = "[stopped after 3 s, the time it had]"
+    stopped = "[stopped after 3 s, its time limit]"
     assert clerk.results == ["42", "42" if backend == "bwrap" else stopped]
     where = {"bwrap": "bwrap 0.8.1, python 3", "docker": "docker 99.1, some/image, python 3"}
     assert f"tools: execute_python_code ({where[backend]}" in clerk.notices
@@ -105,7 +105,7 @@ def test_what_cannot_be_a_backend_is_said_with_the_way_out(
             for image in ("--privileged", "-v=/:/host", "a b", "", "a\n", "a,b")
         ),
         ({"backend": "subprocess", "python": "./py"}, "./py is not a Python"),
-        (no_such, "there is no program ./none"),
+        (no_such, "cannot find the program ./none"),
     ):
         assert why in refused(gp, kit(**settings)).err, settings
     with monkeypatch.context() as patch:
@@ -115,9 +115,12 @@ def test_what_cannot_be_a_backend_is_said_with_the_way_out(
     monkeypatch.setenv("PATH", str(tmp_path))
     digest = {"backend": "docker", "image": f"x/y@sha256:{'0' * 64}"}
     for settings, why in (
-        (digest, "there is no program docker"),
-        ({"backend": "bwrap"}, "there is no program bwrap\nhint: install the package bubblewrap"),
-        (DOCKER, "there is no program docker\nhint: install it, or choose another"),
+        (digest, "cannot find the program docker"),
+        (
+            {"backend": "bwrap"},
+            "cannot find the program bwrap\nhint: install the package bubblewrap",
+        ),
+        (DOCKER, "cannot find the program docker\nhint: install it, or choose another"),
     ):
         assert why in refused(gp, kit(**settings)).err, settings
 

@@ -158,8 +158,11 @@ def test_a_server_that_cannot_be_used_costs_no_request(gp: Gp) -> None:
             kit("dies", config={"env": {"KEY": SECRET}}),
             ["toolkits.kit: ", "the key *** is refused"],
         ),
-        (kit(config={"command": "no-such-here"} | none), ["there is no program 'no-such-here'"]),
-        (kit(config={"command": "./none"} | none), ["there is no program './none'"]),
+        (
+            kit(config={"command": "no-such-here"} | none),
+            ["cannot find the program 'no-such-here'"],
+        ),
+        (kit(config={"command": "./none"} | none), ["cannot find the program './none'"]),
         (kit(config={"command": "true", "cwd": "none"} | none), ["there is no folder"]),
         (kit(config={"command": "true"} | none), ["it ended immediately"]),
         (kit() | kit(name="other"), ["two toolkits have a tool 'count'", "leave one out with act"]),

@@ -132,6 +132,6 @@ def test_no_file_takes_a_key_of_yours_to_an_address_of_its_own(key: dict[str, st
     read = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)]
     assert [node.attr for node in read if node.attr in ("environ", "getenv")] == ["environ"]
     assert 'os.environ.get("AGENT_API_KEY", "none")' in source
-    named = "# its config has the key in MY_KEY; this file takes it from AGENT_API_KEY\n"
+    named = "# its config takes the key from MY_KEY; this file takes it from AGENT_API_KEY\n"
     assert (named in source) == bool(key)
     assert "OPENAI_API_KEY" not in source

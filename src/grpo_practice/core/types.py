@@ -202,8 +202,8 @@ class Rollout:
     def teachable(self) -> bool:
         """True if the rollout can be compared with its siblings.
 
-        Such a rollout has a reward, and ended by itself or at a limit of turns or tokens, which is
-        worth 0 if no answer had been given.
+        Such a rollout has a reward, and either ended by itself or reached a limit of turns or
+        tokens. A rollout that reached the limit without an answer has the reward 0.
         """
         return self.verdict is not None and self.played.outcome in COMPARED
 

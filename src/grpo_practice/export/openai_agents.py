@@ -66,7 +66,7 @@ def to_python(agent: ExportedAgent) -> str:
         )
     named = _VARIABLE.search(str(agent.endpoint.get("api_key", "")))
     if named:
-        facts.append(f"its config has the key in {named[1]}; this file takes it from {KEY}")
+        facts.append(f"its config takes the key from {named[1]}; this file takes it from {KEY}")
     settings = {
         key: value
         for key, value in agent.model_settings.items()

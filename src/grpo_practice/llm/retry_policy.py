@@ -281,7 +281,7 @@ def _no_chat(case: Case) -> Fail:
     hint = "check base_url (it usually ends in /v1) and `model`; GET /models lists the models"
     if (parts.hostname or "").endswith(".azure.com") or "/openai/" in parts.path:
         hint = (
-            "on Azure base_url is https://RESOURCE.openai.azure.com/openai/v1, or"
+            "on Azure, base_url is https://RESOURCE.openai.azure.com/openai/v1, or"
             " https://RESOURCE.openai.azure.com/openai/deployments/NAME with"
             " `extra_query: {api-version: 2024-10-21}` under model_settings; NAME, or `model`, is"
             " the name of the deployment"

@@ -1,4 +1,4 @@
-"""Base of all reports: a short table for notebooks and prompts, and a JSON document."""
+"""Base of all reports: a short table for notebooks and the Python prompt, and a JSON document."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

@@ -78,7 +78,7 @@ class ArmsJob:
     written, its entry uses the library of `full`.
     """
     direct: DirectJob | None = None
-    """Job that writes the library of `direct`; None if no arm needs it or it exists."""
+    """Job that writes the library of `direct`; None if none is needed or it already exists."""
     weights: Exported | None = None
     """Trained weights, if an arm uses them."""
 

@@ -227,7 +227,7 @@ def check_plan(store: Store, branch: Branch, now: DatasetRow, planned: Sequence[
     if missing and was.name != now.name:
         raise FingerprintError(
             f"{branch.run} was started with dataset {was.name!r}, and {now.name!r} lacks"
-            f" {len(missing)} of its {count(len(planned), 'sample')}",
+            f" {len(missing)} of the {len(planned)} planned samples",
             [ChangedKey(LOST, was.name, now.name)],
             hint="undo the change, give the run another exp_id, or add --restart-step 0 to make"
             " a new plan",

@@ -93,9 +93,12 @@ def _context(config: PracticeConfig) -> tuple[int, str]:
     provider = config.teacher.model_provider
     listed = context_window(provider.model, provider.base_url) if provider.base_url else None
     if listed is None:
-        return ASSUMED_CONTEXT, "assumed; practice.teacher_context sets it"
+        return ASSUMED_CONTEXT, "assumed; to change it, set practice.teacher_context"
     if listed > MOST_CONTEXT:
-        return MOST_CONTEXT, f"of {listed:,} listed; practice.teacher_context allows more"
+        return (
+            MOST_CONTEXT,
+            f"of the {listed:,} in the price list; set practice.teacher_context to use more",
+        )
     return listed, "listed"
 
 

@@ -1,4 +1,4 @@
-"""Record the user's decision to trust files and folders by other people, and report all of them."""
+"""Record the user's decisions to trust other people's files and folders, and report them all."""
 
 import os
 from collections import Counter

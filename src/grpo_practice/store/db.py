@@ -236,7 +236,7 @@ def is_interrupted(error: BaseException) -> bool:
 
 
 def explain(error: Exception, path: Path) -> BaseException:
-    """Return a `StoreError` for an error from SQLite or the file system, any other unchanged.
+    """Return a `StoreError` for an error from SQLite or the file system, any other error as it is.
 
     For a query that a signal interrupted, return a KeyboardInterrupt, because the sqlite3 module
     swallows the original one.

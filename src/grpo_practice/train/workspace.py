@@ -57,7 +57,7 @@ class Training(Core):
 
     @takes(TrainRequest)
     def forecast_training(self, request: TrainRequest) -> "TrainingForecast":
-        """Play and measure one step, discard it, and return the needs of the whole run."""
+        """Play and measure one step, discard it, and return what resources the run needs."""
         from grpo_practice.train.forecast import forecast_of
         from grpo_practice.train.job import prepare_train
 

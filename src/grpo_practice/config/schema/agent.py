@@ -181,7 +181,9 @@ class AgentConfig(Model):
                 wrong = "needs" if self.type == kind else "does not use"
                 raise ValueError(f"type {self.type} {wrong} {key}")
         if self.toolkits and self.type != "simple":
-            raise ValueError(f"type {self.type} brings its own tools; toolkits are for simple")
+            raise ValueError(
+                f"type {self.type} brings its own tools; toolkits are only for type simple"
+            )
         return self
 
     def _check_executor(self) -> None:

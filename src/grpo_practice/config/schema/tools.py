@@ -230,7 +230,7 @@ Toolkit = Annotated[
         _which,
         custom_error_type="toolkit",
         custom_error_message=(
-            f"built in are {' and '.join(BUILT_IN)}; a tool server needs `mode: mcp`"
+            f"the built-in toolkits are {' and '.join(BUILT_IN)}; a tool server needs `mode: mcp`"
         ),
     ),
 ]

@@ -123,7 +123,7 @@ class Keys:
         return place is not None and place.brought_by is not None
 
     def names_host(self, provider: Key) -> bool:
-        """Return whether the config itself names a host that it sends an environment key."""
+        """Return whether the config itself names a host to which it sends an environment key."""
         api_key = section_at(self.data, provider).get("api_key")
         return self.address((*provider, "base_url")).literal and bool(self.held(api_key))
 

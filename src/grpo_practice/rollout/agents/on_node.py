@@ -95,7 +95,7 @@ def look(source: Source, base_url: str, api_key: str, model: str) -> tuple[float
         if isinstance(source, FunctionSource):
             worker.loaded(source)
         elif shutil.which(source.command[0]) is None and not source.brings(source.command[0]):
-            return 0.0, f"there is no program {source.command[0]}"
+            return 0.0, f"cannot find the program {source.command[0]}"
         return program_endpoint.look(base_url, api_key, model), ""
     except AgentError as e:
         return 0.0, f"it does not reach {base_url.partition('/r/')[0]}: {e}"

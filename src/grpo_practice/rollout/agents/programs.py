@@ -31,8 +31,9 @@ ENDING_S = 0.2
 class FunctionProgram:
     """A `Program` that calls `function(question, system, context)`.
 
-    An async function runs on the event loop and is cancelled. Any other function runs in its own
-    thread, which cannot be stopped: the thread is abandoned, and `notice` reports this once.
+    When the rollout ends, an async function, which runs on the event loop, is cancelled. Any other
+    function runs in its own thread, which cannot be stopped: the thread is abandoned, and `notice`
+    reports this once.
     """
 
     def __init__(

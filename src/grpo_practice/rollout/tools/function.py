@@ -62,6 +62,6 @@ def _checked(model: type[BaseModel], arguments: Mapping[str, Any]) -> dict[str, 
         filled = model.model_validate(dict(arguments))
     except ValidationError as e:
         wrong = [f"{'.'.join(map(str, p['loc']))}: {p['msg']}" for p in e.errors()]
-        raise ToolError("the arguments do not fit: " + "; ".join(wrong)) from e
+        raise ToolError("the arguments are invalid: " + "; ".join(wrong)) from e
     # Not model_dump(), which would turn nested models into dicts.
     return {name: getattr(filled, name) for name in model.model_fields}

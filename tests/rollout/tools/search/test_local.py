@@ -144,5 +144,5 @@ class Counting:
 
 async def test_2_33_a_page_that_trickles_ends_with_the_time() -> None:
     async with raw(answer(b"", kind="text/plain"), endless=b"a", every_s=0.05) as server:
-        with pytest.raises(ToolError, match=r"did not come within 0\.3 s"):
+        with pytest.raises(ToolError, match=r"did not arrive within 0\.3 s"):
             await read(server, total_s=0.3)

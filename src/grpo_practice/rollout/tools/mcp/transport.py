@@ -160,7 +160,7 @@ def _by_program(toolkit: McpToolkit, folder: Path, reaper: Reaper) -> Reach:
     found = shutil.which(program, path=env.get("PATH"))
     if found is None:
         raise ConfigError(
-            f"{key}.command: there is no program {config.command!r}",
+            f"{key}.command: cannot find the program {config.command!r}",
             hint="install it, or give its path",
         )
     # Isolated: the user's sitecustomize must not run with the server's keys.

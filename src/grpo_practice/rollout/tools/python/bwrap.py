@@ -48,7 +48,7 @@ async def open_bwrap(python: str | None, folder: Path, memory_mb: int) -> Backen
     """
     bwrap = shutil.which("bwrap")
     if bwrap is None:
-        raise refused("bwrap", "there is no program bwrap", "install the package bubblewrap")
+        raise refused("bwrap", "cannot find the program bwrap", "install the package bubblewrap")
     version = await _version(bwrap)
     interpreter = installed(python, folder)
     here = {place.resolve() for place in (folder, Path.cwd())}

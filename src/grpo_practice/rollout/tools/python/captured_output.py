@@ -51,7 +51,7 @@ def _shown(data: bytes | bytearray) -> str:
 
 def out_of_time(limit_s: float) -> str:
     """Return the message for code that ran out of time."""
-    return f"[stopped after {limit_s:g} s, the time it had]"
+    return f"[stopped after {limit_s:g} s, its time limit]"
 
 
 def joined(written: Written, ended: str) -> str:

@@ -34,7 +34,7 @@ async def open_docker(image: str, memory_mb: int) -> Backend:
     """
     docker = shutil.which("docker")
     if docker is None:
-        raise refused("docker", "there is no program docker", "install it")
+        raise refused("docker", "cannot find the program docker", "install it")
     engine = await _engine(docker)
 
     async def run(code: str, limit_s: float) -> str:

@@ -65,7 +65,7 @@ def installed(python: str | None, folder: Path) -> Interpreter:
     if not any(map(_holds_library, prefixes)):
         raise refused(
             "bwrap",
-            f"{python or path} is not a Python interpreter: no standard library lies next to it",
+            f"{python or path} is not a Python interpreter: no standard library is next to it",
             "set config.python to `bin/python` of an installation or of a virtual environment",
         )
     _refuse_home("bwrap", path, prefixes)
@@ -117,7 +117,7 @@ def _located(backend: str, python: str | None, folder: Path) -> str:
     name = python or sys.executable
     found = folder / name if os.sep in name else shutil.which(name)
     if found is None or not Path(found).is_file():
-        raise refused(backend, f"there is no program {name}", "correct config.python")
+        raise refused(backend, f"cannot find the program {name}", "correct config.python")
     # A path without a folder would be looked up in PATH when it is run.
     return str(Path(found).absolute())
 

@@ -196,7 +196,7 @@ def _reaped(child: int) -> int:
 
 def _why(number: int) -> str:
     if number == signal.SIGXCPU:
-        return "stopped: it used more processor time than it has"
+        return "stopped: it used more processor time than it may"
     return "the interpreter was killed by " + signal.Signals(number).name
 
 
