@@ -168,7 +168,7 @@ def test_what_the_teacher_takes_is_as_configured_as_listed_or_as_assumed(project
         "8,192 tokens for a request and its reply (listed)",
     )
     tokens, said = context(project, f"practice.teacher_model={{{at} gpt-4.1}}}}")
-    assert (tokens, "of 1,000,000 listed" in said) == (131_072, True)
+    assert (tokens, "of the 1,000,000 in the price list" in said) == (131_072, True)
     wide = (f"practice.teacher_model={{{at} gpt-4.1}}}}", "practice.teacher_context=900000")
     assert context(project, *wide)[0] == 900_000
 
