@@ -143,10 +143,17 @@ class Reply:
     tries: int = 1
     seconds: float = 0.0
     """Seconds that the successful try took."""
+    waited_s: float = 0.0
+    """Seconds among these before a stream began, in the server's line; 0 if unknown."""
     replayed: bool = False
     """True if the reply was read from the ledger and cost nothing."""
     call_id: int = 0
     """Row in the ledger; 0 if the reply is not in the ledger."""
+
+    @property
+    def own_s(self) -> float:
+        """Seconds that count against the limit of a rollout."""
+        return self.seconds - self.waited_s
 
     @property
     def content(self) -> str:

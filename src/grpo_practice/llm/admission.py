@@ -11,6 +11,7 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.errors import GrpoPracticeError
 from grpo_practice.core.events import Emit, silent
 from grpo_practice.llm.budget import NOTHING, Account, Amount, Ask
+from grpo_practice.llm.line import Line
 from grpo_practice.llm.rate_limit import Rate, RateLimit
 
 GRACE_S = 5.0
@@ -59,6 +60,8 @@ class Admission:
         # observe the wait that the first one was asked for.
         self.waits = defaultdict[str, RateLimit](RateLimit)
         """URL → wait that it requested."""
+        self.lines = defaultdict[str, Line](Line)
+        """URL → streamed requests that wait for their answers."""
         self.rates = defaultdict[str, Rate](Rate)
         """`base_url` → limits per minute of that endpoint."""
         self._inside = 0

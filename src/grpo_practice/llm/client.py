@@ -67,6 +67,8 @@ class _Call:
     under_way: bool = False
     status: int | None = None
     seconds: float = 0.0
+    waited_s: float = 0.0
+    """Seconds before its stream began."""
 
 
 class Client:
@@ -107,6 +109,7 @@ class Client:
             notice(fewer_notice(host(endpoint.base_url), self._http.at_once, limit.n))
             limit.lower(self._http.at_once)
         self._address = self._admission.waits[self._http.url]
+        self._line = self._admission.lines[self._http.url]
         self._rate = self._admission.rates[endpoint.base_url]
         self._rate.cap(endpoint.requests_per_minute, endpoint.tokens_per_minute)
         self._bodies = Bodies(endpoint)
@@ -133,7 +136,8 @@ class Client:
         Args:
             request: The request, which is adapted to the settings that the endpoint accepts.
             limit_s: Seconds that the caller allows for the successful try. Failed tries and waits
-                for a slot, for the endpoint and between tries do not count.
+                for a slot, for the endpoint and between tries do not count, nor, in a stream, the
+                wait in the line of a server that is sending other answers.
             priority: A lower number is served first.
 
         Raises:
@@ -240,7 +244,7 @@ class Client:
 
     async def _post(self, call: _Call, content: bytes, tried: Try) -> Response | ConnectionFailure:
         """Post the body and record the outcome on the call."""
-        call.cuts, call.under_way = self._limit.cuts, True
+        call.cuts, call.under_way, call.waited_s = self._limit.cuts, True, 0.0
         # Count before the await: a request cancelled in flight may be billed.
         tried.sent()
         call.sent += 1
@@ -249,8 +253,13 @@ class Client:
         try:
             # Cover the whole exchange: a server that sends byte by byte resets a read timeout
             # each time.
-            async with asyncio.timeout(call.deadline_s):
-                response, begun = await self._http.post(content)
+            if self._endpoint.stream:
+                async with self._line.deadline(call.deadline_s) as turn:
+                    response, begun = await self._http.post(content, turn.arrived)
+                    call.waited_s = turn.waited_s
+            else:
+                async with asyncio.timeout(call.deadline_s):
+                    response, begun = await self._http.post(content)
         except TimeoutError:
             if call.own_limit:
                 # No retry: the caller has no time left.
@@ -277,7 +286,8 @@ class Client:
         if isinstance(response, ConnectionFailure):
             if response.kind == "oversize":  # too large a response is still a response
                 self._answered = True
-            return decide_broken(response, answered=self._answered)
+            stream = self._endpoint.stream
+            return decide_broken(response, answered=self._answered, stream=stream)
         # An error is also a response. From now on, a failed connection is a temporary fault and
         # no sign of a wrong base_url.
         self._answered = True
@@ -297,6 +307,8 @@ class Client:
         self._postponed, self._replied = 0, True
         asked = call.request.model
         reply = read_reply(response, asked=asked, tries=call.sent, seconds=call.seconds)
+        if call.waited_s:
+            reply = replace(reply, waited_s=call.waited_s)
         self._tell_of_size(asked, response, reply)
         if "seed" in call.request.params and "seed" not in body:
             reply = replace(reply, seeded=False)

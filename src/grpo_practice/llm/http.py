@@ -125,8 +125,12 @@ class Http:
         self._connections = 0
         await self._client.aclose()
 
-    async def post(self, content: bytes) -> tuple[Response | ConnectionFailure, bool]:
+    async def post(
+        self, content: bytes, arrived: Callable[[bytearray], None] = lambda _: None
+    ) -> tuple[Response | ConnectionFailure, bool]:
         """Post the content and return the complete response, redacted; join the events of a stream.
+
+        `arrived` gets the body so far whenever a part of it has come.
 
         Returns:
             Response or failure, and whether a 2xx began to arrive, which may have been billed.
@@ -141,6 +145,7 @@ class Http:
                     raw += chunk
                     if not begun and len(raw) > ERROR_BYTES:
                         break
+                    arrived(raw)
                     # Search only the tail: searching everything for each chunk would take
                     # quadratic time.
                     if streamed and _END.search(raw, max(0, len(raw) - _TAIL)):

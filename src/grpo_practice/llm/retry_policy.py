@@ -141,10 +141,25 @@ def decide(
             return decision
 
 
-def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
+_IN_TIME = {
+    False: "the wait in the server's line counts, because the reply is not streamed: set `stream:"
+    " true` under model_provider, lower `concurrency` (in practice `rollout_concurrency`), or raise"
+    " `extra_args.timeout` under model_settings",
+    True: "the time runs from the first part of the reply, or, before it, from the last part of any"
+    " other reply: raise `extra_args.timeout` under model_settings",
+}
+"""Streamed or not → what counts as time, and the settings that help."""
+
+
+def decide_broken(
+    broken: ConnectionFailure, *, answered: bool, stream: bool = False
+) -> Retry | Fail:
     """Decide how to proceed after a failed connection.
 
-    `answered`: whether this endpoint has ever sent a response.
+    Args:
+        broken: The failure.
+        answered: Whether this endpoint has ever sent a response.
+        stream: Whether the reply was to be streamed.
     """
     said = f"{broken.url}: {shown(broken.text)}"
     match broken.kind:
@@ -164,7 +179,8 @@ def decide_broken(broken: ConnectionFailure, *, answered: bool) -> Retry | Fail:
             # No retry: this reply was billed, and the next one may well be as large.
             return Fail(ReplyTooLargeError(said, broken=broken.kind))
         case "deadline":
-            return Retry(EndpointError(f"no complete response in time: {said}", broken=broken.kind))
+            what = f"no complete response in time: {said}; {_IN_TIME[stream]}"
+            return Retry(EndpointError(what, broken=broken.kind))
         case "connect" | "proxy":
             what, where = "cannot reach", "base_url and that the server is running"
             if broken.kind == "proxy":

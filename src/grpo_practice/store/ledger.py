@@ -219,6 +219,7 @@ def _call(entry: Entry) -> Row:
         "seeded": int(reply.seeded),
         "tries": reply.tries,
         "seconds": reply.seconds,
+        "waited_s": reply.waited_s,
     }
 
 
@@ -246,6 +247,7 @@ def _reply(row: sqlite3.Row) -> Reply:
         seeded=bool(row["seeded"]),
         tries=row["tries"],
         seconds=row["seconds"],
+        waited_s=row["waited_s"],
         replayed=True,
         call_id=row["call_id"],
     )

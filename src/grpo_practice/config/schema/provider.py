@@ -50,7 +50,7 @@ class ModelProvider(Model):
     way."""
     stream: Operational[bool] = False
     """Whether to stream replies; useful if a proxy or server closes connections that stay
-    silent."""
+    silent, and for a slow server: time limits then leave out the wait in its line."""
     send_seed: Operational[bool] = True
     """Whether to send each request's seed; set false for an endpoint that rejects the parameter."""
     max_reply_mib: Operational[int] = Field(64, ge=1, le=1024)

@@ -256,7 +256,7 @@ class _Game:
             with self.clock.asking() as took:
                 async with self._place.asking():
                     reply = await self._relay(request, limit_s=self.clock.left_s)
-                took(reply.seconds)
+                took(reply.own_s)
         except (RequestError, asyncio.CancelledError):
             raise
         except EndpointError as e:

@@ -20,7 +20,7 @@ async def play_simple(question: str, system: str, context: RolloutContext) -> Tr
     try:
         replies.append(await context.chat(messages, limit_s=context.limit_s))
         if outcome_of(replies[0])[0] == "empty":
-            left = context.limit_s - replies[0].seconds
+            left = context.limit_s - replies[0].own_s
             # `r=1` gives another seed; an identical request would return the stored reply.
             replies.append(await context.chat(messages, r=1, limit_s=left))
     except (TimeoutError, AgentError, EndpointError) as e:
@@ -44,7 +44,10 @@ def failed_trajectory(
     """Return the trajectory of a rollout that an error ended without an answer."""
     match error:
         case TimeoutError():
-            spent = f"no answer within {limit_s:g} s of the rollout's own time"
+            spent = (
+                f"no answer within {limit_s:g} s of the rollout's own time; unless model_provider"
+                " has `stream: true`, this includes waits in the server's line"
+            )
             return trajectory("limit", messages, replies, reason="time", error=spent)
         case ContextOverflowError():
             return trajectory("context_overflow", messages, replies, error=str(error))

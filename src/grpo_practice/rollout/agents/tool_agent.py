@@ -71,7 +71,7 @@ class _Game:
 
     @property
     def _left_s(self) -> float:
-        return self._context.limit_s - sum(r.seconds for r in self.replies) - self._tools_s
+        return self._context.limit_s - sum(r.own_s for r in self.replies) - self._tools_s
 
     async def ask(self) -> bool:
         """Send a request, again if the reply is empty; return True if the model calls tools."""

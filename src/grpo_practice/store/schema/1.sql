@@ -247,6 +247,7 @@ CREATE TABLE calls (
   price        TEXT,                         -- 'config', 'genai-prices 0.2.3'; NULL = unknown
   tries        INTEGER NOT NULL DEFAULT 1,
   seconds      REAL NOT NULL,
+  waited_s     REAL NOT NULL DEFAULT 0,      -- seconds of these before a stream began; 0 = unknown
   invocation_id INTEGER NOT NULL REFERENCES invocations,
   created_at   TEXT NOT NULL,
   UNIQUE (branch_id, step, slot, attempt, stage, request_hash, nth)
