@@ -272,7 +272,7 @@ def _interrupted(code: int, words: list[str], unanswered: int = 0) -> int:
                 " again and may be billed twice"
             )
         # With --again, the suggested command would start over instead of resuming.
-        hint = f"to go on: {as_typed(argv=[word for word in words if word != '--again'])}"
+        hint = f"to continue: {as_typed(argv=[word for word in words if word != '--again'])}"
     return _report(ErrorReport("interrupted", message, hint, code), words)
 
 

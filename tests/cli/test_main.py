@@ -156,7 +156,7 @@ def test_a_stopped_run_says_how_to_go_on(gp: Gp, monkeypatch: pytest.MonkeyPatch
     assert ran.code == 130
     assert ran.err.splitlines() == [
         "stopped; all answers so far are stored",
-        "hint: to go on: grpo-practice practice --config 'a b.yaml' --set 'a.api_key=***'",
+        "hint: to continue: grpo-practice practice --config 'a b.yaml' --set 'a.api_key=***'",
     ]
 
 

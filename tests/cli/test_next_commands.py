@@ -166,7 +166,7 @@ def test_a_paused_run_says_a_command_that_goes_on(
             break
         assert ran.code == 6, ran.err
         pauses += 1
-        hinted = next_words(ran.err, "to go on: ")
+        hinted = next_words(ran.err, "to continue: ")
         words = next_words(gp("runs", "show", "toy", "--db", "p.db").out)
         assert words == hinted
         assert [flag for flag in words if flag == "--max-tokens"] == [*more[:1]]
@@ -197,7 +197,7 @@ def test_the_hint_of_a_paused_call_is_called_as_it_stands(gp: Gp, tmp_path: Path
     paused = first.value
     while paused is not None:
         assert paused.hint is not None
-        call = paused.hint.partition("to go on: ")[2]
+        call = paused.hint.partition("to continue: ")[2]
         pauses.append(call)
         try:
             eval(call, scope)

@@ -115,7 +115,7 @@ def test_1_62_after_one_signal_what_is_in_flight_is_kept(
     again = "Ctrl-C again" if number == signal.SIGINT else "a second signal"
     assert f"stopping: waiting up to 1000 s for 8 requests; {again} to leave now" in told
     assert "stopped; all answers so far are stored" in told
-    assert "to go on: grpo-practice practice --config math.yaml" in told
+    assert "to continue: grpo-practice practice --config math.yaml" in told
     assert ended(shell) == [(code, f"stopped by {number.name}", "stopped")]
     assert slow.asked() == 8
     assert kept(shell) == (8, 8)

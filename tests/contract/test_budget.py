@@ -46,7 +46,7 @@ def test_a_repeated_restart_that_pauses_goes_on_and_does_not_begin_a_third(
     monkeypatch.setattr("sys.argv", ["grpo-practice", *words])
     paused = toy(*words)
     assert paused.code == 6
-    hinted = shlex.split(paused.err.partition("to go on: ")[2])[1:]
+    hinted = shlex.split(paused.err.partition("to continue: ")[2])[1:]
     monkeypatch.setattr("sys.argv", ["grpo-practice", *hinted])
     toy(*hinted)
     branches = toy("runs", "show", "toy", "--json").document["branches"]

@@ -98,7 +98,7 @@ ROWS = {
         6,
         eval_of("--max-requests", "1"),
         "paused by --max-requests 1",
-        "all replies are stored; to go on: grpo-practice eval --config practice.yaml",
+        "all replies are stored; to continue: grpo-practice eval --config practice.yaml",
     ),
     "no database": Row(
         7,
@@ -177,7 +177,7 @@ def test_a_signal_ends_a_run_with_128_and_its_number_and_it_can_go_on(
         assert running.returncode == 128 + number, err
     assert "stopped; all answers so far are stored" in err
     last = err.splitlines()[-1]
-    assert last.startswith("hint: to go on: grpo-practice eval --model m")
+    assert last.startswith("hint: to continue: grpo-practice eval --model m")
     with serving(always(answered)) as server:
         (command,) = commands_in(last)
         again = shlex.split(command)[1:]

@@ -114,7 +114,7 @@ def _check_size(found: LibraryRef, k: int | None) -> None:
         raise ConfigError(
             f"-k {k} is not a positive even number, but rollouts come in pairs, one with each"
             " half of the library",
-            hint=f"use an even number, for instance {ATTEMPTS}",
+            hint=f"use an even number, such as {ATTEMPTS}",
         )
     if not FEWEST <= size <= MOST:
         raise ConfigError(

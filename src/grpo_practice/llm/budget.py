@@ -129,7 +129,7 @@ class Account:
             text += f", and one more request may need {_shown(name, more)}"
         return PausedError(
             text,
-            hint=f"all replies are stored; to go on: {command}",
+            hint=f"all replies are stored; to continue: {command}",
             go_on=command or None,
         )
 

@@ -198,7 +198,7 @@ def _library_elsewhere(store: Store, run: RunRow) -> str:
     for name in (run.parent_run, run.exp_id):
         other = store.read(runs.find, name) if name else None
         if other is not None and other.kind == "practice":
-            return f"name a practice run, for instance {other.name}"
+            return f"name a practice run, such as {other.name}"
     if run.kind == "train":
         export = f"grpo-practice export-agent --run {shlex.quote(run.name)}"
         return f"it made weights instead: {export}"
