@@ -199,6 +199,21 @@ def test_the_first_wave_says_nothing_of_the_time_left() -> None:
     assert tally.left_s is not None
 
 
+def test_in_the_first_wave_the_time_left_is_that_of_a_server_that_plays_one_at_a_time() -> None:
+    tally = Tally(clock=lambda: 0.0)
+    tally.record(RunStarted("e", 1, 1, rollouts=16, done=0))
+    for slot in range(4):
+        tally.record(RolloutStarted("e", 0, slot, 0))
+    assert "estimating the time left" in drawn(tally)
+    tally.clock = lambda: 60.0
+    tally.record(rollout(0))
+    assert "at most about 15 min left" in drawn(tally)
+    for slot in range(1, 4):
+        tally.record(rollout(slot))
+    assert "about 3 min left" in drawn(tally)
+    assert "at most" not in drawn(tally)
+
+
 def test_evaluations_on_the_way_are_planned_until_more_begin_than_were_announced() -> None:
     tally, planned = Tally(), list[int]()
     tally.record(RunStarted("e", 1, 1, rollouts=8, done=0, evaluations=6))

@@ -188,11 +188,17 @@ def _bar(tally: Tally, width: int, *, ascii_only: bool) -> list[Text]:
     there += [f"{whole.replayed} replayed"] if whole.replayed else []
     pieces += [Text(", ".join(there), style="cyan")] if there else []
     pieces += [Text(f"{whole.failed} failed", style="red")] if whole.failed else []
-    left_s = tally.left_s
+    left_s = tally.most_left_s
     if whole.done < whole.planned and (left_s is None or left_s >= 1):
-        left = "estimating the time left" if left_s is None else f"about {coarse(left_s)} left"
+        left = "estimating the time left" if left_s is None else time_left(tally)
         pieces.append(Text(left))
     return pieces
+
+
+def time_left(tally: Tally) -> str:
+    """Return the estimated time left, or '' if it is unknown or below a second."""
+    left_s, most = tally.most_left_s, "" if tally.left_s is not None else "at most "
+    return f"{most}about {coarse(left_s)} left" if left_s and left_s >= 1 else ""
 
 
 def coarse(seconds: float) -> str:

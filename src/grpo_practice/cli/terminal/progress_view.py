@@ -8,7 +8,7 @@ from rich.console import Console
 
 from grpo_practice.cli.terminal.consoles import err, print_line
 from grpo_practice.cli.terminal.formatting import count, reward, tokens
-from grpo_practice.cli.terminal.live_block import SHOWN, LiveBlock, coarse, is_live
+from grpo_practice.cli.terminal.live_block import SHOWN, LiveBlock, coarse, is_live, time_left
 from grpo_practice.cli.terminal.tally import Tally
 from grpo_practice.core.events import (
     Emit,
@@ -135,7 +135,7 @@ class Lines:
         if now - self._last_s < QUIET_S:
             return
         self._last_s = now
-        whole, part, left_s, used = tally.whole, tally.part, tally.left_s, tally.usage
+        whole, part, used = tally.whole, tally.part, tally.usage
         facts = [f"{whole.done}/{whole.planned} rollouts"]
         facts += [f"{whole.failed} failed"] if whole.failed else []
         where = "" if part is whole else f" in {part.name}"
@@ -143,7 +143,7 @@ class Lines:
         # Local training makes no model calls, so it has no usage.
         if tally.new or not tally.trains:
             facts.append(f"{tokens(used.tokens_in)} tokens in, {tokens(used.tokens_out)} out")
-        facts += [f"about {coarse(left_s)} left"] if left_s and left_s >= 1 else []
+        facts += [left] if (left := time_left(tally)) else []
         self._print(f"  {', '.join(facts)}")
 
     def _print(self, line: str, style: str | None = None) -> None:

@@ -160,11 +160,19 @@ class Tally:
     @property
     def left_s(self) -> float | None:
         """Estimated seconds until all rollouts of the command are played; None if unknown."""
+        # The first wave shows how long one rollout takes, but not how many end per second.
+        return None if self.whole.played < self._most_rollouts else self.most_left_s
+
+    @property
+    def most_left_s(self) -> float | None:
+        """Seconds until then if the server plays one rollout after the other; None if unknown.
+
+        After the first wave, the time per rollout reflects how many it plays together.
+        """
         whole = self.whole
         # Replayed rollouts take no time, so counting them would make the estimate too optimistic.
         new = whole.played - whole.replayed
-        # The first wave shows how long one rollout takes, but not how many end per second.
-        if not new or whole.played < self._most_rollouts:
+        if not new:
             return None
         return (self.clock() - self._started) / new * max(whole.planned - whole.done, 0)
 

@@ -21,6 +21,7 @@ from grpo_practice.run.forecast.shares import RolloutRequests
 from grpo_practice.store import Store
 from grpo_practice.store.identity import Identity
 from grpo_practice.store.queries import spending
+from grpo_practice.store.queries.pace import Pace, pace
 from grpo_practice.store.queries.spending import ENOUGH, Figures, Likeness, Piloted, ToCome
 
 EXPERIENCE_TOKENS = 40
@@ -30,7 +31,7 @@ TURN_TOKENS = 1_000
 call.
 """
 ASSUMED_SECONDS = Range(2, 30)
-"""Seconds per call, assumed if no such call has been made yet."""
+"""Seconds per call, assumed if the model's speed is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,7 @@ class Line:
     call_s: Range
     """Seconds per call."""
     seconds: Range
-    """Total seconds at full concurrency."""
+    """Total seconds, at full concurrency or at that of past calls."""
     history: int
     """Number of past calls on which these numbers are based; 0 if the numbers are assumed."""
     of: Likeness = "run"
@@ -217,8 +218,9 @@ def forecast_line(
     player = identity if left.stage == "play" else None
     to_come = ToCome(left.stage, model, run, left.part, left.system, player)
     known = store.read(spending.figures, to_come)
+    server = store.read(pace, model) if known is None else None
     tokens_in, tokens_out, call_s = (
-        _assumed(left, params.get("max_tokens")) if known is None else _seen(known, left)
+        _assumed(left, params.get("max_tokens"), server) if known is None else _seen(known, left)
     )
     shown = known.experiences if known else left.held
     # Experiences still to be learnt make later prompts longer. They may not be learnt, so they
@@ -229,6 +231,9 @@ def forecast_line(
     each = None if price is None else _usd(price, tokens_in, tokens_out, known)
     calls = left.calls.whole()  # round once, here, so that printed numbers add up
     work = calls.times(call_s)
+    at_once = min(left.at_once, max(calls.high, 1.0))
+    # A server may compute all of them together, or only as many as before, and let others wait.
+    before = known.at_once if known else server.at_once if server else at_once
     return Line(
         part=left.part,
         stage=left.stage,
@@ -238,7 +243,7 @@ def forecast_line(
         tokens_out=calls.times(tokens_out).whole(),
         cost_usd=None if each is None else calls.times(each),
         call_s=call_s,
-        seconds=Range(work.low / left.at_once, work.high / left.at_once),
+        seconds=Range(work.low / max(at_once, before), work.high / min(at_once, before)),
         history=known.calls if known else 0,
         of=known.of if known else "run",
         turns=left.turns,
@@ -260,12 +265,16 @@ def _seen(known: Figures, left: StageCalls) -> tuple[Range, Range, Range]:
     return tokens_in, tokens_out, seconds
 
 
-def _assumed(left: StageCalls, max_tokens: object) -> tuple[Range, Range, Range]:
+def _assumed(
+    left: StageCalls, max_tokens: object, server: Pace | None
+) -> tuple[Range, Range, Range]:
     tokens_in = _by_text(left) if left.chars else _assumed_in(left)
     tokens_out = Range(*STAGES[left.stage].tokens_out)
     if isinstance(max_tokens, int):
         tokens_out = Range(min(tokens_out.low, max_tokens), min(tokens_out.high, max_tokens))
-    return tokens_in, tokens_out, ASSUMED_SECONDS
+    rate = server and server.token_s
+    seconds = tokens_out.times(Range(rate, rate)) if rate else ASSUMED_SECONDS
+    return tokens_in, tokens_out, seconds
 
 
 def _assumed_in(left: StageCalls) -> Range:

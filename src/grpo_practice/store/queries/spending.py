@@ -10,6 +10,7 @@ from grpo_practice.core.calls import Usage
 from grpo_practice.core.stages import STAGES, Stage
 from grpo_practice.store.branches import sums_on_line
 from grpo_practice.store.identity import Identity, agent_of, has_own_agent
+from grpo_practice.store.queries.pace import pace
 from grpo_practice.store.records import Branch
 from grpo_practice.store.rollouts import usage_of
 
@@ -75,6 +76,8 @@ class Figures:
     """Mean and standard deviation."""
     tokens_out: tuple[float, float]
     seconds: tuple[float, float]
+    at_once: float
+    """Mean number of requests that were in flight at the server, these calls among them."""
     cached_share: float
     experiences: float
     """Mean size of the libraries in their prompts."""
@@ -193,7 +196,7 @@ def _figures(
                   ON libraries.library_id = coalesce(steps.library_in, branches.library_id)
                WHERE s.stage = :stage AND s.name = :name AND s.counted AND ({which})
                GROUP BY 1, 2 ORDER BY max(s.invocation_id) DESC, s.step DESC LIMIT {STEPS})
-            SELECT count(*) AS calls, {parts},
+            SELECT count(*) AS calls, {parts}, min(call_id) AS first, max(call_id) AS last,
               coalesce(sum(tokens_cached), 0) * 1.0 / sum(tokens_in) AS cached_share,
               avg(held) AS experiences
              FROM (SELECT * FROM newest CROSS JOIN calls USING (branch_id, step)
@@ -204,6 +207,7 @@ def _figures(
     if not row["calls"]:
         return None
     means = {c: row[f"{c}_mean"] for c in columns}
+    server = pace(db, str(asked["name"]), row["first"], row["last"])
     # Rounding may make the difference slightly negative.
     spreads = {c: max(row[f"{c}_squared"] - means[c] ** 2, 0.0) ** 0.5 for c in columns}
     return Figures(
@@ -212,6 +216,7 @@ def _figures(
         tokens_in=(means["tokens_in"], spreads["tokens_in"]),
         tokens_out=(means["tokens_out"], spreads["tokens_out"]),
         seconds=(means["seconds"], spreads["seconds"]),
+        at_once=server.at_once if server else 1.0,
         cached_share=row["cached_share"] or 0.0,
         experiences=row["experiences"],
     )
