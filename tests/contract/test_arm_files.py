@@ -48,6 +48,17 @@ def test_an_agent_file_that_was_never_answered_keeps_its_name(demo: Gp) -> None:
     assert ran.document["run"] == "demo/eval/pa"
 
 
+def test_exports_of_weights_are_arms_by_the_names_of_their_folders(demo: Gp) -> None:
+    text = Path("agent.yaml").read_text("utf-8")
+    for folder, instructions in (("one", "Solve this"), ("two", "Solve a")):
+        Path(folder).mkdir()
+        Path(folder, "training.json").write_text("{}", "utf-8")
+        Path(folder, "agent.yaml").write_text(text.replace("Solve the", instructions), "utf-8")
+    played = arms(demo, "eval", "--arms", "none,one/agent.yaml,two/agent.yaml")
+    assert played["one/agent.yaml"] == "demo/eval/one"
+    assert played["two/agent.yaml"] == "demo/eval/two"
+
+
 HAND = ["Check: Read the question twice.", "Units: Name the unit of each number."]
 FORMS = {
     "list.yaml": json.dumps(HAND),

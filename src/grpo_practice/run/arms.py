@@ -41,6 +41,7 @@ from grpo_practice.run.trained_arms import (
     of_weights,
 )
 from grpo_practice.run.waiting import run_blocking
+from grpo_practice.run.weights import agent_name
 from grpo_practice.store import Store, steps
 from grpo_practice.store.queries import evaluations, runs
 from grpo_practice.store.run_names import eval_name
@@ -220,7 +221,7 @@ def _check_names(request: ArmsRequest) -> None:
             )
     if len(names) < 2:
         raise ConfigError("a comparison needs two arms or more", hint="--arms none,full")
-    parts = [Path(name).stem if _is_file(name) else name for name in names]
+    parts = [agent_name(Path(name)) if _is_file(name) else name for name in names]
     for part in parts:
         if parts.count(part) > 1:
             others = [n for n, p in zip(names, parts, strict=True) if p == part]

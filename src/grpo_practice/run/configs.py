@@ -31,6 +31,7 @@ from grpo_practice.run.library_refs import library_of
 from grpo_practice.run.own_code import PythonObjects
 from grpo_practice.run.requests.runs import EvalRequest, PracticeRequest
 from grpo_practice.run.specs import EvalTarget, unless_edited
+from grpo_practice.run.weights import agent_name
 from grpo_practice.store import Store, branches, libraries, steps
 from grpo_practice.store.queries import runs, scores
 from grpo_practice.store.records import EFFECT, Branch, RunRow
@@ -249,7 +250,8 @@ def _library(store: Store, request: EvalRequest) -> Library:
 
 def _variants(request: EvalRequest, objects: PythonObjects, library: Library) -> list[str]:
     """Return the suffixes of the run's name for agent, model, verify function and library."""
-    agent = request.agent.stem if isinstance(request.agent, Path) else objects.agent_name
+    file = request.agent
+    agent = agent_name(file) if isinstance(file, Path) else objects.agent_name
     verify = objects.verify_name or request.verify
     named = {"model": request.model, "verify": verify}
     # In another order, an evaluation would no longer be found under its earlier name.

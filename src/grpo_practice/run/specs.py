@@ -18,6 +18,7 @@ from grpo_practice.llm.prices import context_window
 from grpo_practice.practice import METHOD
 from grpo_practice.practice.reading import ASSUMED_CONTEXT, MOST_CONTEXT
 from grpo_practice.run.own_code import sha_of
+from grpo_practice.run.weights import agent_name
 from grpo_practice.store import Store
 from grpo_practice.store.identity import AGENT_SHA, LIBRARY_SHA, WEIGHTS_SHA, agent_of
 from grpo_practice.store.queries import runs, scores
@@ -134,9 +135,9 @@ def unless_edited(
     # The agent of a run without results may still change, so the run keeps its name.
     if now == agent_of(branch.identity) or not store.read(scores.outcomes, branch):
         return loaded, EvalTarget(name, library)
-    before, _, after = f"{name}/".rpartition(f"/{file.stem}/")
+    before, _, after = f"{name}/".rpartition(f"/{agent_name(file)}/")
     # Six digits are enough to tell a few versions of one file apart, and short enough to read.
-    other = f"{before}/{file.stem}@{digest(now).hex()[:6]}/{after}".rstrip("/")
+    other = f"{before}/{agent_name(file)}@{digest(now).hex()[:6]}/{after}".rstrip("/")
     notice = f"{file} has changed since {name} was played, so this evaluation is called {other}"
     return replace(loaded, notices=[*loaded.notices, notice]), EvalTarget(other, library)
 

@@ -13,6 +13,15 @@ ABOUT = "training.json"
 """File that records the origin of exported weights and marks the folder as an export."""
 
 
+def agent_name(file: Path) -> str:
+    """Return the name of the agent in a file: its stem, or its folder if that is an export.
+
+    All exports of weights call the file `agent.yaml`, so their folders tell the agents apart.
+    """
+    exported = file.name == AGENT and (file.parent / ABOUT).is_file()
+    return file.absolute().parent.name if exported else file.stem
+
+
 def weights_sha(folder: Path) -> bytes:
     """Hash the names and contents of a folder's `*.safetensors`. Shape: [32] bytes.
 
