@@ -179,7 +179,7 @@ class Roles:
         self.keys.models[key] = provider, address
         if hidden and not provider.key and not provider.simulated:
             text = "was redacted when the config was stored"
-            hint = f"set {prefix}_API_KEY, or pass --config"
+            hint = f"set {prefix}_API_KEY in the environment or in .env"
             self.problems.append(Problem((*at, "api_key"), text, hint))
         elif notice := unused_key(provider, self.env, prefix):
             self.notices.append(notice)
