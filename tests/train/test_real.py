@@ -210,9 +210,9 @@ def test_a_dry_run_measures_a_step_and_leaves_nothing(tmp_path: Path) -> None:
     code, said = project.train("--dry-run", "--json")
     assert code == 0, said
     found = json.loads(said[said.index("{") :])
-    assert (found["steps"], found["steps_left"], found["rollouts_per_step"]) == (8, 8, 16)
+    assert (found["steps"], found["steps_left"], found["rollouts"]) == (8, 8, 16)
     assert found["step_s"] > 0
-    assert found["trained_parameters"] == 8192
+    assert found["trained"] == 8192
     assert not project.db.exists()
     assert not list(project.folder.glob("*.train"))
 

@@ -333,13 +333,13 @@ def show_trained(steps: "Sequence[StepRow]", trained: "TrainedParts") -> None:
     if trained.selection:
         say(f"selection: {selection_text(trained.selection)}")
     table(
-        ["checkpoint", "size", "sha256", "folder"],
+        ["checkpoint", "weights", "sha256", "folder"],
         [
             (str(row.step), file_size(row.bytes), row.sha256.hex()[:8], row.path)
             for row in trained.checkpoints
         ],
-        right=["size"],
-        least=["sha256", "size"],
+        right=["weights"],
+        least=["sha256", "weights"],
     )
 
 

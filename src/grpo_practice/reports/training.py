@@ -198,7 +198,7 @@ class TrainingForecast(Report):
             ("tokens", f"{self.tokens_in:,} in, {self.tokens_out:,} out in the step measured"),
             ("time", f"about {time} for the steps left, without scoring"),
             ("memory", f"{self.memory_bytes / 1e9:.1f} GB at most so far"),
-            ("checkpoint", f"{self.checkpoint_bytes / 1e6:.1f} MB"),
+            ("checkpoint", f"{self.checkpoint_bytes / 1e6:.1f} MB, most of it optimiser state"),
             *(
                 [("judge", f"asked {self.rollouts * self.steps_left:,} times; not counted above")]
                 if self.judged

@@ -33,6 +33,7 @@ async def forecast_of(job: TrainJob) -> TrainingForecast:
     branch = store.read(runs.newest_branch, job.name)
     closed = sum(row.closed for row in store.read(steps.on_line, branch)) if branch else 0
     measured = _Measured(settings.group_size)
+    job.session.notice("two steps are being measured, which takes minutes on a slow machine")
     with tempfile.TemporaryDirectory(prefix="grpo-practice-") as folder:
         # Play two steps and measure the second, because the first one includes warm-up.
         plan = plan_of(job, planned[:2], Path(folder))
