@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test test-all check format format-check lint types wheel kill-test soak canary trl-test train-test ray-test phoenix-test browser-test pictures bench proof clean
+.PHONY: demo test test-all check format format-check lint types wheel kill-test soak canary trl-test train-test real-test real-train ray-test phoenix-test browser-test pictures bench proof clean
 
 demo: $(READY)  ## The main job on the simulated endpoint
 	$(BIN)/grpo-practice demo
@@ -56,6 +56,12 @@ trl-test: $(READY)  ## TRL trains a tiny model on exported attempts; installs se
 train-test: $(READY)  ## Training with torch, TRL and PEFT; installs them below .programs, once
 	$(BIN)/python -m tests.train.install
 	PYTHONPATH=$(CURDIR)/src:$(CURDIR) OMP_NUM_THREADS=1 .programs/train/bin/python -m pytest -q -n 2 -o filterwarnings=default tests/train
+
+real-test: $(READY)  ## A real model of 135M parameters, served here: half an hour; installs what it needs, once
+	$(BIN)/python -m tests.real
+
+real-train: $(READY)  ## docs/train.md, typed out: trains that model, and prints the table
+	$(BIN)/python -m tests.real.training
 
 ray-test: $(READY)  ## Agents on Ray, one node and two, in network namespaces that lead nowhere
 	$(BIN)/python -m tests.ray
