@@ -79,21 +79,45 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_secret_yet() -> None:
-    """What one test made known is no secret of the next."""
+def nothing_of_another_test(
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Let no test see another's secrets, `--db` or trust; one fixture, since each takes its time.
+
+    Workers start when they are needed: few tests come to need one, which takes a second of work.
+    """
     redactor.forget()
-
-
-@pytest.fixture(autouse=True)
-def no_database_is_named_yet() -> None:
-    """The `--db` of one test's last command is in no advice that the next test reads."""
     forget_database()
+    monkeypatch.delenv("COLUMNS", raising=False)  # parallel workers say 80
+    folder = tmp_path_factory.getbasetemp() / "users" / str(next(_USERS))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))  # not a person's home
+    monkeypatch.delenv("GRPO_PRACTICE_TRUST_HOSTS", raising=False)
+    if request.node.get_closest_marker("workers_first") is None:
+        monkeypatch.setattr(Verifier, "start", _later)
 
 
-@pytest.fixture(autouse=True)
-def no_width_is_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables are as wide as they are where nothing says otherwise; parallel workers say 80."""
-    monkeypatch.delenv("COLUMNS", raising=False)
+_USERS = count()
+
+
+async def _later(self: Verifier) -> None:
+    """Leave it to the first answer that needs a worker."""
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers_of_programs_start_when_they_are_needed() -> Iterator[None]:
+    """Where a test starts the program, too; the installed script starts them as for users."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.processes.FIRST", LATER)
+        yield
+
+
+LATER = """
+from grpo_practice.verify.verifier import Verifier
+async def later(self): pass
+Verifier.start = later
+"""
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -122,19 +146,6 @@ def a_new_database_is_made_once(
         patch.setattr(database, "_migrate", copy)
         yield
     made.close()
-
-
-@pytest.fixture(autouse=True)
-def workers_start_when_they_are_needed(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Few tests come to need a worker, and to start one takes a second of work."""
-    if request.node.get_closest_marker("workers_first") is None:
-
-        async def later(self: Verifier) -> None:
-            """Leave it to the first answer that needs one."""
-
-        monkeypatch.setattr(Verifier, "start", later)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -235,16 +246,3 @@ def tmp_path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFa
     folder = tmp_path_factory.getbasetemp() / f"{name}{next(_FOLDERS)}"
     folder.mkdir(mode=0o700)
     return folder
-
-
-_USERS = count()
-
-
-@pytest.fixture(autouse=True)
-def a_user_of_its_own(
-    monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    """Whom one test's user trusts, no other one does; nothing is written to a person's home."""
-    folder = tmp_path_factory.getbasetemp() / "users" / str(next(_USERS))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder))
-    monkeypatch.delenv("GRPO_PRACTICE_TRUST_HOSTS", raising=False)

@@ -20,8 +20,14 @@ runpy.run_module("grpo_practice", run_name="__main__")
 """
 
 
+FIRST = ""
+"""Python that runs before the program in a process that plays; tests/conftest.py fills it."""
+
+
 def program(*words: str, first: str = "") -> list[str]:
     """Return the command line of `grpo-practice WORDS…` that hears signals, after `first`."""
+    if {"eval", "practice"} & {*words}:
+        first = FIRST + first
     return [sys.executable, "-u", "-c", _MAIN.format(first=first), *words]
 
 

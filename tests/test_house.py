@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Collection, Mapping
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
@@ -33,6 +34,7 @@ def imports(source: str) -> set[str]:
     return {name.split(".")[0] for name in modules_named(source)}
 
 
+@cache
 def modules_named(source: str) -> set[str]:
     """Return the names of this package that a source text imports, without the package.
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1] / "src/grpo_practice"
@@ -33,12 +34,15 @@ def functions(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, text
 
 
-def texts(tree: ast.AST) -> Iterator[tuple[int, str]]:
-    """Yield line and text of every docstring, those below fields and constants included."""
-    for node in ast.walk(tree):
-        value = node.value if isinstance(node, ast.Expr) else None
-        if isinstance(value, ast.Constant) and isinstance(value.value, str):
-            yield value.lineno, value.value
+@cache
+def texts(source: str) -> list[tuple[int, str]]:
+    """Return line and text of every docstring, those below fields and constants included."""
+    values = (node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Expr))
+    return [
+        (value.lineno, value.value)
+        for value in values
+        if isinstance(value, ast.Constant) and isinstance(value.value, str)
+    ]
 
 
 def no_verb(source: str) -> list[str]:
@@ -54,7 +58,7 @@ def vague(source: str) -> list[str]:
     """Return the sentences that begin with a word that names nothing, with their lines."""
     return [
         f"{line}: {' '.join(text[m.start(1) : m.start(1) + 60].split())}"
-        for line, text in texts(ast.parse(source))
+        for line, text in texts(source)
         for m in OPENERS.finditer(text)
     ]
 
@@ -90,8 +94,8 @@ def reworded(found: list[str]) -> dict[str, list[str]]:
 
 
 def test_few_docstrings_have_a_construction_to_reword() -> None:
-    trees = [ast.parse(path.read_text("utf-8")) for path in FILES]
-    assert reworded([text for tree in trees for _, text in texts(tree)]) == {}
+    sources = [path.read_text("utf-8") for path in FILES]
+    assert reworded([text for source in sources for _, text in texts(source)]) == {}
 
 
 def test_a_construction_that_is_common_is_seen() -> None:
