@@ -18,14 +18,15 @@ from tests.contract.endpoint.actions import completion
 from tests.llm.virtual import virtual
 
 ENDPOINT = Endpoint("http://127.0.0.1:1/v1", timeout_s=60, max_tries=1, stream=True)
-ROLE = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
+ROLE = b'data: {"choices": [{"index": 0, "delta": {"role": "assistant"}}]}\n\n'
+PART = b'data: {"choices": [{"index": 0, "delta": {"content": "x"}}]}\n\n'
 LAST = (
     b'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}\n\ndata: [DONE]\n\n'
 )
 
 
 class Serial(httpx.AsyncBaseTransport):
-    """A server with one slot; an event every 10 s, comments to those in its line."""
+    """A server with one slot; an event every 10 s, role and comments at once."""
 
     def __init__(self, events: int, *, stream: bool = True, dies_after: int | None = None) -> None:
         self._events, self._stream, self._left = events, stream, dies_after
@@ -41,6 +42,7 @@ class Serial(httpx.AsyncBaseTransport):
         return httpx.Response(200, json=completion("x"))
 
     async def _answer(self) -> AsyncIterator[bytes]:
+        yield ROLE
         for waited in range(10_000):
             if not self._slot.locked():
                 break
@@ -53,7 +55,7 @@ class Serial(httpx.AsyncBaseTransport):
                     self._left -= 1
                     if self._left < 0:
                         await asyncio.sleep(1e6)
-                yield ROLE
+                yield PART
             yield LAST
 
 

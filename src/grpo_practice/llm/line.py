@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from grpo_practice.llm.rate_limit import now
 
 _EVENT = re.compile(rb"(?:\A|[\r\n])data:")
+_BEGUN = 2
+"""Number of events that show that a server works on a request."""
 _NOTED_S = 0.1
 """Least number of seconds between two extensions, so that many small chunks cost nothing."""
 
@@ -28,7 +30,8 @@ class Line:
     async def deadline(self, seconds: float) -> AsyncIterator["Turn"]:
         """Limit the block's time; the block reports to the turn whenever a part of its body came.
 
-        The time begins anew with the first event, and until then with each part of other answers.
+        The time begins anew once the server works on the request, and until then with each part of
+        other answers.
 
         Raises:
             TimeoutError: So many seconds have passed.
@@ -65,8 +68,8 @@ class Turn:
     def arrived(self, body: bytearray) -> None:
         """Record that a part of the body came; `body` is all of it so far."""
         if not self._begun:
-            # Servers send comments to requests in their line, too.
-            if not _EVENT.search(body):
+            # A server may send comments, and an event with the role, to requests in its line.
+            if len(_EVENT.findall(body)) < _BEGUN:
                 return
             self._begun, self.waited_s = True, now() - self._since
             self._line.begins(self._limit)
