@@ -102,6 +102,8 @@ def test_an_endpoint_is_asked_two_tiny_requests_that_no_ledger_keeps(
     (hint,) = (f["hint"] for f in ran.document["findings"] if "price is unknown" in f["sentence"])
     assert hint.startswith("add prices: {'m-1': ")
     assert any(s == "warning" and "token counts" in t for s, t in states)
+    (hint,) = (f["hint"] for f in ran.document["findings"] if "max_tokens" in f["sentence"])
+    assert hint == "set agent.model.model_settings.max_tokens"
     assert not list(tmp_path.glob("*.db"))
 
 
@@ -125,7 +127,7 @@ def test_what_an_endpoint_does_otherwise_than_it_was_asked_is_a_warning(
     ran, _ = ask(gp, script, "agent.model.model_settings.max_tokens=64")
     assert ran.code == 0, ran.out
     told = " ".join(text for _, text in found(ran, "student"))
-    assert "max_tokens is not set" not in told
+    assert "a reply may have 64 tokens (agent.model.model_settings.max_tokens)" in told
     assert "does not accept `seed`" in told
     assert "accepts no seed" in told
     assert "answers as 'another-model'" in told

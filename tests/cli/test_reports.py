@@ -14,7 +14,7 @@ from grpo_practice.store.queries.run_health import Health, Shrunk
 from grpo_practice.store.queries.scores import Requests
 from grpo_practice.store.records import Branch, DatasetRow, StepRow
 
-LIMIT = "hint: raise model_settings.max_tokens of the agent's model"
+LIMIT = "hint: raise agent.model.model_settings.max_tokens"
 HOSTILE = "HTTP 503 \x1b[2J[bold]x"
 LIBRARY = Library(tuple(Experience(i, f"Name {i}: do [this]\x07") for i in range(1, 13)), 13, id=8)
 BRANCH = Branch(2, "math/eval", 0, (), 1, 1, LIBRARY, {})

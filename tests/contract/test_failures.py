@@ -211,7 +211,7 @@ async def test_a_practice_without_any_answer_fails_and_names_the_cause(
     assert report.why_failed == [said]
     assert report.document()["exit"] == 1
     shown = " ".join(gp("practice", "--db", str(project.db)).out.split())
-    assert f"{said} hint: raise model_settings.max_tokens of the agent's model" in shown
+    assert f"{said} hint: raise evaluation.agent.model.model_settings.max_tokens" in shown
 
 
 async def test_1_54_and_1_55_a_verify_function_that_misbehaves_gives_no_reward(

@@ -124,7 +124,9 @@ async def test_a_grade_in_a_reply_that_was_cut_off_is_none_and_the_judge_is_aske
     chat = Scripted(cut_off(quoted), "It names London.\nGRADE: INCORRECT")
     assert (await verifier()(SAMPLE, "London", chat)).reward == 0.0
     assert [r for _, r in chat.asked] == [0, 1]
-    with pytest.raises(JudgeError, match="no grade in 2 replies; the last was cut off"):
+    with pytest.raises(
+        JudgeError, match="no grade in 2 replies; the last was cut off: raise judge_model"
+    ):
         await verifier()(SAMPLE, "London", Scripted(cut_off(quoted), cut_off(quoted)))
 
 

@@ -16,8 +16,10 @@ NAME = 80
 
 SOME = 0.05
 """Minimum share of answers that ended badly, or were scored differently, for a finding."""
-LIMIT = "model_settings.max_tokens of the agent's model"
-"""Setting that limits the length of an answer."""
+LIMIT = "agent.model.model_settings.max_tokens"
+"""Key that limits the length of an answer in an evaluation."""
+LIMITS = {"practice": f"evaluation.{LIMIT}", "train": "train.max_output_tokens"}
+"""Kind of run → this key in the configs of other runs."""
 _ENDINGS: Mapping[str, tuple[str, str]] = {
     "truncated": ("ran out of tokens", "raise {limit}"),
     "empty": (
@@ -51,7 +53,7 @@ def answer_findings(
         outcomes: Number of the run's rollouts per outcome.
         means: Mean rewards of its steps, or its score; None before all rollouts are scored.
         health: Health of the run.
-        limit: Setting that limits the length of an answer.
+        limit: Key that limits the length of an answer.
     """
     found = [] if means is None else no_answer(run, outcomes, means, limit)
     # If no rollout gave an answer, the shares of each ending would only repeat it.

@@ -15,7 +15,7 @@ from grpo_practice.core.prompts.system import library_sha
 from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
 from grpo_practice.core.types import Library
-from grpo_practice.reports.answer_findings import answer_findings, share_of, voided_by
+from grpo_practice.reports.answer_findings import LIMITS, answer_findings, share_of, voided_by
 from grpo_practice.reports.base import Report, number
 from grpo_practice.reports.before_after import When, before_after
 from grpo_practice.reports.compared import gain_of
@@ -242,7 +242,9 @@ class PracticeReport(EndReport):
             held=self.held,
         )
         means = [(row.stats or {}).get("mean_reward") for row in self.steps]
-        return noteworthy([*found, *answer_findings(self.run, self.outcomes, means, self.health)])
+        limit = LIMITS["practice"]
+        answers = answer_findings(self.run, self.outcomes, means, self.health, limit)
+        return noteworthy([*found, *answers])
 
     @property
     def distillation(self) -> Distillation | None:

@@ -11,7 +11,7 @@ from grpo_practice.core.findings import Finding, noteworthy, remedy
 from grpo_practice.core.stages import STAGES
 from grpo_practice.core.stats import Score
 from grpo_practice.core.text import count
-from grpo_practice.reports.answer_findings import LIMIT, answer_findings, voided_by
+from grpo_practice.reports.answer_findings import LIMIT, LIMITS, answer_findings, voided_by
 from grpo_practice.reports.base import Report, Shown, number
 from grpo_practice.reports.compared import gain_of
 from grpo_practice.reports.known_scores import known_score
@@ -208,7 +208,7 @@ class RunReport(Report):
             score = self.scores.get(run.name)
             means = [(row.stats or {}).get("mean_reward") for row in self.steps]
             means += [score.mean] if score else []
-        limit = "train.max_output_tokens" if run.kind == "train" else LIMIT
+        limit = LIMITS.get(run.kind, LIMIT)
         return found + answer_findings(run.name, self.outcomes, means, self.health, limit)
 
     @property

@@ -266,8 +266,11 @@ async def judged(
             return Verdict(float(right), "\n".join(lines).strip()[-_CRITIQUE:] or None)
         # Replies from earlier commands stay unusable; each command sends up to ASKS new requests.
         asked, r = asked + (not reply.replayed), r + 1
-    end = "the last was cut off" if reply.ended_early else f"the last ended {text[-100:]!r}"
+    end = _CUT if reply.ended_early else f"the last ended {text[-100:]!r}"
     raise JudgeError(f"the judge gave no grade in {ASKS} replies; {end}")
+
+
+_CUT = "the last was cut off: raise judge_model.model_settings.max_tokens, or set a judge_model"
 
 
 def read_grade(text: str) -> bool | None:

@@ -35,6 +35,9 @@ def opening_messages(question: str, system: str) -> list[Message]:
     return [{"role": "system", "content": system}, *messages] if system else messages
 
 
+_ALL_THOUGHT = "all tokens went into thinking: raise agent.model.model_settings.max_tokens"
+
+
 def failed_trajectory(
     error: TimeoutError | AgentError | EndpointError,
     limit_s: float,
@@ -90,7 +93,7 @@ def outcome_of(reply: Reply) -> tuple[Outcome, str | None]:
         return "content_filter", "the provider's filter cut off the answer"
     answer = answer_of(reply.content)
     if reply.finish == "length" or strip_think(reply.content) is None:
-        return "truncated", None if answer else "all tokens went into thinking: raise max_tokens"
+        return "truncated", None if answer else _ALL_THOUGHT
     return ("ok", None) if answer else ("empty", "the model's answer is empty")
 
 

@@ -178,11 +178,7 @@ async def _model(
     other = await _other_api(endpoint, with_tool) if tools and failed else None
     called = _called(role, failed, endpoint.api, other, needed=tools)
     found.append(ok(role, f"model {where} answered; latency {reply.seconds:.1f} s"))
-    if (
-        "max_tokens" not in params and role != "teacher"
-    ):  # the teacher's replies are limited by `ReplyBound`
-        text = "max_tokens is not set, so a reply may run to the end of the context"
-        found.append(warning(role, text, "set max_tokens under its model_settings"))
+    found.append(_limit(role, params.get("max_tokens"), endpoint.section))
     found += [warning(role, text) for text in notices]
     found += [*_reply(role, provider.model, reply), called, *line]
     return [*found, _price(role, provider.model, prices.find(provider.model, url), key)]
@@ -241,6 +237,18 @@ def _called(
         return warning(role, failed, "function calling may have to be enabled on the server")
     hint = "the agent has toolkits: use a model, or a server, with function calling"
     return problem(role, EndpointRefusedError(failed, hint=hint))
+
+
+def _limit(role: str, most: object, section: str) -> Finding:
+    """Report the length of replies, and the key that sets it."""
+    key = f"{section.removesuffix('model_provider')}model_settings.max_tokens"
+    if most is not None:
+        return ok(role, f"a reply may have {most} tokens ({key})")
+    if role == "teacher":
+        text = f"the length of replies is limited by their form, because {key} is not set"
+        return ok(role, text)  # see `ReplyBound`
+    text = "max_tokens is not set, so a reply may run to the end of the context"
+    return warning(role, text, f"set {key}")
 
 
 def _reply(role: str, model: str, reply: Reply) -> list[Finding]:
